@@ -1,4 +1,4 @@
-//! Names of users and groups, each sent once: numbers mean nothing on another machine.
+//! Names of users and groups. Each is sent once, because numbers mean nothing on another machine.
 
 use haul_model::{AclWho, Attributes};
 use haul_proto::{ACCOUNT_NAME_MAX, ACCOUNTS_MAX, Account};
@@ -10,9 +10,8 @@ use std::collections::HashSet;
 pub(super) struct ToldAccounts(HashSet<(AccountKind, u32)>);
 
 impl ToldAccounts {
-    /// The names that belong to `attributes` and were not sent before; `None` if there are
-    /// more than [`ACCOUNTS_MAX`] users and groups. Where there is no name, the number is all
-    /// that is told.
+    /// The accounts of `attributes` that were not sent before; `None` if there are more than
+    /// [`ACCOUNTS_MAX`] users and groups. An account without a name is sent as its number alone.
     pub(super) fn of(&mut self, attributes: &Attributes) -> Option<Vec<Account>> {
         let Attributes { user, group, .. } = attributes;
         let owner = user.iter().map(|user| (AccountKind::User, *user));
@@ -44,13 +43,13 @@ mod tests {
     use haul_model::Timestamp;
 
     #[test]
-    fn no_user_is_told_without_its_name_because_there_are_many() {
+    fn more_accounts_than_the_bound_are_an_error() {
         let mut names = ToldAccounts::default();
         let mut of = |user| {
             let time = Timestamp { secs: 0, nanos: 0 };
             names.of(&Attributes { user: Some(user), ..Attributes::new(0o644, time) })
         };
-        // Numbers that nobody has.
+        // Numbers without an account.
         let first = 1 << 30;
         assert!((0..ACCOUNTS_MAX as u32).all(|at| of(first + at) == Some(Vec::new())));
         assert_eq!(of(first), Some(Vec::new()));

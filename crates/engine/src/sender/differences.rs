@@ -1,5 +1,5 @@
-//! A large file of which the Receiver has an older version: what that has, too, is told by
-//! where it is, and the rest is sent.
+//! A large file of which the Receiver has an older version. Parts that the old version has are sent
+//! as a Reuse with their old position; the rest is sent as content.
 
 use super::offers::Part;
 use super::pieces::{Outgoing, PIECE_LEN, Sent, given_up};
@@ -13,28 +13,28 @@ use haul_sys::{VectorWork, with_vectors};
 use haul_tree::changed;
 use std::ops::Range;
 
-/// The search for the difference, and what was read of the file for it.
+/// The search for differences, and the part of the file that was read for it.
 pub(super) struct Search {
     matcher: Matcher,
     window: Window,
-    /// The Reuse that is sent next, once it is known that no more follows it.
+    /// The next Reuse, which is sent once it can't grow further.
     reuse: Option<Reuse>,
 }
 
 impl Search {
-    /// A search that takes windows of twice `block_len`.
+    /// A search with windows of twice `block_len`.
     pub(super) fn new(matcher: Matcher, block_len: usize) -> Self {
         Self { matcher, window: Window::new(2 * block_len + PIECE_LEN as usize), reuse: None }
     }
 }
 
-/// A part of the file in memory: room for the shortest one in which the search comes to an
-/// end, and a piece.
+/// A part of the file in memory, with room for the shortest input that completes a search step, and
+/// a piece.
 struct Window {
     bytes: Vec<u8>,
-    /// The bytes of sent Reuses that are not hashed yet: a hash is faster over many at once.
+    /// The bytes of sent Reuses that are not hashed yet. Hashing many bytes at once is faster.
     told: Range<usize>,
-    /// Where the bytes end that were read.
+    /// The end of the bytes that were read.
     read: usize,
 }
 
@@ -48,7 +48,7 @@ impl Window {
         &self.bytes[self.told.end..self.read]
     }
 
-    /// Drops the bytes that were sent, and returns the room behind the others.
+    /// Drops the bytes that were sent, and returns the room after the others.
     fn room(&mut self) -> &mut [u8] {
         debug_assert!(self.told.is_empty());
         self.bytes.copy_within(self.told.end..self.read, 0);
@@ -57,13 +57,13 @@ impl Window {
         &mut self.bytes[self.read..]
     }
 
-    /// Forgets all.
+    /// Drops all bytes.
     fn clear(&mut self) {
         (self.told, self.read) = (0..0, 0);
     }
 }
 
-/// The next step of a search.
+/// The next step of a search, run with vector instructions.
 struct Next<'s> {
     matcher: &'s mut Matcher,
     bytes: &'s [u8],
@@ -122,7 +122,7 @@ impl Outgoing<'_, '_, '_> {
         Some(Ok(()))
     }
 
-    /// The end of what was sent of the file, in bytes.
+    /// The end of the content that was sent, in bytes.
     fn told(&self, window: &Window) -> u64 {
         self.passed.len() + window.told.len() as u64
     }
@@ -159,8 +159,8 @@ impl Outgoing<'_, '_, '_> {
         Some(())
     }
 
-    /// Tells that the next `len` bytes are in the old file from `old` on, as soon as it is known
-    /// how many more are.
+    /// Records that the next `len` bytes are in the old file at `old`. The Reuse is sent once its
+    /// full length is known.
     fn reuse(&mut self, search: &mut Search, mut old: u64, mut len: usize) -> Option<()> {
         let Search { window, reuse, .. } = search;
         while len > 0 {

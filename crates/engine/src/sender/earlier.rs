@@ -1,8 +1,8 @@
-//! The places that earlier sources of a job have, where several become one directory
-//! (`a/. b/.`): nothing of theirs is replaced by a later one.
+//! The entries of earlier sources, if several sources become one directory (`a/. b/.`). A later
+//! source never replaces an entry of an earlier one.
 //!
-//! No names are remembered: the earlier sources' directories stay at hand, and each
-//! entry of a later one is looked for in them.
+//! No names are stored. The directories of earlier sources stay available, and each entry of a
+//! later source is looked up in them.
 
 use super::Source;
 use crate::Job;
@@ -14,28 +14,28 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
-/// The end of a path that a message has, in bytes.
+/// Bytes of a path that a message shows, counted from its end.
 const TOLD_LEN: usize = 200;
 
-/// The earlier sources of a job that has several, and where the walk is among them.
+/// The earlier sources of a job, and the current position of the walk in them.
 pub(super) struct Earlier<'s> {
     tree: &'s dyn Tree,
     follow: bool,
-    /// By this FIFOs, sockets and devices have a place, too.
+    /// Decides which FIFOs, sockets and devices are copied.
     keeps: Kept,
     filter: &'s Filter,
-    /// Directories that have no name of their own, in their order.
+    /// Sources without a name of their own, in order.
     wholes: Vec<Layer>,
     wholes_max: usize,
-    /// The others by their names, with their number among all sources and their path.
+    /// The other sources by name, with their number among all sources and their path.
     named: HashMap<Name, (usize, Vec<u8>)>,
-    /// How many sources were walked.
+    /// The number of sources that were walked.
     count: usize,
-    /// The directories that are being walked, with what the earlier sources have there.
+    /// The current directories of the walk, with those of earlier sources in the same place.
     open: Vec<Layers>,
     /// The path of the source that is being walked.
     path: Vec<u8>,
-    /// It was listed as an entry, and not as a fault.
+    /// The current source was listed as an entry, not as a fault.
     is_listed: bool,
 }
 
@@ -51,13 +51,13 @@ struct Layer {
 /// Directories of earlier sources in the place of one directory.
 struct Layers {
     dirs: Vec<Layer>,
-    /// The root of the destination: sources with names are in it.
+    /// True for the root of the destination, which contains the named sources.
     is_root: bool,
-    /// The path of the directory that is being walked.
+    /// The path of the current directory.
     path: Vec<u8>,
 }
 
-/// The entry that came first in a place.
+/// The first entry in a place.
 pub(super) struct First {
     path: Vec<u8>,
     meta: Meta,
@@ -65,8 +65,8 @@ pub(super) struct First {
 }
 
 impl<'s> Earlier<'s> {
-    /// Those of `job`; `None` where no two can have anything in one place: the
-    /// names of sources differ.
+    /// The earlier sources of `job`. `None` if no two sources can have an entry in the same place,
+    /// because their names differ.
     pub(super) fn of(job: &'s Job, tree: &'s dyn Tree) -> Option<Self> {
         let Job { sources, follow, filter, .. } = job;
         let is_whole = |path: &Vec<u8>| {
@@ -90,10 +90,10 @@ impl<'s> Earlier<'s> {
         })
     }
 
-    /// The walk begins with the source at `path`.
+    /// Starts the source at `path`.
     ///
     /// # Errors
-    /// When it is one of more than can be looked through.
+    /// When there are too many sources without names.
     pub(super) fn begin(&mut self, source: &Source, path: &[u8]) -> Result<(), Fault> {
         self.path = path.to_vec();
         self.is_listed = false;
@@ -105,13 +105,12 @@ impl<'s> Earlier<'s> {
         Ok(())
     }
 
-    /// The source itself has its entry.
+    /// Records that the source itself was listed.
     pub(super) fn listed(&mut self) {
         self.is_listed = true;
     }
 
-    /// The walk has done with the source: if it was listed, it is an earlier one from
-    /// now on.
+    /// Ends the current source. If it was listed, it is an earlier source from now on.
     pub(super) fn end(&mut self, source: Source) {
         if !self.is_listed {
             return;
@@ -127,9 +126,8 @@ impl<'s> Earlier<'s> {
         }
     }
 
-    /// The walk goes into a directory: `name` in the one that it is in, or the source itself.
-    /// Gives the first of the earlier ones in its place: that is the one whose attributes it
-    /// gets.
+    /// Enters the directory `name`, or the source itself. Returns the first earlier directory in
+    /// the same place, whose attributes are used.
     pub(super) fn enter(&mut self, name: Option<&Name>) -> Option<Arc<DirNode>> {
         let layers = match (self.open.last(), name) {
             (None, None) => self.root(),
@@ -145,15 +143,15 @@ impl<'s> Earlier<'s> {
         first
     }
 
-    /// The walk leaves the directory that it is in.
+    /// Leaves the current directory.
     pub(super) fn leave(&mut self) {
         self.open.pop();
     }
 
-    /// The entry as it is listed in `dir` if an earlier source has its place.
+    /// The item for an entry of `dir` whose place an earlier source has.
     pub(super) fn rival(&self, dir: u64, entry: &Entry) -> Option<Box<Rival>> {
         let name = entry.name.as_ref()?;
-        // These are not copied.
+        // Such entries are not copied.
         let is_passed_over = entry.kind == Kind::Special && entry.special.is_none();
         if is_passed_over || haul_store::is_private(name) {
             return None;
@@ -164,9 +162,8 @@ impl<'s> Earlier<'s> {
         Some(Box::new(Rival { dir, entry, first, is_same, fault }))
     }
 
-    /// The entry that has the place of `name` in the directory that is being walked, or
-    /// of the source of that name; a directory only if `or_dir` says so. With the path of
-    /// the entry `name` itself.
+    /// The first entry named `name` in the current directory, or the first source of that name.
+    /// Directories count only if `or_dir`. Also returns the path of the current entry `name`.
     pub(super) fn first(&self, name: &Name, or_dir: bool) -> Option<(First, Vec<u8>)> {
         let root;
         let (layers, path) = match self.open.last() {
@@ -179,7 +176,7 @@ impl<'s> Earlier<'s> {
         let is_it = |meta: &Meta| or_dir || meta.kind != MetaKind::Dir;
         let found = |layer: &Layer| {
             let meta = look(&layer.node, name, self.follow).filter(is_it)?;
-            // These are not copied.
+            // Other special files are not copied.
             let is_made = || meta.special.is_some_and(|special| self.keeps.has(special.kept()));
             let is_copied = (meta.kind != MetaKind::Special || is_made())
                 && !haul_store::is_private(name)
@@ -198,19 +195,19 @@ impl<'s> Earlier<'s> {
         firsts.min_by_key(|(number, _)| *number).map(|(_, first)| (first, path))
     }
 
-    /// True if rules leave out what `name` is in the directory of an earlier source. Of
-    /// one whose rules are not known nothing is listed.
+    /// True if rules exclude `name` from an earlier source's directory. If the rules can't be read,
+    /// everything is excluded.
     fn leaves_out(&self, layer: &Layer, name: &Name, is_dir: bool) -> bool {
         let selected = layer.node.select(self.filter);
         selected.map_or(true, |mut selection| selection.leaves_out(name, is_dir))
     }
 
-    /// The directories of earlier sources in the root of the destination.
+    /// The directories of earlier sources at the root of the destination.
     fn root(&self) -> Layers {
         Layers { dirs: self.wholes.clone(), is_root: true, path: self.path.clone() }
     }
 
-    /// Their directories below the directory `name` of one.
+    /// The directories named `name` in `layers`.
     fn below(&self, layers: &Layers, name: &Name) -> Layers {
         let open = |layer: &Layer| {
             if self.leaves_out(layer, name, true) {
@@ -231,7 +228,7 @@ impl<'s> Earlier<'s> {
         Layers { dirs, is_root: false, path: join(&layers.path, name) }
     }
 
-    /// The earlier source `name`: its number, what holds it, and if it is followed.
+    /// The earlier source `name`: its number, directory and name, and whether it is followed.
     fn find_named(&self, name: &Name) -> Option<(usize, Arc<DirNode>, Name, bool)> {
         let (number, path) = self.named.get(name)?;
         let open = Arc::<OpenDirs>::default();
@@ -245,13 +242,13 @@ impl<'s> Earlier<'s> {
 }
 
 impl First {
-    /// Its entry, as it is listed beside one that would replace it.
+    /// The entry, as listed next to the later one.
     fn entry(&self) -> Entry {
         let attributes = self.meta.attributes.clone().only(Kept::NONE);
         Entry::new(None, self.kind.clone(), attributes)
     }
 
-    /// True if it is the very object of `entry`.
+    /// True if it is the same object as `entry`.
     fn is(&self, entry: &Entry) -> bool {
         entry.id.is_some() && entry.id == self.meta.id
     }
@@ -264,7 +261,7 @@ impl First {
     }
 }
 
-/// Looks at `name` in `node`; nothing that can't be looked at has been copied.
+/// The metadata of `name` in `node`. An entry that can't be inspected was not copied.
 fn look(node: &Arc<DirNode>, name: &Name, follow: bool) -> Option<Meta> {
     let dir = node.handle().ok()?;
     dir.expect_looks();
@@ -286,7 +283,7 @@ fn join(path: &[u8], name: &Name) -> Vec<u8> {
     [dir, slash, name.as_bytes()].concat()
 }
 
-/// `path` as a message has it.
+/// `path`, shortened for a message.
 fn told(path: &[u8]) -> String {
     match path.len().checked_sub(TOLD_LEN) {
         None | Some(0) => escape_bytes(path),

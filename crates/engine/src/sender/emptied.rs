@@ -1,7 +1,6 @@
-//! The directories of a move's sources, removed at its end as far as they have become
-//! empty. It goes through them by itself, and not by `walk`: directories are left in the
-//! order in which they become empty, from below, with a second one at the destination held
-//! beside each, and no entry is looked at.
+//! Removes the directories of a move's sources that have become empty. It does not use `walk`: it
+//! removes directories from the bottom up, compares each with its counterpart at the destination,
+//! and inspects no entries.
 
 use crate::Job;
 use crate::aside::Aside;
@@ -12,15 +11,15 @@ use haul_tree::{LocalTree, Mark, Tree, TreeDir, TreeEntry};
 use std::io;
 use std::sync::Arc;
 
-/// The directory at the destination that a source's directory was compared with.
+/// The directory at the destination that corresponds to a source directory.
 pub(crate) struct Twin {
-    /// The directory that holds it.
+    /// The directory that contains it.
     pub(crate) above: Arc<DirNode>,
     /// Its name there.
     pub(crate) name: Name,
 }
 
-/// The directories of a destination on this machine that sources were compared with.
+/// The directories of a destination on this machine that correspond to sources.
 pub(crate) struct Twins {
     root: Arc<DirNode>,
     rename: Option<Name>,
@@ -28,11 +27,10 @@ pub(crate) struct Twins {
 }
 
 impl Twins {
-    /// Those of the destination of `job` in `root`, where the one source may get the
-    /// name `rename`.
+    /// The twins in the destination `root` of `job`. `rename` is the new name of a single source.
     ///
     /// # Errors
-    /// When it can't be looked at.
+    /// When the destination can't be read.
     pub(crate) fn new(
         root: &Arc<dyn TreeDir>,
         rename: Option<&Name>,
@@ -42,10 +40,10 @@ impl Twins {
         Ok(Self { root, rename: rename.cloned(), dest: job.dest.clone() })
     }
 
-    /// The one of `source`; `None` if it has no name of its own.
+    /// The twin of `source`; `None` if it has no name of its own.
     ///
     /// # Errors
-    /// When what holds it can't be opened.
+    /// When its parent directory can't be opened.
     pub(crate) fn of(&self, source: &[u8]) -> Result<Option<Twin>, Fault> {
         let named = words::without_dot(source);
         let is_whole = named.len() < source.len();
@@ -61,15 +59,14 @@ impl Twins {
     }
 }
 
-/// Removes the directory at `path` of `tree` and those below it, deepest first, as
-/// far as they are empty; `false` if something is in them. One that has no name of
-/// its own, or no longer exists, does not matter. Each is proven to be another than that of its
-/// `twin`, where both are on this machine. Those that `filter` leaves out of the job were
-/// compared with nothing, and stay.
+/// Removes the directory at `path` of `tree` and the empty directories below it, deepest first.
+/// Returns false if an entry is left. A path without a name, or one that no longer exists, counts
+/// as removed. If both sides are on this machine, each directory is first proven to differ from its
+/// `twin`. Directories that `filter` excludes from the job stay.
 ///
 /// # Errors
-/// Why an empty one can't be removed; what is no longer the directory `walked` is
-/// left.
+/// The reason why an empty directory can't be removed. A directory that is no longer `walked`
+/// stays.
 pub(crate) fn remove_empty(
     tree: &dyn Tree,
     path: &[u8],
@@ -87,7 +84,7 @@ pub(crate) fn remove_empty(
         Ok(node) if node.id() != walked => Err(exchanged()),
         Ok(node) => {
             let is_left_out = |path: Vec<u8>| {
-                // In the job, paths may begin below it.
+                // In the job, paths may start below this directory.
                 let own = if is_nameless { name.as_bytes().len() + 1 } else { 0 };
                 !filter.is_empty() && filter.hides(&path[own..], true) != Some(false)
             };
@@ -101,13 +98,13 @@ pub(crate) fn remove_empty(
     }
 }
 
-/// A directory on the way down.
+/// A directory on the current path.
 struct Level {
     above: Arc<DirNode>,
     node: Arc<DirNode>,
     name: Name,
     entries: std::vec::IntoIter<TreeEntry>,
-    /// All that was looked at in it was removed.
+    /// All of its inspected entries were removed.
     is_bare: bool,
     twin: Option<Twin>,
 }
@@ -123,7 +120,7 @@ impl Level {
         Ok(Self { above: Arc::clone(above), node, name, entries, is_bare: true, twin })
     }
 
-    /// That of the directory `name` in this one.
+    /// The level of the subdirectory `name`.
     fn below(&self, node: Arc<DirNode>, name: Name) -> io::Result<Self> {
         let twin = match &self.twin {
             None => None,
@@ -135,7 +132,7 @@ impl Level {
         Self::enter(&self.node, node, name, twin)
     }
 
-    /// Removes it; `false` if something is in it.
+    /// Removes the directory. Returns false if an entry is left.
     fn remove(&self) -> Result<bool, Fault> {
         if !self.is_bare {
             return Ok(false);
@@ -157,7 +154,7 @@ impl Level {
         let proof = Proof { dir, name, source: self.name.clone(), meta: there };
         let aside = match Aside::set(&*above, &self.name) {
             Ok(aside) => aside,
-            // An overlay renames no directory that is below it.
+            // An overlay can't rename a directory of its lower layer.
             Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
                 return self
                     .prove_in_place(&proof)
@@ -173,8 +170,8 @@ impl Level {
         result
     }
 
-    /// Proves that it can be removed where it can't be set aside: what is made in it
-    /// does not show in the destination's.
+    /// Proves that a directory that can't be set aside is not its twin: a new entry in it does not
+    /// appear in the twin.
     fn prove_in_place(&self, proof: &Proof) -> Result<(), Fault> {
         let node = self.node.handle().map_err(|error| failed(&error))?;
         let own = node.system_handle().map_err(|error| failed(&error))?;
@@ -228,7 +225,7 @@ fn remove_below(
     Ok(is_empty)
 }
 
-/// True if a directory stands because something is in it.
+/// True if a directory is not removed because it has entries.
 pub(crate) fn is_not_empty(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists)
 }
@@ -238,7 +235,7 @@ fn exchanged() -> Fault {
     Fault::new(Side::Source, FaultKind::Changed, message)
 }
 
-/// There is nothing that would be left of a directory.
+/// The copy of a directory no longer exists.
 fn missing() -> Fault {
     let message = "not removed: the destination no longer has it";
     Fault::new(Side::Source, FaultKind::Changed, message)
@@ -248,7 +245,7 @@ fn failed(error: &io::Error) -> Fault {
     Fault::from_io(Side::Source, "remove the directory", error)
 }
 
-/// A directory stays, for it is another's.
+/// A mount point is not removed.
 pub(crate) fn mounted() -> Fault {
     let message = "not removed: a file system is mounted on it";
     Fault::new(Side::Source, FaultKind::Io, message)

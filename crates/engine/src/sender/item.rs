@@ -5,16 +5,16 @@ use haul_model::{BlockRanges, FileId, Kind, Name, Timestamp};
 use haul_proto::{How, PACK_FILE_MAX};
 use std::sync::Arc;
 
-/// A content that is sent once more.
+/// The state of a content that may be sent again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Repeat {
-    /// It is not.
+    /// It was not sent again.
     #[default]
     No,
-    /// It has changed while it was sent, or its difference was: the Receiver may ask for it
+    /// The content or its old version changed while it was sent, so the Receiver may request it
     /// again.
     Offered,
-    /// It has asked.
+    /// The Receiver has requested it again.
     Asked,
 }
 
@@ -23,44 +23,43 @@ pub(super) enum Repeat {
 pub(crate) struct Item {
     /// Its number in the listing.
     pub(crate) index: u64,
-    /// Where it is; `None` for a source that was not found.
+    /// The directory that contains it; `None` for a source that was not found.
     pub(crate) dir: Option<Arc<DirNode>>,
-    /// Its name there; `None` for a root.
+    /// Its name in `dir`; `None` for a root.
     pub(crate) name: Option<Name>,
-    /// A symbolic link there is followed.
+    /// A symbolic link is followed.
     pub(crate) follow: bool,
-    /// Its kind.
     pub(crate) kind: Kind,
-    /// Which object it was when it was listed.
+    /// The object at the time of the listing.
     pub(crate) id: Option<FileId>,
-    /// Its modification time when it was listed.
+    /// The modification time at the time of the listing.
     pub(crate) mtime: Option<Timestamp>,
-    /// When anything of it had last changed then, where that is known.
+    /// The change time at the time of the listing, if known.
     pub(crate) ctime: Option<Timestamp>,
-    /// The blocks that are wanted of it, and how.
+    /// The wanted blocks, and how they are sent.
     pub(crate) blocks: BlockRanges,
     pub(crate) how: How,
-    /// The file of this machine into which the Receiver will write it, by its number.
+    /// The number of the file on this machine that the Receiver will write into.
     pub(super) into: Option<u64>,
-    /// The path to show where the place does not say it.
+    /// The path to show, if `dir` and `name` do not give it.
     pub(crate) shown: Option<Vec<u8>>,
-    /// Its cost in the listing's window.
+    /// The cost in the listing's window.
     pub(super) cost: u64,
-    /// Its hash was asked for.
+    /// The hash was requested.
     pub(super) hashed: bool,
-    /// Its content was asked for.
+    /// The content was requested.
     pub(super) wanted: bool,
     pub(super) repeat: Repeat,
-    /// It was lost with a lane, and is sent again.
+    /// The content was lost with a lane, and is sent again.
     pub(super) is_repeated: bool,
-    /// Bytes of it that progress counts.
+    /// Bytes that progress counts.
     pub(super) counted: u64,
-    /// Those of them that the Receiver had in an old version.
+    /// Bytes of them that the Receiver has in an old version.
     pub(super) matched: u64,
 }
 
 impl Item {
-    /// The size of a file, 0 for all else.
+    /// The size of a file, 0 for other kinds.
     pub(super) fn size(&self) -> u64 {
         match self.kind {
             Kind::File { size } => size,
@@ -68,7 +67,7 @@ impl Item {
         }
     }
 
-    /// True if the Receiver may send the sums of an old version.
+    /// True if the Receiver may send checksums of an old version.
     pub(super) fn may_be_signed(&self) -> bool {
         self.size() > PACK_FILE_MAX
     }
@@ -78,12 +77,12 @@ impl Item {
         self.blocks.left_out(self.size())
     }
 
-    /// Bytes that are sent again, and were counted the first time.
+    /// Bytes that are sent again and were already counted.
     pub(super) fn recounted(&self) -> u64 {
         if self.is_repeated { self.counted.saturating_sub(self.left_out()) } else { 0 }
     }
 
-    /// True if its blocks are sent as they are, and in any order.
+    /// True if the blocks are sent unchanged and in any order.
     pub(super) fn is_sent_plainly(&self) -> bool {
         !self.how.wants_delta() && !self.how.wants_whole_hash() && !self.how.wants_order()
     }
@@ -93,7 +92,7 @@ impl Item {
         self.size().saturating_sub(self.left_out())
     }
 
-    /// The path to show, raw.
+    /// The path to show, not escaped.
     pub(super) fn path(&self) -> Vec<u8> {
         match (&self.shown, &self.dir) {
             (Some(shown), _) => shown.clone(),

@@ -1,5 +1,5 @@
-//! The ledger of the Sender: entries from their listing to their outcome, the room in the window
-//! of the listing, and what is counted and reported of contents that are sent.
+//! The Sender's ledger: the entries from listing to outcome, the room in the listing's window, and
+//! the progress of contents that are sent.
 
 use super::Item;
 use super::item::Repeat;
@@ -35,7 +35,7 @@ impl<'a> Ledger<'a> {
 }
 
 impl Ledger<'_> {
-    /// Lets the Receiver ask once more for a file.
+    /// Lets the Receiver request a file again.
     pub(super) fn offer_again(&self, index: u64) {
         if let Some(item) = self.in_flight.lock().get_mut(index)
             && item.repeat == Repeat::No
@@ -44,7 +44,7 @@ impl Ledger<'_> {
         }
     }
 
-    /// A wanted file was opened, and is `size` bytes long by now.
+    /// Records that a wanted file was opened with a length of `size` bytes.
     pub(super) fn was_opened(&self, index: u64, size: u64) {
         if self.reporter.is_some()
             && let Some(item) = self.in_flight.lock().get_mut(index)
@@ -53,7 +53,7 @@ impl Ledger<'_> {
         }
     }
 
-    /// The Receiver asks for a file that it has asked for before, if only for its hash.
+    /// Resets the counts of a file that the Receiver requests again.
     pub(super) fn begin_again(&self, item: &mut Item) {
         if item.wanted {
             item.repeat = Repeat::Asked;
@@ -65,12 +65,12 @@ impl Ledger<'_> {
         }
     }
 
-    /// Bytes of that file that count when they leave, if anybody looks at it.
+    /// Bytes of a file that count as sent when they leave. `None` if progress is not shown here.
     pub(crate) fn counts(&self, index: u64, len: u64) -> Option<Counted> {
         (self.reporter.is_some() && len > 0).then_some(Counted { index, len, tally: None })
     }
 
-    /// The seal of a file has the hash of its content, unless only a part was sent.
+    /// Reports the hash of a file, unless only a part of the file was sent.
     pub(super) fn hashed(&self, item: &Item, result: &Result<FileSeal, Fault>) {
         let is_part = !item.blocks.is_empty() && !item.blocks.is_all();
         let is_whole = |seal: &FileSeal| !is_part || item.how.wants_whole_hash() || seal.grew;
@@ -81,14 +81,14 @@ impl Ledger<'_> {
         }
     }
 
-    /// Counts content of a file as sent: it is given to a connection. What only waits for
-    /// one may wait for long, and is lost with it.
+    /// Counts content of a file as sent, once it is written to a connection. Queued content does
+    /// not count: it may wait for long, and is lost with the connection.
     pub(crate) fn leaves(&self, index: u64, len: u64) {
         self.came_by(index, Step::Moved(len));
     }
 
-    /// Counts content of a file, or a hole in it, as sent, up to its length. Its
-    /// outcome counts what is left then, and what comes later does not.
+    /// Counts content of a file, or a hole in it, up to the length of the file. The outcome counts
+    /// the rest; content after the outcome does not count.
     pub(crate) fn came_by(&self, index: u64, step: Step) {
         let Some(reporter) = self.reporter else { return };
         reporter.took(step);
@@ -100,7 +100,7 @@ impl Ledger<'_> {
             item.matched += step.matched();
             let keeps = |policy: &Policy| policy.resume != Resume::Never && policy.wants_hashes();
             if item.size() >= self.resume_len_min && self.task.copies().is_some_and(keeps) {
-                // It was sent: how much of it is there only the Receiver knows.
+                // Only the Receiver knows how much of the sent content it keeps.
                 reporter.keeps(index, None, || item.path());
             }
         }
@@ -111,17 +111,17 @@ impl Ledger<'_> {
         self.in_flight.lock().cost + cost <= LIST_WINDOW
     }
 
-    /// Waits until an item of `cost` can be listed; `false` if the job ends.
+    /// Waits until an item of `cost` can be listed. Returns false if the job ends.
     pub(super) fn wait_for_room(&self, cost: u64) -> bool {
         self.wait_while(|in_flight| in_flight.cost + cost > LIST_WINDOW)
     }
 
-    /// Waits until all that was listed was dealt with, or the job ends.
+    /// Waits until all listed entries are processed, or the job ends.
     pub(super) fn wait_until_empty(&self) {
         self.wait_while(|in_flight| in_flight.cost > 0);
     }
 
-    /// True if all that was listed was dealt with.
+    /// True if all listed entries are processed.
     pub(crate) fn is_empty(&self) -> bool {
         self.in_flight.lock().cost == 0
     }
@@ -137,27 +137,27 @@ impl Ledger<'_> {
         true
     }
 
-    /// Remembers an item that is about to be listed.
+    /// Adds an item that is about to be listed.
     pub(super) fn remember(&self, item: Item) {
         self.in_flight.lock().add(item.index, item.cost, item);
     }
 
-    /// True if nothing more is to be listed.
+    /// True if the listing is complete.
     pub(super) fn has_listed_all(&self) -> bool {
         self.in_flight.lock().listed_all
     }
 
-    /// Everything was listed, but for the end of the listing itself.
+    /// Marks the listing as complete, except for its end message.
     pub(super) fn listed_all(&self) {
         self.in_flight.lock().listed_all = true;
     }
 
-    /// True if the receiver still waits for a file.
+    /// True if the Receiver still waits for a file.
     pub(crate) fn is_awaited(&self, index: u64) -> bool {
         self.in_flight.lock().has(index)
     }
 
-    /// An entry was dealt with: another can be listed.
+    /// Removes the cost of a processed entry, so that others can be listed.
     pub(super) fn make_room(&self, cost: u64) {
         self.in_flight.lock().cost -= cost;
         self.room.notify_all();

@@ -1,6 +1,6 @@
-//! Files to be removed that have other names. All names of one that are among the sources go,
-//! once all of them can, or none does: so what stays is still what it was, and a later move
-//! makes them names of one file again.
+//! Files with several names that a move removes. All names among the sources are removed once all
+//! of them can be, or none is. So the remaining names stay linked, and a later move can link them
+//! again.
 
 use super::Item;
 use crate::Job;
@@ -9,16 +9,16 @@ use haul_model::{Fault, FaultKind, FileId, Side, words};
 use haul_proto::{NAMES_WAITING_MAX, Removal};
 use std::collections::HashMap;
 
-/// A name that goes, with the proof that it can where there is one here.
+/// A name to be removed, with its proof if there is one here.
 pub(super) type Going = (Item, Option<Proof>);
 
-/// Those that wait for the others, by what they are names of.
+/// Names that wait for the other names of their file.
 pub(super) struct Linked {
     names: HashMap<FileId, Group>,
     len: usize,
-    /// Sources were left out that could not be copied, and may be among the other names.
+    /// A filter excludes sources, which may include other names.
     leaves_out: bool,
-    /// There were too many, and not all that stay are known.
+    /// There were too many names, so not all names that stay are known.
     is_full: bool,
 }
 
@@ -30,24 +30,24 @@ struct Group {
     stays: bool,
 }
 
-/// The fate of a name that may go.
+/// The decision about a name that may be removed.
 pub(super) enum Met {
-    /// It waits.
+    /// It waits for the other names.
     Waits,
-    /// It was the last of them, and all go.
+    /// It was the last name, and all are removed.
     All(Vec<Going>),
     /// It stays.
     Stays,
 }
 
 impl Linked {
-    /// None yet, in a job that removes.
+    /// An empty table, for a job that removes its sources.
     pub(super) fn of(job: &Job) -> Self {
         let leaves_out = !job.filter.is_empty();
         Self { names: HashMap::new(), len: 0, leaves_out, is_full: false }
     }
 
-    /// Has one of the `links` names of a file wait.
+    /// Adds one of the `links` names of a file.
     pub(super) fn add(&mut self, id: FileId, links: u64, name: Going) -> Met {
         self.is_full |= self.len >= NAMES_WAITING_MAX;
         let names = self.names.entry(id).or_default();
@@ -66,7 +66,7 @@ impl Linked {
         Met::All(all)
     }
 
-    /// A name of this file stays, and with it the others.
+    /// Records that a name of this file stays, and so all others.
     pub(super) fn keep(&mut self, id: FileId) {
         self.is_full |= self.names.len() >= NAMES_WAITING_MAX;
         if !self.is_full {
@@ -74,8 +74,8 @@ impl Linked {
         }
     }
 
-    /// Those that go though they have other names, which are not among the sources; tells of
-    /// the others.
+    /// The names to remove at the end: those whose other names are not among the sources. Reports
+    /// the names that stay.
     pub(super) fn take_going(&mut self, tell: &mut dyn FnMut(Removal)) -> Vec<Going> {
         let mut going = Vec::new();
         for Group { waiting, stays } in std::mem::take(&mut self.names).into_values() {
@@ -91,7 +91,7 @@ impl Linked {
     }
 }
 
-/// The message about the removal of a file or link.
+/// The report about the removal of a file or link.
 pub(super) fn told(item: &Item, result: Result<(), Fault>) -> Option<Removal> {
     let path = item.dir.as_ref()?.path_of(item.name.as_ref());
     let path = words::shown(path);
@@ -102,8 +102,7 @@ pub(super) fn told(item: &Item, result: Result<(), Fault>) -> Option<Removal> {
     })
 }
 
-/// The fault of an entry that has several names in what is moved, of which not all can be
-/// removed.
+/// The fault of a file of which not all names can be removed.
 pub(super) fn not_all_moved() -> Fault {
     let message = "not removed: not all of its hard links were moved";
     Fault::new(Side::Source, FaultKind::Lossy, message)

@@ -1,21 +1,19 @@
-//! The loss of an entry of this machine by a move: attributes that are not even sent to the
-//! Receiver, which judges the others. Such a source stays where it is, unless the user does
-//! without.
+//! Attributes that a move would lose because they are not even sent to the Receiver. The Receiver
+//! checks the others. Such a source stays, unless the user accepts the loss.
 
 use crate::lacks::would_lose;
 use haul_model::{Fault, Name};
 use haul_tree::{MetaKind, TreeDir};
 use std::io;
 
-/// Names of attributes that belong to an entry, and not to the system that it is
-/// on: all that begin so.
+/// Prefixes of extended attributes that belong to an entry, and not to its system.
 const OWN_ATTRIBUTES: [&str; 3] = ["user.", "trusted.", "security.capability"];
 
-/// Why the entry `name` of `dir`, or `dir` itself, stays, if it would lose something
-/// by being made anew from its listed attributes.
+/// The reason why the entry `name` of `dir`, or `dir` itself, stays: a copy made from the listed
+/// attributes would lack some.
 ///
 /// # Errors
-/// When it can't be looked at.
+/// When the entry can't be inspected.
 pub(super) fn loss(dir: &dyn TreeDir, name: Option<&Name>) -> io::Result<Option<Fault>> {
     let is_dir = match name {
         Some(name) => dir.stat(name, false)?.ok_or(io::ErrorKind::NotFound)?.kind == MetaKind::Dir,
@@ -25,12 +23,12 @@ pub(super) fn loss(dir: &dyn TreeDir, name: Option<&Name>) -> io::Result<Option<
     Ok(would_lose(is_dir, lost.as_slice()))
 }
 
-/// In words.
+/// The name of the lost attributes, for messages.
 fn lost(names: &[Vec<u8>], is_root: bool) -> Option<&'static str> {
     let is_own = |name: &&Vec<u8>| **name != haul_tree::ORIGIN_ATTRIBUTE.as_bytes();
     let has =
         |start: &str| names.iter().filter(is_own).any(|name| name.starts_with(start.as_bytes()));
-    // Without root only `user.` attributes are listed..
+    // Other users can list only `user.` attributes.
     let is_lost = |start: &str| has(start) && !(is_root || start == OWN_ATTRIBUTES[0]);
     OWN_ATTRIBUTES.into_iter().any(is_lost).then_some("its extended attributes")
 }
@@ -40,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_told_is_named() {
+    fn attributes_that_are_not_sent_are_named() {
         let lost = |is_root, names: &[&str]| {
             let names: Vec<_> = names.iter().map(|name| name.as_bytes().to_vec()).collect();
             lost(&names, is_root).unwrap_or_default()

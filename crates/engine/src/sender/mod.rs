@@ -1,5 +1,5 @@
-//! The Sender: walks the sources, lists what it finds, and sends what the
-//! Receiver wants. It never waits for an answer per file.
+//! The Sender: walks the sources, lists the entries, and sends the contents that the Receiver
+//! requests. It never waits for an answer per file.
 
 mod accounts;
 mod differences;
@@ -51,7 +51,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use wants::Signed;
 
-/// The role.
+/// The role, for one job.
 pub(crate) struct Sender<'a> {
     control: &'a Control<'a>,
     /// Set where the user is on this side and the Receiver is not.
@@ -69,20 +69,20 @@ pub(crate) struct Sender<'a> {
     /// See [`Offers`].
     offers: Offers,
     queue: Queue,
-    /// Bytes of content that were asked for.
+    /// Bytes of content that were requested.
     wanted_len: AtomicU64,
-    /// Where what was heard goes in a move whose sources others remove: its user
-    /// is at the other end, or its sources are.
+    /// Sends outcomes and proofs to the threads that remove a move's sources. `None` without such
+    /// threads.
     heard: Option<crossbeam_channel::Sender<Heard>>,
-    /// The Receiver has said that it is done.
+    /// The Receiver has reported the end of the job.
     is_done: AtomicBool,
 }
 
-/// Where wanted files go.
+/// The way in which wanted files are copied.
 enum Queue {
-    /// To the receiver, as handles.
+    /// The Receiver gets them as handles.
     Handles,
-    /// To the workers that send them over a wire; taken out when no more come.
+    /// Workers send them over a wire. `None` once no more are sent.
     Wire(Mutex<Option<crossbeam_channel::Sender<Item>>>),
 }
 
@@ -127,7 +127,7 @@ impl<'a> Sender<'a> {
         self.control.fail(JobError::Protocol(format!("the peer broke the protocol: {rule}")));
     }
 
-    /// Lets the workers of a wire and the thread that offers chunks end.
+    /// Ends the workers of a wire and the thread that offers chunks, once they are idle.
     pub(crate) fn close_queue(&self) {
         self.offers.turn_off();
         if let Queue::Wire(queue) = &self.queue {
@@ -145,8 +145,8 @@ impl<'a> Sender<'a> {
         self.task.removes().is_some()
     }
 
-    /// The number by which the receiver tells an entry of `dir` from others. In a copy
-    /// over a wire it knows by that if what is in its place is the very object.
+    /// The number by which the Receiver identifies an entry of `dir`. In a copy over a wire, it
+    /// shows whether the existing entry is the same object.
     fn number_of(&self, dir: &Arc<DirNode>, meta: &Meta) -> u64 {
         let lasts = self.removes()
             || matches!(meta.kind, MetaKind::File { size } if size >= self.resume_len_min());
@@ -156,13 +156,13 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// True if it puts back what a killed move has set aside: before a move copies
-    /// anything.
+    /// True if sources that a killed move has set aside get their names back: in a move, before it
+    /// copies.
     pub(crate) fn restores(&self) -> bool {
         self.task.copies().is_some_and(|policy| policy.moving.is_some())
     }
 
-    /// True if a job of this kind has such outcomes.
+    /// True if this kind of job can have such an outcome.
     fn can_come_to(&self, outcome: &Outcome) -> bool {
         match outcome {
             Outcome::Copied | Outcome::WouldCopy | Outcome::Grew => !self.checks(),
@@ -176,7 +176,7 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// Bytes of content that the Receiver has asked for so far, over a wire, and of what was sent
+    /// Bytes of content that were requested over a wire so far, and of contents that were sent
     /// again.
     pub(crate) fn wanted_len(&self) -> u64 {
         self.wanted_len.load(Ordering::Relaxed)
@@ -187,7 +187,8 @@ impl<'a> Sender<'a> {
         self.queue.is_wire()
     }
 
-    /// Files from this length on, in bytes, are told so that their copies can be resumed.
+    /// Minimum length, in bytes, of a file that is listed with the numbers that resuming its copy
+    /// needs.
     pub(crate) fn resume_len_min(&self) -> u64 {
         self.ledger.resume_len_min
     }
@@ -211,7 +212,7 @@ impl SenderPort for Sender<'_> {
             for want in wants {
                 let item = in_flight.get_mut(want.index);
                 let hashes = want.blocks.is_empty();
-                // Only a file has content, which is hashed once, and sent once.
+                // Only a file has content. It is hashed once and sent once.
                 let fits = |item: &Item| {
                     let is_new = match hashes {
                         true => !item.hashed && !item.wanted,
@@ -277,13 +278,14 @@ impl SenderPort for Sender<'_> {
                     self.signed.forget(outcome.index);
                     self.offers.forget(outcome.index);
                 }
-                // A file can't be there that was not even asked for.
+                // A file can't be copied without a request.
                 let fits = |item: &Item| {
                     let is_file = matches!(item.kind, Kind::File { .. });
                     match outcome.outcome {
                         Outcome::Copied => item.wanted || !is_file,
                         Outcome::Synced(found) if found.has(Changes::SENT) => {
-                            // An earlier job may have left it, waiting for its name.
+                            // An earlier job may have left the complete file under a temporary
+                            // name.
                             let may_wait = self.task.mirrors().is_some_and(|of| of.delays);
                             let has_it = self.task.keeps_destination()
                                 || item.hashed && self.task.finds_renamed()
@@ -300,7 +302,7 @@ impl SenderPort for Sender<'_> {
                         "it reported an outcome of an entry that was not listed or not sent",
                     );
                 };
-                // What could not be looked at may be a directory, too.
+                // An entry that could not be inspected may be a directory.
                 let is_fault = matches!(outcome.outcome, Outcome::Failed(_));
                 let may_be_dir = item.kind == Kind::Dir || item.kind == Kind::Special && is_fault;
                 if may_be_dir && !outcome.outcome.is_there() {
@@ -320,7 +322,7 @@ impl SenderPort for Sender<'_> {
         if let Some(heard) = &self.heard {
             for (item, outcome) in settled {
                 tell(&item, &outcome);
-                // Its other end is dropped only when the job has ended.
+                // The receiving end is dropped only when the job has ended.
                 let _ = heard.send(Heard::Outcome(item, outcome));
             }
             return;
@@ -378,7 +380,7 @@ impl SenderPort for Sender<'_> {
             (Some(heard), Queue::Wire(_)) => {
                 let _ = heard.send(Heard::Done(summary));
             }
-            // The Receiver ends the job when it has sent this.
+            // The Receiver ends the job after this message.
             (Some(_), Queue::Handles) => self.ledger.wait_until_empty(),
             (None, _) => self.control.finish(Ok(summary)),
         }
@@ -410,20 +412,20 @@ impl SenderPort for Sender<'_> {
 }
 
 impl Sender<'_> {
-    /// Counts what was wanted of these.
+    /// Adds the wanted bytes of `items` to the total.
     fn count_wanted(&self, items: &[Item]) {
         let with = |len| items.iter().map(Item::len_wanted).fold(len, u64::saturating_add);
-        // It never fails.
+        // The update never fails.
         let relaxed = Ordering::Relaxed;
         let _ = self.wanted_len.fetch_update(relaxed, relaxed, |len| Some(with(len)));
     }
 
-    /// Has the workers of a wire send these.
+    /// Queues `items` for the workers of a wire.
     fn queue_up(&self, items: Vec<Item>) {
         let Queue::Wire(queue) = &self.queue else { return };
         let Some(queue) = queue.lock().clone() else { return };
         for item in items {
-            // Its other end is dropped only when the job has ended.
+            // The receiving end is dropped only when the job has ended.
             let _ = queue.send(item);
         }
     }
@@ -440,7 +442,7 @@ impl Sender<'_> {
         })
     }
 
-    /// Opens a wanted file, unless its content would be written into a source.
+    /// Opens a wanted file, unless the Receiver would write its content into a source.
     pub(super) fn open(&self, item: &Item) -> Result<Box<dyn SourceFile>, Fault> {
         if item.into.is_some_and(|number| self.originals.may_have(number, self.control)) {
             return Err(also_a_source(Side::Source));
@@ -453,7 +455,7 @@ impl Sender<'_> {
             .map_err(|error| Fault::from_io(Side::Source, "open", &error))
     }
 
-    /// Has these files read once more, unless they are dealt with.
+    /// Sends these files again, unless they have their outcome.
     pub(super) fn send_again(&self, files: &[u64]) {
         let items: Vec<Item> = {
             let mut in_flight = self.ledger.in_flight.lock();

@@ -1,16 +1,16 @@
-//! Chunks of wanted files that are offered before they are sent: what the Receiver has of them is
-//! sent as a Reuse, without its content.
+//! Chunks of wanted files, offered before they are sent. Chunks that the Receiver has are sent as a
+//! Reuse, without content.
 //!
-//! One thread reads the files ahead, in the order in which they are wanted, cuts them and offers
-//! the chunks. Offers go out with the listing, in front of contents. A file is queued for sending
+//! One thread reads the files ahead in the order of the requests, splits them into chunks and
+//! offers these. Offers are sent with the listing, before contents. A file is queued for sending
 //! when its first offer is answered. Later answers usually arrive before its content is read.
 //!
-//! It must not cost time where nothing is gained by it:
+//! Offers must not cost time if they gain nothing:
 //!
 //! - While content leaves fast, nothing is offered.
-//! - After 4 MiB without a known chunk, nobody waits for answers. What is answered in time is used,
-//!   and offers continue: from them the Receiver fills its index.
-//! - No file waits longer than 2 s to be queued, and where answers are late nobody waits.
+//! - After 4 MiB without a known chunk, no content waits for answers. Answers that arrive in time
+//!   are used. Offers continue, because the Receiver fills its index from them.
+//! - No file waits longer than 2 s to be queued. If answers are repeatedly late, no content waits.
 
 use super::read::is_still_wanted;
 use super::{Item, Sender};
@@ -27,20 +27,20 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Content of one offer, in bytes, at least.
+/// Minimum content of one offer, in bytes.
 const OFFER_LEN: u64 = 1 << 20;
 
-/// Bytes that were offered and that no worker has passed yet, at most: the pages that were
-/// read are still in memory when it is sent.
+/// The most bytes that are offered and not yet passed by a worker. The pages that were read for the
+/// offer are then still in memory for sending.
 const AHEAD_MAX: u64 = 64 << 20;
 
-/// Bytes that were answered without a known chunk, from which on no worker waits for answers.
+/// Answered bytes without a known chunk after which no content waits for answers.
 const MISSED_MAX: u64 = 4 << 20;
 
-/// The longest time for which a file, or content, waits for an answer.
+/// The longest wait of a file, or of content, for an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 
-/// Late answers after which nobody waits any more.
+/// Late answers after which no content waits.
 const LATE_MAX: u32 = 3;
 
 /// The files whose chunks are offered.
@@ -51,57 +51,57 @@ pub(super) struct Offers {
 
 #[derive(Default)]
 struct State {
-    /// Files to be offered.
+    /// Files that are not offered yet.
     queue: VecDeque<Item>,
     files: HashMap<u64, Offered>,
-    /// Bytes that were offered and not passed, of all files.
+    /// Bytes of all files that were offered and not passed.
     ahead: u64,
-    /// Bytes that were answered since a chunk was known.
+    /// Bytes that were answered since the last known chunk.
     missed: u64,
-    /// Answers for which content has waited in vain.
+    /// Answers that did not arrive in time.
     late: u32,
-    /// Nothing is offered any more.
+    /// Offers have ended.
     is_off: bool,
 }
 
 /// A file that is being offered.
 struct Offered {
-    /// The file, until it is sent, and since when it waits.
+    /// The file and the start of its wait, until it is queued.
     waiting: Option<(Item, Instant)>,
-    /// The file as it was opened to be offered. Whoever sends it takes this one: it knows which
-    /// pages were in memory before.
+    /// The file as opened for the offer. The sending worker uses it, because it knows which pages
+    /// were in memory before.
     source: Option<Arc<dyn SourceFile>>,
-    /// A worker sends it, and has opened it itself or taken that one.
+    /// A worker sends the file, and has taken `source` or opened the file itself.
     is_sent: bool,
-    /// Offers that were not answered: where each begins, and the lengths of its chunks.
+    /// Offers without an answer: the start of each, and the lengths of its chunks.
     unanswered: VecDeque<(u64, Vec<u32>)>,
-    /// How far it was answered, in bytes.
+    /// The end of the answered part, in bytes.
     answered: u64,
-    /// Its parts that the Receiver has.
+    /// The parts that the Receiver has.
     known: VecDeque<Range<u64>>,
-    /// Nothing more of it is offered.
+    /// All of the file was offered.
     is_all: bool,
-    /// The Receiver has some of it.
+    /// The Receiver has some of the file.
     is_used: bool,
-    /// Bytes of it that were offered, and those that were passed. Content may pass ahead of its
+    /// Bytes of the file that were offered, and that were passed. Content may pass ahead of its
     /// offers.
     offered: u64,
     passed: u64,
-    /// Where the last offer ends, in bytes.
+    /// The end of the last offer, in bytes.
     reached: u64,
 }
 
-/// The next part of a file, as it is sent: up to there, in bytes.
+/// The next part of a file to send. The value is its end, in bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// It has to be sent.
+    /// The content must be sent.
     New(u64),
     /// The Receiver has it.
     Known(u64),
 }
 
 impl Part {
-    /// Where it ends, in bytes.
+    /// The end of the part, in bytes.
     pub(super) fn end(&self) -> u64 {
         let (Self::New(end) | Self::Known(end)) = self;
         *end
@@ -115,7 +115,7 @@ impl Default for Offers {
 }
 
 impl Offers {
-    /// Has a file offered; gives it back if it is to be sent at once.
+    /// Adds a file to be offered. Returns it if it should be sent at once.
     fn add(&self, item: Item) -> Option<Item> {
         let mut state = self.state.lock();
         if state.is_off {
@@ -129,7 +129,7 @@ impl Offers {
         at_once
     }
 
-    /// A file has come to its end, or is sent whole.
+    /// Removes a file that has its outcome or is sent whole.
     pub(super) fn forget(&self, index: u64) {
         let mut state = self.state.lock();
         if let Some(file) = state.files.remove(&index) {
@@ -138,20 +138,20 @@ impl Offers {
         }
     }
 
-    /// The part of a file that comes next, from `at` up to `end` at most. Waits for the answer as
-    /// long as that may be of use.
+    /// The next part of a file, from `at` up to at most `end`. Waits for the answer while that may
+    /// be useful.
     pub(super) fn next(&self, index: u64, at: u64, end: u64, stopped: impl Fn() -> bool) -> Part {
         let give_up = Instant::now() + ANSWER_MAX;
         let mut state = self.state.lock();
         loop {
             if state.waits() && Instant::now() >= give_up {
-                // Nobody waits until one of the answers has a known chunk.
+                // No content waits again until an answer has a known chunk.
                 state.missed = MISSED_MAX;
                 state.late += 1;
             }
             let waits = state.waits() && !stopped();
             let Some(file) = state.files.get_mut(&index) else { return Part::New(end) };
-            // Where content is far ahead of its offers, no answer is about to come.
+            // No answer is coming for content far ahead of its offers.
             let waits = waits && at <= file.reached.saturating_add(AHEAD_MAX);
             if let Some(part) = file.next(at, end) {
                 file.is_used |= matches!(part, Part::Known(_));
@@ -170,14 +170,14 @@ impl Offers {
         self.state.lock().files.get(&index).is_some_and(|file| file.is_used)
     }
 
-    /// A file was opened to be offered.
+    /// Stores the file that was opened for offers.
     fn opened(&self, index: u64, source: &Arc<dyn SourceFile>) {
         if let Some(file) = self.state.lock().files.get_mut(&index).filter(|file| !file.is_sent) {
             file.source = Some(Arc::clone(source));
         }
     }
 
-    /// Takes the file as it was opened, if it was: once.
+    /// Takes the file that was opened for offers, once.
     pub(super) fn take_source(&self, index: u64) -> Option<Arc<dyn SourceFile>> {
         let mut state = self.state.lock();
         let file = state.files.get_mut(&index)?;
@@ -185,7 +185,7 @@ impl Offers {
         file.source.take()
     }
 
-    /// Counts `len` bytes of a file that were sent, are a hole, or went as a Reuse.
+    /// Counts `len` bytes of a file that were sent, are a hole, or were reused.
     pub(super) fn passed(&self, index: u64, len: u64) {
         let mut state = self.state.lock();
         let State { files, ahead, .. } = &mut *state;
@@ -197,7 +197,7 @@ impl Offers {
         }
     }
 
-    /// Takes an answer; an error if it breaks a rule. Returns the files that wait no longer.
+    /// Processes an answer. Returns the files that no longer wait, or an error if it breaks a rule.
     fn answer(&self, known: &Known) -> Result<Vec<Item>, &'static str> {
         let mut state = self.state.lock();
         let Some(file) = state.files.get_mut(&known.index) else { return Ok(Vec::new()) };
@@ -230,7 +230,7 @@ impl Offers {
         Ok(waiting.map(|(item, _)| item).into_iter().chain(state.release()).collect())
     }
 
-    /// The job ends: nothing more is offered, and what waits is not sent.
+    /// Stops all offers at the end of the job. Waiting files are not sent.
     pub(super) fn turn_off(&self) {
         let mut state = self.state.lock();
         state.is_off = true;
@@ -243,7 +243,7 @@ impl Offers {
         self.state.lock().release()
     }
 
-    /// The next file to be offered, if there is one within a moment.
+    /// The next file to offer, if there is one within a moment.
     fn next_file(&self) -> Option<Item> {
         let mut state = self.state.lock();
         if state.queue.is_empty() && !state.is_off {
@@ -252,8 +252,8 @@ impl Offers {
         state.queue.pop_front()
     }
 
-    /// Notes an offer that is about to be sent. `None` if there is no room within a moment; false
-    /// if its file is of no more interest.
+    /// Records an offer that is about to be sent. `None` if there is no room within a moment. False
+    /// if its file needs no more offers.
     fn begin(&self, offer: &Offer) -> Option<bool> {
         let lens: Vec<_> = offer.chunks.iter().map(|chunk| chunk.len).collect();
         let len: u64 = lens.iter().map(|len| u64::from(*len)).sum();
@@ -276,13 +276,14 @@ impl Offers {
         Some(true)
     }
 
-    /// All of a file was offered; gives it if it waits and no answer will come.
+    /// Records that all of a file was offered. Returns the file if it waits and no answer will
+    /// come.
     fn end(&self, index: u64) -> Option<Item> {
         let mut state = self.state.lock();
         let file = state.files.get_mut(&index)?;
         file.is_all = true;
         if file.offered == 0 {
-            // Nothing bounds the number of such files: none stays open until it is sent.
+            // The number of such files is unbounded, so none stays open.
             file.source = None;
         }
         let last = file.waiting.take_if(|_| file.unanswered.is_empty());
@@ -297,7 +298,7 @@ impl State {
         !self.is_off && self.missed < MISSED_MAX && self.late < LATE_MAX
     }
 
-    /// The files that have waited long enough, in the order in which they were wanted.
+    /// The files that have waited long enough, in the order of the listing.
     fn release(&mut self) -> Vec<Item> {
         let waits = self.waits();
         let is_over = |(_, since): &mut (Item, Instant)| !waits || since.elapsed() >= ANSWER_MAX;
@@ -330,12 +331,12 @@ impl Offered {
         self.is_all && self.unanswered.is_empty()
     }
 
-    /// Bytes of it that were offered and not passed.
+    /// Bytes that were offered and not passed.
     fn ahead(&self) -> u64 {
         self.offered.saturating_sub(self.passed)
     }
 
-    /// The Receiver has this, which is behind all that was known before.
+    /// Adds a part that the Receiver has. It comes after all known parts.
     fn knows(&mut self, range: Range<u64>) {
         match self.known.back_mut() {
             Some(last) if last.end == range.start => last.end = range.end,
@@ -343,7 +344,7 @@ impl Offered {
         }
     }
 
-    /// The part that comes next; `None` where it was not answered.
+    /// The next part; `None` if it is not answered yet.
     fn next(&self, at: u64, end: u64) -> Option<Part> {
         let behind = self.known.partition_point(|known| known.end <= at);
         match self.known.get(behind) {
@@ -370,8 +371,8 @@ impl Read for Ranged<'_> {
     }
 }
 
-/// The next part of `range` to be offered: data, with the holes in it that are shorter than a
-/// chunk may be. `None` if there is only a hole.
+/// The next part of `range` to offer: data, including holes shorter than the longest chunk. `None`
+/// if only a hole is left.
 fn next_dense(source: &dyn SourceFile, range: Range<u64>) -> io::Result<Option<Range<u64>>> {
     let Some(mut dense) = source.next_data(range.start)? else { return Ok(None) };
     while dense.end < range.end {
@@ -385,7 +386,7 @@ fn next_dense(source: &dyn SourceFile, range: Range<u64>) -> io::Result<Option<R
 }
 
 impl Sender<'_> {
-    /// Has the workers of a wire send these, or has their chunks offered first.
+    /// Queues files for the workers of a wire, or has their chunks offered first.
     pub(super) fn send_wanted(&self, items: Vec<Item>) {
         let at_once = |item: Item| match item.how.wants_chunks() {
             true => self.offers.add(item),
@@ -398,7 +399,7 @@ impl Sender<'_> {
         self.queue_up(items.into_iter().filter_map(at_once).collect());
     }
 
-    /// Takes the Receiver's answer to an offer.
+    /// Processes the Receiver's answer to an offer.
     pub(super) fn take_known(&self, known: &Known) {
         match self.offers.answer(known) {
             Ok(items) => self.queue_up(items),
@@ -406,11 +407,11 @@ impl Sender<'_> {
         }
     }
 
-    /// Offers the chunks of what is wanted, until the job ends.
+    /// Offers the chunks of wanted files until the job ends.
     pub(crate) fn run_offers(&self, outbox: &Outbox) {
         while !self.control.has_ended() {
             if let Some(item) = self.offers.next_file() {
-                // A read error is reported by the worker that sends it.
+                // The worker that sends the file reports its read errors.
                 let _ = self.offer(&item, outbox);
                 self.queue_up(self.offers.end(item.index).into_iter().collect());
             }
@@ -442,7 +443,7 @@ impl Sender<'_> {
         Ok(())
     }
 
-    /// Offers the chunks of a range of a file; false if no more of it are wanted.
+    /// Offers the chunks of a range of a file. Returns false if the file needs no more offers.
     fn offer_range(&self, index: u64, content: Ranged<'_>, outbox: &Outbox) -> bool {
         let mut offer = Offer { index, at: content.range.start, chunks: Vec::new() };
         let mut len = 0;
@@ -461,7 +462,7 @@ impl Sender<'_> {
         offer.chunks.is_empty() || self.send_offer(offer, outbox)
     }
 
-    /// Sends an offer; false if no more of its file are wanted.
+    /// Sends an offer. Returns false if the file needs no more offers.
     fn send_offer(&self, offer: Offer, outbox: &Outbox) -> bool {
         while !outbox.is_fast() && !self.control.has_ended() {
             match self.offers.begin(&offer) {

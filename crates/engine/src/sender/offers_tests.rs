@@ -31,7 +31,7 @@ fn item(index: u64) -> Item {
     }
 }
 
-/// An offer of so many chunks of 64 KiB.
+/// An offer of `chunks` chunks of 64 KiB.
 fn offer(index: u64, at: u64, chunks: usize) -> Offer {
     let chunk = OfferedChunk { len: 64 << 10, hash: [0; 32] };
     Offer { index, at, chunks: vec![chunk; chunks] }
@@ -41,7 +41,7 @@ fn known(index: u64, at: u64, chunks: &[(u16, u16)]) -> Known {
     Known { index, at, chunks: chunks.to_vec() }
 }
 
-/// Offers with a file that waits, of which the first MiB was offered.
+/// Offers with a waiting file whose first MiB was offered.
 fn offered() -> Offers {
     let offers = Offers::default();
     assert!(offers.add(item(7)).is_none(), "it waits for its first answer");
@@ -54,7 +54,7 @@ fn indices(items: &[Item]) -> Vec<u64> {
 }
 
 #[test]
-fn a_file_is_sent_behind_its_first_answer() {
+fn a_file_is_sent_after_its_first_answer() {
     let offers = offered();
     let waited = offers.answer(&known(7, 0, &[(0, 2), (4, 16)])).expect("a right answer");
     assert_eq!(indices(&waited), [7]);
@@ -89,7 +89,7 @@ fn answers_that_break_a_rule_are_refused() {
 }
 
 #[test]
-fn nobody_waits_where_nothing_is_known() {
+fn nothing_waits_without_known_chunks() {
     let offers = offered();
     offers.answer(&known(7, 0, &[])).expect("a right answer");
     for part in 1..4 {
@@ -108,7 +108,7 @@ fn nobody_waits_where_nothing_is_known() {
 }
 
 #[test]
-fn no_answer_is_waited_for_for_long() {
+fn the_wait_for_an_answer_is_bounded() {
     let offers = offered();
     let begun = Instant::now();
     assert_eq!(offers.next(7, 0, MIB, || true), Part::New(MIB), "the job ends");
@@ -118,7 +118,7 @@ fn no_answer_is_waited_for_for_long() {
 }
 
 #[test]
-fn offers_are_so_far_ahead_and_no_further() {
+fn offers_stay_within_the_bound_ahead_of_content() {
     let offers = Offers::default();
     offers.add(item(7));
     let ahead = AHEAD_MAX / MIB;
@@ -135,10 +135,10 @@ fn offers_are_so_far_ahead_and_no_further() {
 }
 
 #[test]
-fn content_ahead_of_its_offers_waits_for_none_and_stops_none() {
+fn content_ahead_of_its_offers_neither_waits_nor_blocks_offers() {
     let offers = offered();
     offers.answer(&known(7, 0, &[(0, 16)])).expect("a right answer");
-    // The old version had all of this.
+    // The old version had all of this content.
     let at = 2 * AHEAD_MAX;
     offers.passed(7, at);
     let begun = Instant::now();
@@ -148,7 +148,7 @@ fn content_ahead_of_its_offers_waits_for_none_and_stops_none() {
     for part in 1..at / MIB {
         assert!(begins(&offer(7, part * MIB, 16)), "{part}");
     }
-    // Another file has no more room by that.
+    // That makes no more room for another file.
     offers.add(item(8));
     for part in 0..AHEAD_MAX / MIB {
         assert!(begins(&offer(8, part * MIB, 16)));
@@ -157,7 +157,7 @@ fn content_ahead_of_its_offers_waits_for_none_and_stops_none() {
 }
 
 #[test]
-fn files_that_wait_are_sent_where_waiting_is_of_no_use() {
+fn waiting_files_are_sent_once_waiting_is_useless() {
     let offers = offered();
     assert!(offers.add(item(9)).is_none() && offers.add(item(8)).is_none());
     assert_eq!(indices(&offers.answer(&known(7, 0, &[])).expect("a right answer")), [7]);
@@ -169,7 +169,7 @@ fn files_that_wait_are_sent_where_waiting_is_of_no_use() {
 }
 
 #[test]
-fn no_file_waits_for_long() {
+fn the_wait_of_a_file_is_bounded() {
     let offers = offered();
     assert!(offers.release().is_empty());
     std::thread::sleep(ANSWER_MAX);
@@ -197,7 +197,7 @@ fn nothing_is_offered_once_the_job_has_ended() {
 }
 
 #[test]
-fn a_file_that_waits_for_its_last_answer_waits_on() {
+fn a_file_waits_for_its_last_answer() {
     let offers = offered();
     assert!(offers.end(7).is_none());
     assert_eq!(indices(&offers.answer(&known(7, 0, &[])).expect("a right answer")), [7]);

@@ -3,16 +3,16 @@
 use haul_model::{BLOCK_LEN, BlockHash, ContentHash, ContentHasher};
 use haul_tree::SharedBlock;
 
-/// The part of a content that was read.
+/// The content that was read so far.
 pub(super) enum Passed {
     /// It was hashed.
     Hashed(Box<ContentHasher>),
-    /// It was counted, in bytes: nobody asks for a hash.
+    /// It was only counted, in bytes, because no hash is wanted.
     Counted(u64),
 }
 
 impl Passed {
-    /// The part behind so many blocks; it is hashed unless that `is_counted`.
+    /// The position after `blocks` blocks. The content after it is hashed unless `is_counted`.
     pub(super) fn behind(blocks: u64, is_counted: bool) -> Self {
         match is_counted {
             true => Self::Counted(blocks * BLOCK_LEN),
@@ -20,7 +20,7 @@ impl Passed {
         }
     }
 
-    /// Where in the content it continues, in bytes.
+    /// The current position, in bytes.
     pub(super) fn len(&self) -> u64 {
         match self {
             Self::Hashed(hasher) => hasher.len(),
@@ -28,7 +28,7 @@ impl Passed {
         }
     }
 
-    /// Takes the next bytes.
+    /// Adds the next bytes.
     pub(super) fn update(&mut self, bytes: &[u8]) {
         match self {
             Self::Hashed(hasher) => hasher.update(bytes),
@@ -36,7 +36,7 @@ impl Passed {
         }
     }
 
-    /// Takes the next block, which begins where one does.
+    /// Adds the next block. The current position must be a block boundary.
     pub(super) fn take(&mut self, block: &SharedBlock) {
         match self {
             Self::Hashed(hasher) => hasher.take(block.hasher()),
@@ -44,7 +44,7 @@ impl Passed {
         }
     }
 
-    /// Takes `len` zero bytes: a hole.
+    /// Adds a hole of `len` zero bytes.
     pub(super) fn update_zeros(&mut self, len: u64) {
         match self {
             Self::Hashed(hasher) => hasher.update_zeros(len),
@@ -52,7 +52,7 @@ impl Passed {
         }
     }
 
-    /// Goes on with block `index`, as [`ContentHasher::skip_to`].
+    /// Continues at block `index`, like [`ContentHasher::skip_to`].
     pub(super) fn skip_to(&mut self, index: u64) {
         match self {
             Self::Hashed(hasher) => hasher.skip_to(index),
@@ -60,8 +60,8 @@ impl Passed {
         }
     }
 
-    /// The end of block `index`, if all of it was read and nothing behind it: its
-    /// hash, where one is wanted.
+    /// The hash of block `index`, if the position is exactly at its end. The inner `None` means
+    /// that no hash is wanted.
     pub(super) fn block(&self, index: u64) -> Option<Option<BlockHash>> {
         match self {
             Self::Hashed(hasher) => hasher.block(index).map(Some),
@@ -77,8 +77,8 @@ impl Passed {
         }
     }
 
-    /// The hash of all that was read, if one is wanted; of its `tail` alone, if it
-    /// is that.
+    /// The hash of everything that was read, if one is wanted. With `tail`, the hash of the tail
+    /// alone.
     pub(super) fn finish(&self, tail: bool) -> Option<ContentHash> {
         match self {
             Self::Hashed(hasher) if tail => Some(hasher.finish_tail()),
@@ -88,7 +88,7 @@ impl Passed {
     }
 }
 
-/// Where block `index` ends, in bytes.
+/// The end of block `index`, in bytes.
 fn end_of(index: u64) -> Option<u64> {
     index.checked_add(1)?.checked_mul(BLOCK_LEN)
 }

@@ -1,5 +1,5 @@
-//! A large file on its way: the blocks that are wanted of it, in pieces, each whole
-//! block vouched for by its hash.
+//! A large file that is being sent: its wanted blocks in pieces, and the hash of each complete
+//! block.
 
 use super::Item;
 use super::differences::Search;
@@ -16,10 +16,10 @@ use haul_proto::{BlockSeal, FileSeal, Message, Reuse, data_head};
 use haul_tree::{SharedBlock, SourceFile, changed, is_longer};
 use std::sync::Arc;
 
-/// Content of one Data frame, in bytes. Pieces begin at multiples of it.
+/// Content of one Data frame, in bytes. Pieces start at multiples of it.
 ///
-/// A quarter of a block: large enough that a frame costs nothing, small enough
-/// that it is still in the processor's cache when it is hashed and sent.
+/// A quarter of a block: large enough that the frame's overhead is negligible, and small enough to
+/// stay in the processor's cache while it is hashed and sent.
 pub(super) const PIECE_LEN: u64 = 1 << 20;
 
 /// A file that is being sent.
@@ -27,26 +27,26 @@ pub(super) struct Outgoing<'p, 'r, 'a> {
     pub(super) reader: &'p Reader<'r, 'a>,
     pub(super) item: &'p Item,
     pub(super) source: Arc<dyn SourceFile>,
-    /// All that was sent, and, where the hash of the whole is wanted, the rest.
+    /// All that was sent, and also the rest if the hash of the whole file is wanted.
     pub(super) passed: Passed,
-    /// The next block to vouch for; none where that is for the caller.
+    /// The next block whose hash is sent; `u64::MAX` if the caller sends it.
     next_block: u64,
-    /// Content goes from the file into the pipe.
+    /// Content is spliced from the file into the pipe.
     splices: bool,
     part: &'p mut [u8],
-    /// Only what differs is sent.
+    /// Set if only differences are sent.
     search: Option<Search>,
-    /// The bytes of what is to be sent that were counted before.
+    /// Bytes still to be sent that were already counted.
     pub(super) counted: u64,
-    /// The account of the one block that is sent.
+    /// The counted bytes of the block, if a single block is sent.
     tally: Option<Tally>,
 }
 
-/// `None` where the job ends; a fault where the file can't be sent.
+/// `None` if the job ends; a fault if the file can't be sent.
 pub(super) type Sent<T = ()> = Option<Result<T, Fault>>;
 
 impl<'r, 'a> Reader<'r, 'a> {
-    /// Sends the wanted blocks of a file, by way of `part`.
+    /// Sends the wanted blocks of a file, using `part` as a buffer.
     pub(super) fn send_pieces(
         &self,
         item: &Item,
@@ -58,7 +58,7 @@ impl<'r, 'a> Reader<'r, 'a> {
         }
         self.sender.ledger.was_opened(item.index, source.seal().size);
         let mut pieces = self.pieces(item, source, 0, part);
-        // The sums are used up when it is sent again.
+        // A repeated file has no checksums any more.
         if !item.how.wants_delta() || item.is_repeated {
             return pieces.send();
         }
@@ -81,9 +81,9 @@ impl<'r, 'a> Reader<'r, 'a> {
         part: &'p mut [u8],
     ) -> Outgoing<'p, 'r, 'a> {
         let is_unhashed = item.how.wants_no_hash();
-        // The writer says that this side is there, so it must not wait for a disk: it
-        // takes what was just read for the hash. Without that nothing would show that the
-        // file became shorter meanwhile, or could not be read.
+        // The writer also sends signs of life, so it must not wait for a disk: it splices pages
+        // that were just read for the hash. Without a hash, a truncated or unreadable file would
+        // not be noticed.
         let splices = self.outbox().splices()
             && !is_unhashed
             && source.handle().is_some_and(haul_sys::remembers_reads);
@@ -92,7 +92,7 @@ impl<'r, 'a> Reader<'r, 'a> {
         Outgoing { reader, item, source, passed, next_block, splices, part, search, counted, tally }
     }
 
-    /// Sends one block of a file, by way of `part`.
+    /// Sends one block of a file, using `part` as a buffer.
     pub(super) fn send_block(
         &self,
         file: &Arc<Striped>,
@@ -116,9 +116,9 @@ impl<'r, 'a> Reader<'r, 'a> {
         Some(sent)
     }
 
-    /// The end of a source, with the `hash` of what was sent, if one is wanted. If
-    /// it has grown, which the end says, the hash of its present length: the receiver compares
-    /// it with what has arrived. Without a hash nobody could: then it has changed.
+    /// The end of a source, with the `hash` of the sent content if one is wanted. If the source has
+    /// grown, its first part is hashed again, and the Receiver compares that with the received
+    /// content. Without a hash that is impossible, so the source counts as changed.
     pub(super) fn seal_at_end(
         &self,
         source: &dyn SourceFile,
@@ -158,7 +158,7 @@ impl Outgoing<'_, '_, '_> {
         Some(sealed)
     }
 
-    /// Sends a range of a file that is `size` bytes long.
+    /// Sends a range of a file of `size` bytes.
     fn send_range(&mut self, range: BlockRange, size: u64) -> Sent {
         let (start, end) = range.bytes(size);
         if self.item.how.wants_whole_hash() {
@@ -166,7 +166,7 @@ impl Outgoing<'_, '_, '_> {
                 return Some(Err(fault));
             }
         } else {
-            // Of what is not sent nothing is known, and the tail needs nothing.
+            // Skipped content is not hashed, and the hash of the tail does not need it.
             self.passed.skip_to(range.start);
         }
         while self.passed.len() < end {
@@ -186,21 +186,21 @@ impl Outgoing<'_, '_, '_> {
         Some(Ok(()))
     }
 
-    /// Those of the next `len` bytes that were not counted before.
+    /// The number of the next `len` bytes that were not counted before.
     fn uncounted(&mut self, len: u64) -> u64 {
         let before = self.counted.min(len);
         self.counted -= before;
         len - before
     }
 
-    /// The next `len` bytes of the file as far as they count when they leave.
+    /// The next `len` bytes of the file, as far as they count when they leave.
     pub(super) fn counts(&mut self, len: u64) -> Option<Counted> {
         let len = self.uncounted(len);
         let counted = self.reader.sender.ledger.counts(self.item.index, len)?;
         Some(Counted { tally: self.tally.clone(), ..counted })
     }
 
-    /// Sends the content up to `end`, or names the parts that the Receiver has.
+    /// Sends the content up to `end`, or Reuses for parts that the Receiver has.
     fn send_what_is_there(&mut self, end: u64) -> Sent {
         let Some(mut search) = self.search.take() else { return self.send_new(end) };
         let sent = self.send_differences(&mut search, end);
@@ -208,14 +208,14 @@ impl Outgoing<'_, '_, '_> {
         sent
     }
 
-    /// Sends the content up to `end`, or a Reuse where the Receiver has it.
+    /// Sends the content up to `end`, or Reuses for chunks that the Receiver has.
     fn send_new(&mut self, end: u64) -> Sent {
         if !self.item.how.wants_chunks() {
             return self.send_data(end);
         }
         while self.passed.len() < end {
             let at = self.passed.len();
-            // Answers may come while the next block is sent.
+            // Answers to offers may arrive while the next block is sent.
             let block_end = ((at / BLOCK_LEN + 1) * BLOCK_LEN).min(end);
             let sent = match self.next_part(at, block_end) {
                 Part::New(to) => self.send_data(to)?,
@@ -238,7 +238,7 @@ impl Outgoing<'_, '_, '_> {
         Some(Ok(()))
     }
 
-    /// The part that comes next, from `at` up to `end` at most.
+    /// The next part, from `at` up to at most `end`.
     pub(super) fn next_part(&self, at: u64, end: u64) -> Part {
         let Reader { sender, control, .. } = self.reader;
         match self.item.how.wants_chunks() {
@@ -247,7 +247,7 @@ impl Outgoing<'_, '_, '_> {
         }
     }
 
-    /// Tells that the Receiver has what was passed from `at` on, in one block.
+    /// Sends a Reuse for the passed content from `at` on, within one block.
     pub(super) fn tell_known(&mut self, at: u64) -> Option<()> {
         let (sender, index) = (self.reader.sender, self.item.index);
         let len = self.passed.len() - at;
@@ -260,7 +260,7 @@ impl Outgoing<'_, '_, '_> {
         self.seal_block()
     }
 
-    /// Sends what there is up to `end`.
+    /// Sends the content up to `end`.
     fn send_data(&mut self, end: u64) -> Sent {
         let Reader { sender, pool, control, .. } = self.reader;
         while self.passed.len() < end {
@@ -299,19 +299,18 @@ impl Outgoing<'_, '_, '_> {
         Some(Ok(()))
     }
 
-    /// So much more of the file was passed.
+    /// Records `len` more passed bytes.
     pub(super) fn passes(&self, len: u64) {
         if self.item.how.wants_chunks() {
             self.reader.sender.offers.passed(self.item.index, len);
         }
     }
 
-    /// The block that comes next, if all of it is in front of `end`, and other jobs send it,
-    /// too.
+    /// The next block, if it ends before `end` and other jobs send it too.
     fn shared_block(&self, end: u64) -> Option<Result<Arc<SharedBlock>, Fault>> {
         let at = self.passed.len();
         let block_end = at.checked_add(BLOCK_LEN)?.min(self.source.seal().size);
-        // Where nothing is hashed, there is little to share.
+        // Without hashes there is little to share.
         let is_alone = self.item.how.wants_no_hash();
         if is_alone || !at.is_multiple_of(BLOCK_LEN) || block_end > end {
             return None;
@@ -320,7 +319,7 @@ impl Outgoing<'_, '_, '_> {
         Some(block.map_err(|error| read(&error)))
     }
 
-    /// Sends the block that comes next.
+    /// Sends the next block.
     fn send_shared(&mut self, block: &Arc<SharedBlock>) -> Option<()> {
         let Reader { pool, control, .. } = self.reader;
         let (index, start) = (self.item.index, self.passed.len());
@@ -341,7 +340,7 @@ impl Outgoing<'_, '_, '_> {
         self.seal_block()
     }
 
-    /// Passes a hole up to `end`, and vouches for each block of it by itself.
+    /// Passes a hole up to `end`, and sends the hash of each block.
     fn tell_hole(&mut self, end: u64) -> Sent {
         let Reader { sender, control, .. } = self.reader;
         while self.passed.len() < end {
@@ -363,7 +362,7 @@ impl Outgoing<'_, '_, '_> {
         Some(Ok(()))
     }
 
-    /// Vouches for the block that is whole by now, if there is one.
+    /// Sends the hash of the block that has just become complete, if any.
     pub(super) fn seal_block(&mut self) -> Option<()> {
         if let Some(hash) = self.passed.block(self.next_block) {
             let (block, len) = (self.next_block, BLOCK_LEN as u32);
@@ -374,7 +373,7 @@ impl Outgoing<'_, '_, '_> {
         Some(())
     }
 
-    /// Hashes what is in front of `end`, and is not sent.
+    /// Hashes content before `end` that is not sent.
     fn hash_up_to(&mut self, end: u64) -> Sent {
         while self.passed.len() < end {
             if self.reader.control.stopped() {
@@ -390,8 +389,7 @@ impl Outgoing<'_, '_, '_> {
         Some(Ok(()))
     }
 
-    /// Hashes the next `len` bytes, a part at a time, so that it stays in the
-    /// processor's cache.
+    /// Hashes the next `len` bytes in parts that fit into the processor's cache.
     fn hash(&mut self, len: usize) -> Result<(), Fault> {
         let end = self.passed.len() + len as u64;
         while self.passed.len() < end {
@@ -402,7 +400,7 @@ impl Outgoing<'_, '_, '_> {
     }
 }
 
-/// Reads the next bytes of a file into `part`.
+/// Reads the next bytes of a file into `part`, and hashes them.
 fn pass_part(source: &dyn SourceFile, passed: &mut Passed, part: &mut [u8]) -> Result<(), Fault> {
     if source.read_at(part, passed.len()).map_err(|error| read(&error))? < part.len() {
         return Err(changed());
@@ -411,7 +409,7 @@ fn pass_part(source: &dyn SourceFile, passed: &mut Passed, part: &mut [u8]) -> R
     Ok(())
 }
 
-/// The receiver gave a file up; it knows why.
+/// The Receiver gave the file up, and has reported the reason itself.
 pub(super) fn given_up() -> Fault {
     Fault::new(Side::Destination, FaultKind::Io, "it was given up")
 }

@@ -1,16 +1,15 @@
-//! Wanted files on one machine, in portions for single workers.
+//! Splits wanted files on one machine into portions for single workers.
 
 use super::Item;
 use haul_model::Kind;
 
-/// Files whose contents are asked for in one go are handed on in portions of
-/// this many at most, so that several workers share them...
+/// The most files in one portion, so that several workers share the files.
 const PORTION_FILES_MAX: usize = 32;
 
-/// ...and of about this many bytes.
+/// The approximate bytes in one portion.
 const PORTION_BYTES_MAX: u64 = 4 << 20;
 
-/// Cuts `items` into portions for single workers.
+/// Splits `items` into portions.
 pub(super) fn portions(items: Vec<Item>) -> Vec<Vec<Item>> {
     let mut portions: Vec<Vec<Item>> = Vec::new();
     let mut bytes = u64::MAX;

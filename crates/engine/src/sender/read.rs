@@ -1,6 +1,5 @@
-//! The Sender's workers on a wire: they read what is wanted, hash it on the
-//! way, and hand it to the writer of the connection. Small files go together
-//! in packs, large ones in pieces (`pieces.rs`).
+//! The Sender's workers on a wire. They read wanted contents, hash them, and queue them for the
+//! writer of the connection. Small files are packed; large files are sent in pieces (`pieces.rs`).
 
 use super::repeats::{Lease, Stripes};
 use super::stripes::Striped;
@@ -18,27 +17,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Room for a pack's contents: the last file may begin just below the mark.
+/// Room for a pack's contents. The last file may start just below the target length.
 const PACK_LEN_MAX: usize = PACK_TARGET + PACK_FILE_MAX as usize;
 
-/// The time after which a worker with nothing to do looks again if one lane holds up all.
+/// The interval at which an idle worker checks whether a slow lane delays the end.
 const LOOK_BACK: Duration = Duration::from_millis(50);
 
-/// The workers that read for a wire, and all that they share.
+/// The workers that read for a wire, and their shared state.
 pub(crate) struct Readers<'a> {
     pub(crate) sender: Arc<Sender<'a>>,
     queue: crossbeam_channel::Receiver<Item>,
     pub(crate) lanes: Lanes,
-    /// Set if lanes may join: then large files are sent as stripes.
+    /// Set if lanes may join. Large files are then sent as stripes.
     pub(super) stripes: Option<Arc<Stripes>>,
     pub(crate) pool: Pool,
     workers: AtomicUsize,
-    /// Contents that were begun.
+    /// The number of contents that were started.
     begun: AtomicU64,
 }
 
 impl<'a> Readers<'a> {
-    /// Those that send what is in `queue`. Lanes may join if `expects_lanes`.
+    /// Workers that send the files in `queue`. Lanes may join if `expects_lanes`.
     pub(crate) fn new(
         sender: Arc<Sender<'a>>,
         queue: crossbeam_channel::Receiver<Item>,
@@ -51,13 +50,13 @@ impl<'a> Readers<'a> {
         Self { sender, queue, lanes, stripes, pool, workers, begun }
     }
 
-    /// How many there are.
+    /// The number of workers.
     pub(crate) fn workers(&self) -> usize {
         self.workers.load(Ordering::Relaxed)
     }
 
-    /// The next wanted file for a worker, or `None` if it is called to help with another;
-    /// an error if nothing more is to come.
+    /// The next wanted file. `None` if the worker should look for other tasks; an error if no more
+    /// files come.
     fn next(&self) -> Result<Option<Item>, crossbeam_channel::RecvError> {
         match &self.stripes {
             None => self.queue.recv().map(Some),
@@ -75,7 +74,7 @@ impl<'a> Readers<'a> {
     }
 }
 
-/// Reads what is wanted until there is nothing left to come, or the job ends.
+/// Sends wanted files until no more come or the job ends.
 pub(crate) fn run_reader(readers: &Readers<'_>, control: &Control<'_>) {
     let worker = readers.workers.fetch_add(1, Ordering::Relaxed);
     let lane = readers.lanes.main();
@@ -120,7 +119,7 @@ pub(super) struct Reader<'r, 'a> {
     pub(super) readers: &'r Readers<'a>,
     worker: usize,
     pub(super) lane: Lane,
-    /// That of the content that it sends: contents of a lower one were begun earlier.
+    /// The rank of the current content. Contents with lower ranks were started earlier.
     rank: u64,
     pub(super) pool: &'r Pool,
     pub(super) control: &'r Control<'a>,
@@ -128,18 +127,18 @@ pub(super) struct Reader<'r, 'a> {
 }
 
 impl Reader<'_, '_> {
-    /// The queue of the lane of this worker.
+    /// The queue of this worker's lane.
     pub(super) fn outbox(&self) -> &Outbox {
         &self.lane.outbox
     }
 
-    /// Gives the lane back: another worker may have it.
+    /// Releases the lane for other workers.
     fn let_go(&mut self) {
         self.lane = self.readers.lanes.main();
     }
 
-    /// Takes a lane for the next content, of about `len` bytes, in place of the one it has; where
-    /// that `is_block` it waits for one that is free. `None` if the job ends.
+    /// Releases the current lane, and takes one for a content of about `len` bytes. If `is_block`,
+    /// it waits for a free lane. `None` if the job ends.
     pub(super) fn take_lane(&mut self, len: u64, is_block: bool) -> Option<()> {
         self.let_go();
         let load = Load { len, is_block, of_job: self.sender.wanted_len() };
@@ -150,8 +149,8 @@ impl Reader<'_, '_> {
 }
 
 impl Reader<'_, '_> {
-    /// Sends `first` and what small files are waiting as one pack. What comes
-    /// next and does not fit is put into `next`. `None` if the job ends.
+    /// Sends `first` and other waiting small files as one pack. A waiting file that does not fit is
+    /// returned in `next`. `None` if the job ends.
     fn pack(
         &mut self,
         first: Item,
@@ -174,7 +173,7 @@ impl Reader<'_, '_> {
                         self.sender.ledger.counts(index, len.saturating_sub(item.recounted())),
                     );
                 }
-                // It is too large for a pack by now.
+                // It has become too large for a pack.
                 Ok(None) => grown.push(item),
                 Err(fault) => pack.push(PackItem::Fault { index, fault }),
             }
@@ -205,7 +204,7 @@ impl Reader<'_, '_> {
         grown.into_iter().try_for_each(|item| self.large(item, scratch))
     }
 
-    /// How the next content is compressed, of this file or of several; `None` if it is not.
+    /// The compression of the next content, of one file or of several; `None` for no compression.
     pub(super) fn effort(&self, file: Option<u64>) -> Option<Effort> {
         self.readers
             .lanes
@@ -213,8 +212,8 @@ impl Reader<'_, '_> {
             .filter(|_| self.squeezer.borrow_mut().may_shrink(file))
     }
 
-    /// Sends content behind its `head`, of which so many bytes of this file count as they
-    /// leave. `None` if the job ends.
+    /// Sends content after its `head`. `counts` is the part that counts as progress when it leaves.
+    /// `None` if the job ends.
     pub(super) fn send_content(
         &self,
         effort: Option<Effort>,
@@ -234,7 +233,7 @@ impl Reader<'_, '_> {
         .ranked(self.rank)
     }
 
-    /// Reads a small file as [`Self::small`], once more if it has changed meanwhile.
+    /// Like [`Self::small`], but retries once if the file changed meanwhile.
     fn small_of_two(&self, item: &Item, room: &mut [u8]) -> Result<Option<PackItem>, Fault> {
         match self.small(item, room) {
             Err(fault) if fault.kind == FaultKind::Changed && !self.sender.wants_still() => {
@@ -244,7 +243,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// Reads a small file to the beginning of `room`; `None` if it is not small.
+    /// Reads a small file to the beginning of `room`; `None` if it is no longer small.
     fn small(&self, item: &Item, room: &mut [u8]) -> Result<Option<PackItem>, Fault> {
         let source = self.sender.open(item)?;
         let seal = source.seal();
@@ -286,7 +285,7 @@ impl Reader<'_, '_> {
         }))
     }
 
-    /// Sends a file's hash, and nothing of its content. `None` if the job ends.
+    /// Sends a file's hash without its content. `None` if the job ends.
     fn seal_alone(&self, item: Item, scratch: &mut Vec<u8>) -> Option<()> {
         let result = self.sender.open(&item).and_then(|source| {
             let mut count = |step| {
@@ -322,7 +321,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// Tells the end of a file in pieces, which went over this lane. `None` if the job ends.
+    /// Sends the end of a file in pieces over this lane. `None` if the job ends.
     fn tell_end(&self, item: &Item, result: Result<FileSeal, Fault>) -> Option<()> {
         self.offers_again(item, &result);
         self.sender.ledger.hashed(item, &result);
@@ -331,20 +330,20 @@ impl Reader<'_, '_> {
         self.hand_over(end, Lease::Whole(item.index))
     }
 
-    /// Lets the Receiver ask once more for a file whose end says so, if it may have to.
+    /// Allows the Receiver to request a file again, if the end of the file may make that necessary.
     pub(super) fn offers_again(&self, item: &Item, result: &Result<FileSeal, Fault>) {
         let is_final = match result {
             Ok(seal) => !seal.grew,
             Err(fault) => fault.kind != FaultKind::Changed,
         };
-        // What is there may have changed meanwhile, or sums be those of others.
+        // The Receiver's old data may have changed meanwhile, or a checksum may match other
+        // content.
         if !is_final || item.how.wants_delta() || item.how.wants_chunks() {
             self.sender.ledger.offer_again(item.index);
         }
     }
 
-    /// The file as one that several workers send, if it is large enough for that; they are
-    /// called.
+    /// Sends a large file as stripes, and calls other workers to help. `None` if it is too small.
     fn as_stripes(&self, item: &Item, source: &Arc<dyn SourceFile>) -> Option<Arc<Striped>> {
         let stripes = self.readers.stripes.as_ref()?;
         if !item.is_sent_plainly() || !is_still_wanted(item, &**source) {
@@ -356,8 +355,8 @@ impl Reader<'_, '_> {
         Some(striped)
     }
 
-    /// Sends blocks of a file as long as there are any, and does what is due at its end. `None`
-    /// if the job ends.
+    /// Sends blocks of a file while there are any, and then the steps due at its end. `None` if the
+    /// job ends.
     pub(super) fn help(&mut self, file: &Arc<Striped>, scratch: &mut Vec<u8>) -> Option<()> {
         scratch.resize(scratch.len().max(STEP_LEN), 0);
         while file.has_blocks() {
@@ -383,14 +382,14 @@ impl Reader<'_, '_> {
     }
 }
 
-/// True if the wanted blocks can be sent: all are there, and if they are not the whole
-/// file, it is still the very one that was listed.
+/// True if the wanted blocks can be sent: all exist and, unless the whole file is wanted, the file
+/// is unchanged since the listing.
 pub(super) fn is_still_wanted(item: &Item, source: &dyn SourceFile) -> bool {
     let all_there = item.blocks.begin_within(source.seal().size);
     all_there && (item.blocks.is_all() || is_as_listed(item, source))
 }
 
-/// True if it is still the very file that was listed.
+/// True if the file is unchanged since the listing.
 fn is_as_listed(item: &Item, source: &dyn SourceFile) -> bool {
     let seal = source.seal();
     let is_same = (item.size(), item.mtime) == (seal.size, Some(seal.mtime));
@@ -399,7 +398,7 @@ fn is_as_listed(item: &Item, source: &dyn SourceFile) -> bool {
 
 pub(super) fn read(error: &std::io::Error) -> Fault {
     match error.kind() {
-        // It is shorter than it was.
+        // It was truncated.
         std::io::ErrorKind::UnexpectedEof => changed(),
         _ => Fault::from_io(Side::Source, "read", error),
     }

@@ -1,5 +1,5 @@
-//! The end of a move: what the destination is known to have is removed from the
-//! source, unless it is not what it was when it was listed.
+//! The end of a move: removes sources that the destination has. A source that changed since it was
+//! listed is kept.
 
 use super::emptied::{Twins, remove_empty};
 use super::linked::{Going, Met};
@@ -27,34 +27,33 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 
-/// News for those who remove the sources in a Sender's place. Whoever
-/// tells it never waits, and removing, or telling what was removed, may have to.
+/// A message for the threads that remove the sources. The thread that sends it never waits, while
+/// removals and reports may.
 pub(crate) enum Heard {
-    /// The fate of an entry, which is in the window until it was dealt with.
+    /// An outcome. The entry stays in the window until it is processed.
     Outcome(Box<Item>, Outcome),
-    /// Proof that the destination still has sources that were set aside.
+    /// Proofs that the destination still has sources that were set aside.
     Proven(Vec<Proven>),
-    /// All have their outcome.
+    /// All entries have their outcome.
     Done(Summary),
 }
 
-/// The verdict about a source, by its outcome.
+/// The decision about a source, made from its outcome.
 pub(super) enum Verdict {
-    /// It stays, and nobody wanted anything else.
+    /// The source stays, as expected.
     Stays,
-    /// It stays, and this is reported.
+    /// The source stays, and this is reported.
     Told(Removal),
-    /// It waits until all sources were seen.
+    /// The source waits until all other sources were processed.
     Waits,
-    /// It goes, if the proof holds where there is one here.
+    /// The source is removed, if its proof holds. Only roles on one machine have a proof here.
     Goes(Option<Proof>),
-    /// It goes, and the other names of the same file.
+    /// All names of the file are removed.
     AllGo(Vec<Going>),
 }
 
-/// Removes what may be removed by what was `heard`, where the sources are far away and
-/// the user is on this side: each removal waits for the host, so several threads do this
-/// at the same time.
+/// Removes sources according to `heard`. Used when the sources are remote and the user is on this
+/// side. Each removal waits for the host, so several threads run this.
 pub(crate) fn run_removers(sender: &Sender<'_>, heard: &crossbeam_channel::Receiver<Heard>) {
     loop {
         let next = match heard.recv_timeout(CANCEL_POLL) {
@@ -82,14 +81,14 @@ pub(crate) struct Removing<'a> {
     filter: Filter,
     /// Files to be removed that have other names.
     linked: Mutex<Linked>,
-    /// The destination does not have all of the directories.
+    /// Some directories are missing at the destination.
     pub(super) keeps_dirs: AtomicBool,
-    /// Over a wire: all that can be removed was, and the Receiver is being informed.
+    /// Over a wire: all removals are done, and the Receiver is about to be informed.
     pub(super) has_removed_all: AtomicBool,
-    /// Sources about which the Receiver was asked for proof, and has not answered: no
-    /// more than are set aside at a time.
+    /// Sources for which a proof was requested and not received yet. Bounded by the number of
+    /// sources that are set aside.
     pub(super) asked: Mutex<HashSet<u64>>,
-    /// Which objects the sources are that are directories, by their paths.
+    /// The objects of source directories, by path.
     walked: Mutex<HashMap<Vec<u8>, Option<FileId>>>,
 }
 
@@ -115,24 +114,23 @@ impl<'a> Removing<'a> {
 }
 
 impl Removing<'_> {
-    /// True if what would lose something by being moved is to stay.
+    /// True if a source stays when a move would lose some of its attributes.
     pub(super) fn keeps_whole(&self) -> bool {
         self.task.moving() == Some(Moving::Whole)
     }
 
-    /// Which outcomes have a source removed, if any have.
+    /// The outcomes after which a source is removed, if any.
     pub(super) fn rule(&self) -> Option<Remove> {
         self.task.removes()
     }
 
-    /// True if the outcome of what is no directory has it removed. Of a file with
-    /// content, the hash was asked for and sent.
+    /// True if this outcome allows the removal of the file or link. Directories are excluded.
     pub(super) fn may_go(&self, item: &Item, outcome: &Outcome) -> bool {
         item.kind != Kind::Dir && self.rule().is_some_and(|rule| rule.allows(outcome))
     }
 
-    /// Decides about an entry with this outcome. Directories are left: they are removed
-    /// when all in them was removed.
+    /// Decides about an entry with this outcome. A file with content must have been hashed.
+    /// Directories stay: they are removed at the end, when they are empty.
     pub(super) fn judge(&self, item: &Item, outcome: &Outcome) -> Verdict {
         let proof = self.receiver.proof(item.index);
         let is_proven = item.hashed || !matches!(item.kind, Kind::File { size: 1.. });
@@ -160,7 +158,7 @@ impl Removing<'_> {
     ) {
         let mut remove = |item: &Item, proof| {
             let result = remove_file(item, proof);
-            // If the job ends, that is no fault of the file.
+            // An error at the end of the job is not the file's fault.
             if result.is_ok() || !self.control.stopped() {
                 linked::told(item, result).into_iter().for_each(&mut *tell);
             }
@@ -173,8 +171,8 @@ impl Removing<'_> {
         }
     }
 
-    /// The object that a source is, and the number of its names, if it has others and must
-    /// not lose anything.
+    /// The object of a source and its number of names, if it has several and a move must not lose
+    /// anything.
     fn other_names(&self, item: &Item) -> Option<(FileId, u64)> {
         if !self.keeps_whole() || item.kind == Kind::Dir {
             return None;
@@ -184,16 +182,16 @@ impl Removing<'_> {
         Some((meta.id?, meta.links)).filter(|_| meta.links != 1)
     }
 
-    /// The source at `path` is the directory `node`, and will be listed.
+    /// Records that the source at `path` is the directory `node`, which will be listed.
     pub(super) fn walks(&self, path: &[u8], node: &DirNode) {
         if self.rule().is_some() && self.task.mirrors().is_none() {
             self.walked.lock().insert(path.to_vec(), node.id());
         }
     }
 
-    /// Removes the files that have waited. Then, but for a mirror, removes the empty directories at
-    /// and below `sources` that the destination has. If both are on this machine, `twins` are
-    /// their copies. Reports each source that stays.
+    /// Removes the files that waited for their other names. Then, except in a mirror, removes the
+    /// empty directories at and below `sources` that the destination has. On one machine, `twins`
+    /// are their copies. Reports each source that stays.
     pub(crate) fn remove_dirs(
         &self,
         tree: &dyn Tree,
@@ -232,12 +230,12 @@ impl Removing<'_> {
         }
     }
 
-    /// The sources that have waited for other names, and are removed; reports the others.
+    /// The sources that waited for other names and are now removed. Reports the others.
     pub(super) fn take_linked(&self, tell: &mut dyn FnMut(Removal)) -> Vec<Going> {
         self.linked.lock().take_going(tell)
     }
 
-    /// Tells the user, who is on this side.
+    /// Reports a removal to the user on this side.
     pub(crate) fn tell_removal(&self, removal: Removal) {
         if let Removal::Source { path, kind, result } = removal {
             let (result, monitor) = (result.as_ref().copied(), self.control.monitor());
@@ -247,8 +245,7 @@ impl Removing<'_> {
     }
 }
 
-/// Removes a file or link if it is what was listed, and if the proof holds where there
-/// is one.
+/// Removes a file or link if it is unchanged since the listing and its proof, if any, holds.
 fn remove_file(item: &Item, proof: Option<Proof>) -> Result<(), Fault> {
     let Some(proof) = proof else {
         let (dir, name) = place_of(item)?;
@@ -259,7 +256,7 @@ fn remove_file(item: &Item, proof: Option<Proof>) -> Result<(), Fault> {
     end_aside(item, aside, held)
 }
 
-/// The directory of a file or link, if what has its name there is what was listed.
+/// The directory of a file or link, if the entry is unchanged since the listing.
 fn place_of(item: &Item) -> Result<(Arc<dyn TreeDir>, &Name), Fault> {
     let (Some(dir), Some(name)) = (&item.dir, &item.name) else { return Err(changed()) };
     if dir.is_led().map_err(|error| failed(&error))? {
@@ -274,7 +271,7 @@ fn place_of(item: &Item) -> Result<(Arc<dyn TreeDir>, &Name), Fault> {
     }
 }
 
-/// Sets a file or link aside, if it is what was listed.
+/// Sets a file or link aside, if it is unchanged since the listing.
 pub(super) fn set_aside(item: &Item) -> Result<Aside, Fault> {
     let (dir, name) = place_of(item)?;
     let aside = Aside::set(&*dir, name).map_err(|error| failed(&error))?;
@@ -286,18 +283,18 @@ pub(super) fn set_aside(item: &Item) -> Result<Aside, Fault> {
     Err(aside.put_back(&*dir).err().unwrap_or(fault))
 }
 
-/// Removes what was set aside, or gives it its name back if that is not to be.
+/// Removes a source that was set aside, or restores its name if it must stay.
 pub(super) fn end_aside(item: &Item, aside: Aside, held: Result<(), Fault>) -> Result<(), Fault> {
     let dir = item.dir.as_ref().ok_or_else(changed)?;
     let dir = dir.handle().map_err(|error| aside.stays(&error))?;
-    // Who has it open may have written to it meanwhile.
+    // A process that has the file open may have written to it meanwhile.
     let keeps = || match is_still(item, &*dir, aside.name(), true) {
         Ok(true) => Ok(()),
         Ok(false) => Err(changed()),
         Err(error) => Err(failed(&error)),
     };
     let remove = || match dir.remove_file(aside.name()) {
-        // Another move has taken it for a leftover, and put it back.
+        // Another move has taken it for a leftover and restored its name.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(changed()),
         removed => removed.map_err(|error| failed(&error)),
     };
@@ -305,11 +302,10 @@ pub(super) fn end_aside(item: &Item, aside: Aside, held: Result<(), Fault>) -> R
     removed.map_err(|fault| aside.put_back(&*dir).err().unwrap_or(fault))
 }
 
-/// True if the source is what was listed: the same object, size and time. A tree
-/// that tells no objects is asked where a link points. Under another name than that
-/// it may have got another number.
+/// True if the source is unchanged: the same object, size and mtime. For a tree without object
+/// numbers, the link target is compared. An entry that is set aside may have got another number.
 fn is_still(item: &Item, dir: &dyn TreeDir, name: &Name, is_aside: bool) -> io::Result<bool> {
-    // A link that was followed goes itself, as long as it leads to what was listed.
+    // A followed link is itself removed, if it still leads to the listed object.
     let Some(now) = dir.stat(name, item.follow)? else { return Ok(false) };
     let Meta { ref attributes, id, .. } = now;
     let is_same_kind = match (&item.kind, now.listed_kind(|| Ok(Vec::new()))?) {

@@ -1,7 +1,6 @@
-//! The end of a move between machines: sources that the destination is known to have
-//! are set aside, the Receiver is asked whether it still has them, and only then they
-//! go. So of two moves against each other none removes what the other has counted upon,
-//! and a source is never the one that was found at the destination.
+//! The end of a move between machines. Each source that the destination has is set aside. It is
+//! removed only after the Receiver confirms that its copy still exists. So two opposite moves never
+//! remove both copies, and the copy can't be the source itself.
 
 use super::remove::{Heard, Verdict, end_aside, set_aside};
 use super::{Item, Sender, linked};
@@ -13,11 +12,11 @@ use haul_tree::Tree;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 
-/// Sources that are set aside at the same time, at most: what a killed move leaves under
-/// such names. On a link with 100 ms that is 5,000 in a second.
+/// The most sources that are set aside at the same time: a killed move leaves these under temporary
+/// names. On a link with 100 ms this allows 5,000 removals per second.
 const ASIDE_MAX: usize = 512;
 
-/// Sources that are asked about, or reported, at once.
+/// Sources per proof request or report.
 const BATCH_LEN: usize = 128;
 
 /// Removes the sources of one job.
@@ -25,26 +24,26 @@ pub(crate) struct Remover<'r, 'a> {
     sender: &'r Sender<'a>,
     tree: &'r dyn Tree,
     sources: &'r [Vec<u8>],
-    /// Tells the user.
+    /// Reports to the user.
     tell: &'r dyn Fn(Vec<Removal>),
-    /// Messages that have arrived and were not looked at yet.
+    /// Messages that have arrived and are not processed yet.
     later: VecDeque<Next>,
     aside: HashMap<u64, (Item, Aside)>,
     asks: Vec<Prove>,
     told: Vec<Removal>,
-    /// The job's figures, when all have their outcome.
+    /// The job's figures, once all entries have their outcome.
     done: Option<Summary>,
 }
 
 enum Next {
     /// An outcome.
     Judge(Box<Item>, Outcome),
-    /// It has waited, and goes.
+    /// A source that has waited for its other names, and is removed.
     Remove(Item),
 }
 
 impl<'r, 'a> Remover<'r, 'a> {
-    /// Of the job of `sender`, whose sources are `sources` of `tree`.
+    /// Removes the `sources` of the job of `sender`, in `tree`.
     pub(crate) fn new(
         sender: &'r Sender<'a>,
         tree: &'r dyn Tree,
@@ -56,8 +55,8 @@ impl<'r, 'a> Remover<'r, 'a> {
         Self { sender, tree, sources, tell, later, aside, asks, told, done: None }
     }
 
-    /// Removes what may be removed by what is `heard`, and ends the job. If that ends
-    /// early, what was set aside gets its name back.
+    /// Removes sources according to `heard`, and ends the job. If the job ends early, sources that
+    /// were set aside get their names back.
     pub(crate) fn run(mut self, heard: &crossbeam_channel::Receiver<Heard>) {
         let mut has_waited = false;
         while !self.sender.control.stopped() {
@@ -81,7 +80,7 @@ impl<'r, 'a> Remover<'r, 'a> {
         }
         for (item, aside) in std::mem::take(&mut self.aside).into_values() {
             match end_aside(&item, aside, Err(interrupted())) {
-                // It is called something else now.
+                // It was renamed by someone else.
                 Err(fault) if fault.kind == FaultKind::Changed => {
                     self.told.extend(linked::told(&item, Err(fault)));
                 }
@@ -92,14 +91,14 @@ impl<'r, 'a> Remover<'r, 'a> {
         self.flush();
     }
 
-    /// The next message. Gathered removals are reported as soon as there is nothing
-    /// more to read; `None` after a moment.
+    /// Returns the next message, or `None` after a moment. Reports the collected removals when no
+    /// message is waiting.
     fn hear(&mut self, heard: &crossbeam_channel::Receiver<Heard>) -> Option<Heard> {
         if let Ok(next) = heard.try_recv() {
             return Some(next);
         }
         self.flush();
-        // It holds the other end itself.
+        // The sending end is in `self.sender`, so it is never disconnected.
         heard.recv_timeout(CANCEL_POLL).ok()
     }
 
@@ -107,7 +106,7 @@ impl<'r, 'a> Remover<'r, 'a> {
         self.later.is_empty() && self.aside.is_empty()
     }
 
-    /// Continues with the outcomes that arrived, as far as sources can be set aside.
+    /// Processes received outcomes while more sources can be set aside.
     fn go_on(&mut self) {
         while self.aside.len() < ASIDE_MAX
             && let Some(next) = self.later.pop_front()
@@ -126,11 +125,11 @@ impl<'r, 'a> Remover<'r, 'a> {
         match self.sender.removing.judge(&item, outcome) {
             Verdict::Goes(_) => return self.begin(item),
             Verdict::AllGo(all) => {
-                // They leave the window now, or have done so.
+                // They leave the window now, or have already left it.
                 let go = |(item, _)| Next::Remove(Item { cost: 0, ..item });
                 all.into_iter().map(go).for_each(|next| self.later.push_front(next));
             }
-            // It is asked about in the end.
+            // Processed at the end.
             Verdict::Waits => {}
             Verdict::Told(removal) => {
                 self.told.push(removal);
@@ -142,12 +141,12 @@ impl<'r, 'a> Remover<'r, 'a> {
         self.sender.ledger.make_room(std::mem::take(&mut item.cost));
     }
 
-    /// Nothing has to be proven of it.
+    /// Tells the Receiver that this source needs no proof.
     fn stays(&mut self, index: u64) {
         self.asks.push(Prove { index, aside: None });
     }
 
-    /// Sets a source aside, and asks about it.
+    /// Sets a source aside, and requests a proof.
     fn begin(&mut self, item: Item) {
         let index = item.index;
         match set_aside(&item) {
@@ -162,10 +161,10 @@ impl<'r, 'a> Remover<'r, 'a> {
         }
     }
 
-    /// Removes sources that were set aside, or puts them back.
+    /// Removes sources that were set aside, or restores their names.
     fn take_proofs(&mut self, proven: Vec<Proven>) {
         for Proven { index, result } in proven {
-            // Only what was asked for comes here.
+            // Only requested proofs arrive here.
             let Some((item, aside)) = self.aside.remove(&index) else { continue };
             let held = result.map_err(|fault| Fault { side: Side::Destination, ..fault });
             let result = end_aside(&item, aside, held);
@@ -178,7 +177,7 @@ impl<'r, 'a> Remover<'r, 'a> {
         self.sender.ledger.make_room(item.cost);
     }
 
-    /// Goes on with those that have waited for all sources to be seen.
+    /// Continues with the files that waited for all sources to be processed.
     fn take_linked(&mut self) {
         let waited = self.sender.removing.take_linked(&mut |removal| self.told.push(removal));
         // They have left the window.

@@ -1,5 +1,5 @@
-//! The leases of a Sender's contents: a worker that sends a content over a lane has a lease on it,
-//! which ends when it has arrived. What is lost with the lane is sent once more.
+//! The leases of a Sender's contents. A worker that sends a content over a lane leases it until it
+//! has arrived. Contents that are lost with the lane are sent again.
 
 use super::pieces::given_up;
 use super::read::Reader;
@@ -14,29 +14,29 @@ use std::sync::Arc;
 /// A content that is sent over one lane.
 #[derive(Clone)]
 pub(super) enum Lease {
-    /// Files that go in a pack, or whose hash alone is sent.
+    /// Files in a pack, or files whose hash alone is sent.
     Files(Vec<u64>),
-    /// One in pieces.
+    /// A file in pieces.
     Whole(u64),
     /// A block.
     Block(Arc<Striped>, Turn),
 }
 
-/// Something to do for a worker before it takes another file.
+/// A task for a worker that comes before the next file.
 pub(super) enum Task {
-    /// This was lost.
+    /// Send a lost content again.
     Repeat(Lease),
-    /// Blocks of this file are left, or it is at its end.
+    /// Send blocks of this file, or its end.
     Help(Arc<Striped>),
 }
 
-/// The files that are being sent as stripes, what else was lost, and how workers are called to
-/// both.
+/// The files that are sent as stripes, other lost contents, and the calls to workers that should
+/// help.
 pub(crate) struct Stripes {
     open: Mutex<Vec<Arc<Striped>>>,
     lost: Mutex<VecDeque<Lease>>,
     call: Call<()>,
-    /// A word for each worker that may help.
+    /// One message for each worker that may help.
     pub(super) calls: Calls<()>,
 }
 
@@ -48,7 +48,7 @@ impl Default for Stripes {
 }
 
 impl Stripes {
-    /// Takes a file, and calls so many workers to it.
+    /// Adds a file, and calls `helpers` workers to it.
     pub(super) fn begin(&self, file: &Arc<Striped>, helpers: usize) {
         self.open.lock().push(Arc::clone(file));
         (0..helpers).for_each(|_| self.call());
@@ -58,7 +58,7 @@ impl Stripes {
         let _ = self.call.send(());
     }
 
-    /// The next thing to do, if there is one.
+    /// The next task, if there is one.
     pub(super) fn next(&self) -> Option<Task> {
         if let Some(lost) = self.lost.lock().pop_front() {
             return Some(Task::Repeat(lost));
@@ -68,13 +68,13 @@ impl Stripes {
         open.iter().find(|file| file.needs_hands()).cloned().map(Task::Help)
     }
 
-    /// Takes blocks from lanes that would hold up the end, when nothing is left to be begun.
+    /// Takes blocks back from lanes that would delay the end. Called when nothing is left to start.
     pub(super) fn take_back(&self, lanes: &Lanes) {
         let files = self.open.lock().clone();
         files.iter().flat_map(|file| file.may_lose()).for_each(|lane| lanes.cut_if_slow(lane));
     }
 
-    /// A lease ends.
+    /// Ends a lease.
     fn settle(&self, lease: Lease, has_arrived: bool) {
         let needs_hands = match lease {
             Lease::Block(file, turn) => file.settle(turn, has_arrived),
@@ -95,14 +95,14 @@ impl Stripes {
 }
 
 impl Reader<'_, '_> {
-    /// Queues the last frame of a leased content, or the mark behind it. `None` if the job ends.
+    /// Queues the last frame of a leased content, or the mark after it. `None` if the job ends.
     pub(super) fn hand_over(&self, frame: OutFrame, lease: Lease) -> Option<()> {
         match &self.readers.stripes {
             Some(stripes) if self.lane.number != 0 => {
                 let frame = frame.with_fate(stripes.on_fate(lease.clone()));
                 self.outbox().send(frame).map_or_else(|| self.lost(lease), Some)
             }
-            // On the wire of the job all messages follow the content.
+            // On the job's own wire, all messages follow the content.
             stripes => {
                 self.outbox().send(frame)?;
                 stripes.iter().for_each(|stripes| stripes.settle(lease.clone(), true));
@@ -111,11 +111,11 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// A leased content could not be sent, or not all of it: it comes back if that is for the
-    /// lane. `None` if the job ends.
+    /// Returns a leased content that was not completely sent, if its lane was lost. `None` if the
+    /// job ends.
     ///
-    /// It comes back when the receiver has reported what it has of the lane. Before that, parts
-    /// may still be on their way over the lane, and could arrive between the repeated ones.
+    /// The lease ends only when the Receiver has reported the frames that it has from the lane.
+    /// Until then, parts may still arrive over the lane, between parts that are sent again.
     pub(super) fn lost(&self, lease: Lease) -> Option<()> {
         let has_lost_lane = self.lane.number != 0 && !self.control.stopped();
         let stripes = self.readers.stripes.as_ref().filter(|_| has_lost_lane)?;
@@ -123,7 +123,7 @@ impl Reader<'_, '_> {
         Some(())
     }
 
-    /// Does what comes before other files. `None` if the job ends.
+    /// Performs a task that comes before other files. `None` if the job ends.
     pub(super) fn attend_to(&mut self, task: Task, scratch: &mut Vec<u8>) -> Option<()> {
         match task {
             Task::Help(file) | Task::Repeat(Lease::Block(file, _)) => self.help(&file, scratch),
@@ -135,7 +135,7 @@ impl Reader<'_, '_> {
                 self.sender.send_again(&[index]);
                 Some(())
             }
-            // The receiver has reported it already, and only waits for the end.
+            // The Receiver has reported its outcome, and only waits for its end.
             Task::Repeat(Lease::Whole(index)) => {
                 self.take_lane(0, false)?;
                 let end = FileEnd { index, result: Err(given_up()), by_blocks: false };
@@ -145,7 +145,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// Does what is due at the end of a file. `None` if the job ends.
+    /// Performs the steps that are due at the end of a file. `None` if the job ends.
     pub(super) fn end_stripes(&self, file: &Striped) -> Option<()> {
         while let Some(step) = file.step() {
             match step {

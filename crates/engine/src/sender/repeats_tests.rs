@@ -1,4 +1,4 @@
-//! Lanes that break while a file is on its way over them, and what those wait for that don't.
+//! Lanes that break while a file is sent over them, and workers that wait for the other lanes.
 
 use super::*;
 use crate::control::{Control, Reporter};
@@ -31,7 +31,7 @@ const FILE: u64 = 1;
 /// The number of the lane that breaks.
 const LANE: u8 = 1;
 
-/// The longest time until a worker has noticed that its lane was lost, and continued.
+/// The longest time in which a worker notices that its lane was lost, and continues.
 const NOTICED: Duration = Duration::from_millis(500);
 
 /// A Receiver that ignores all messages.
@@ -47,7 +47,7 @@ fn killer() -> Killer {
     Connection::from_parts(std::io::empty(), std::io::sink()).closer.killer()
 }
 
-/// The file `name` in a directory, as one that is listed and wanted.
+/// The file `name` of `dir`, as a listed and wanted item.
 fn wanted(dir: &std::path::Path, name: &str) -> Item {
     let handle = LocalTree::PLAIN.open(dir.as_os_str().as_bytes()).expect("a directory");
     let name = Name::new(name.as_bytes()).expect("a name");
@@ -77,7 +77,7 @@ fn wanted(dir: &std::path::Path, name: &str) -> Item {
     }
 }
 
-/// Reads lane 0 to its end, and returns the blocks of which pieces arrive.
+/// Reads lane 0 to its end, and reports the blocks of the received pieces.
 fn read_main(mut stream: UnixStream, tell: &Call<u64>) {
     while let Ok(header) = read_header(&mut stream)
         && let Ok(payload) = read_payload(&mut stream, header)
@@ -89,7 +89,7 @@ fn read_main(mut stream: UnixStream, tell: &Call<u64>) {
     }
 }
 
-/// A stream that breaks when so many bytes have left by it.
+/// A stream that breaks after this many bytes.
 struct Breaking(usize);
 
 impl Write for Breaking {
@@ -107,20 +107,20 @@ impl Write for Breaking {
     }
 }
 
-/// A file that was sent over a lane that broke.
+/// The result of sending a file over a lane that breaks.
 #[derive(Default)]
 struct Broken {
-    /// The blocks that come by lane 0 before the receiver has said what it has of that lane.
+    /// The blocks received over lane 0 before the Receiver reports what it has from the other lane.
     before: BTreeSet<u64>,
-    /// Those that come afterwards.
+    /// The blocks received afterwards.
     after: BTreeSet<u64>,
-    /// The bytes that progress has counted when all have left, and those that were reported to it.
+    /// The bytes that progress has counted at the end, and the bytes that were reported as leaving.
     counted: u64,
     told: u64,
 }
 
-/// Sends a file of so many bytes over a lane that `takes` some, or none, of which the receiver
-/// has nothing, and that breaks.
+/// Sends a file of `len` bytes over a lane that breaks after `takes` bytes. The Receiver reports
+/// that it has received nothing over it.
 fn broken(len: u64, takes: usize) -> Broken {
     let dir = tempfile::tempdir().expect("a directory");
     tree::random_file(dir.path().join("file"), len, 1).expect("a file");
@@ -165,7 +165,7 @@ fn broken(len: u64, takes: usize) -> Broken {
             let sent = run_writer(&mut output, &frames, Vec::new(), None, of_job());
             assert!(sent.is_err(), "it has taken all");
         }
-        // It can send nothing more by then.
+        // No more can be sent by then.
         std::thread::sleep(NOTICED);
         scope.spawn(|| readers.lanes.lose(LANE, frames, &control));
         let before = blocks_of(&news);
@@ -181,8 +181,8 @@ fn broken(len: u64, takes: usize) -> Broken {
 }
 
 #[test]
-fn a_block_that_a_lane_has_begun_is_not_sent_again_before_it_is_known_what_came_of_it() {
-    // The queue has room for the first block and the half of the second.
+fn a_begun_block_is_sent_again_only_after_the_receiver_reports() {
+    // The queue has room for the first block and half of the second.
     let Broken { before, after, counted, told } = broken(6 * BLOCK_LEN, 0);
     assert_eq!(before, BTreeSet::from([2, 3, 4, 5]));
     assert_eq!(after, BTreeSet::from([0, 1]));
@@ -191,7 +191,7 @@ fn a_block_that_a_lane_has_begun_is_not_sent_again_before_it_is_known_what_came_
 }
 
 #[test]
-fn what_had_left_of_a_block_does_not_count_once_more() {
+fn bytes_that_had_left_are_not_counted_again() {
     let all = 6 * BLOCK_LEN;
     for takes in [1 << 20, (6 << 20) + 4321] {
         let Broken { after, counted, told, .. } = broken(all, takes);
@@ -201,14 +201,14 @@ fn what_had_left_of_a_block_does_not_count_once_more() {
 }
 
 #[test]
-fn nor_is_a_file_of_which_a_lane_has_begun_to_send_the_pieces() {
+fn a_begun_file_in_pieces_is_sent_again_only_after_the_receiver_reports() {
     let Broken { before, after, counted, told } = broken(2 * BLOCK_LEN, 0);
     assert_eq!([counted, told], [2 * BLOCK_LEN, 2 * BLOCK_LEN]);
     assert_eq!(before, BTreeSet::new());
     assert_eq!(after, BTreeSet::from([0, 1]));
 }
 
-/// Waits for an answer whenever it is asked if the job shall stop, until nobody asks for that.
+/// Blocks each check for cancellation until it is answered or the channel is closed.
 struct Asking {
     progress: Progress,
     asks: Call<()>,
@@ -230,8 +230,8 @@ impl Monitor for Asking {
     }
 }
 
-/// If blocks of others may take the only lane, which is far, each time that the worker that has
-/// it has read a part of such a file of 16 MiB.
+/// Reads a file of 16 MiB with the only lane, a far one. For each part that is read, returns
+/// whether another block could take the lane.
 fn others_go_on(how: How, blocks: BlockRanges) -> [bool; 4] {
     let dir = tempfile::tempdir().expect("a directory");
     tree::random_file(dir.path().join("file"), 4 * BLOCK_LEN, 1).expect("a file");
@@ -268,13 +268,13 @@ fn others_go_on(how: How, blocks: BlockRanges) -> [bool; 4] {
 }
 
 #[test]
-fn who_reads_what_is_not_sent_has_no_other_wait_for_its_lane() {
+fn hashing_unsent_content_does_not_hold_a_lane() {
     assert_eq!(others_go_on(How::WHOLE_HASH, BlockRanges::none()), [true; 4]);
     assert_eq!(others_go_on(How::WHOLE_HASH, BlockRanges::from(3)), [true; 4]);
 }
 
 #[test]
-fn files_may_be_longer_together_than_can_be_counted() {
+fn the_sum_of_wanted_lengths_saturates() {
     let dir = tempfile::tempdir().expect("a directory");
     tree::random_file(dir.path().join("file"), 1, 1).expect("a file");
     let silent = Silent::default();
@@ -288,7 +288,7 @@ fn files_may_be_longer_together_than_can_be_counted() {
     assert_eq!(sender.wanted_len(), u64::MAX);
 }
 
-/// A file of so many blocks, the last of which is short, as stripes.
+/// A file of `blocks` blocks, the last one short, as stripes.
 fn striped(dir: &std::path::Path, blocks: u64) -> Striped {
     let file = std::fs::File::create(dir.join("file")).expect("a file");
     file.set_len((blocks - 1) * BLOCK_LEN + 1).expect("a hole");
@@ -299,20 +299,20 @@ fn striped(dir: &std::path::Path, blocks: u64) -> Striped {
     Striped::new(&item, &source.into()).expect("it is large enough")
 }
 
-/// An event of a lane of the model.
+/// An event on a lane of the model.
 #[derive(Debug, Clone, Copy)]
 enum Happens {
-    /// A worker takes a block, and queues it.
+    /// A worker takes a block and queues it.
     Block,
-    /// A worker takes a block, and can't read it.
+    /// A worker takes a block and can't read it.
     Fault,
-    /// Its first content arrives.
+    /// The first queued content arrives.
     Arrival,
-    /// It dies, while a worker has a block for it if that is set; another takes its place.
+    /// The lane dies, with a block that a worker has not queued if set. Another lane replaces it.
     Death(bool),
 }
 
-/// A sender of one file, its lanes, and the blocks that have arrived.
+/// A Sender of one file, its lanes, and the blocks that have arrived.
 struct Model {
     file: Striped,
     control: Control<'static>,
@@ -375,7 +375,7 @@ fn seal(file: &Striped) -> haul_proto::FileSeal {
     haul_proto::FileSeal { size: seal.size, mtime: seal.mtime, hash: None, grew: false }
 }
 
-/// Lanes of the model.
+/// The number of lanes of the model.
 const LANES: usize = 3;
 
 fn happenings() -> impl proptest::strategy::Strategy<Value = Vec<(usize, Happens)>> {
@@ -391,7 +391,7 @@ fn happenings() -> impl proptest::strategy::Strategy<Value = Vec<(usize, Happens
 
 proptest::proptest! {
     #[test]
-    fn every_block_arrives_once_whatever_becomes_of_the_lanes(
+    fn every_block_arrives_once_despite_lost_lanes(
         blocks in 3_u64..12,
         happenings in happenings(),
         faults in proptest::prelude::any::<bool>(),
@@ -406,7 +406,7 @@ proptest::proptest! {
         for (lane, what) in happenings.into_iter().filter(|(_, what)| is_allowed(what)) {
             model.happens(lane, what);
         }
-        // Then all goes well.
+        // From here on, no lane fails.
         while !model.file.is_over() {
             let before = (model.arrived.len(), model.lanes.iter().map(VecDeque::len).sum::<usize>());
             (0..LANES).for_each(|lane| model.happens(lane, Happens::Arrival));

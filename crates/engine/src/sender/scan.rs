@@ -1,5 +1,5 @@
-//! Walks the sources and lists what it finds, in the order that the protocol
-//! asks for: in each directory the files first, then directory by directory.
+//! Walks the sources and lists their entries in the order of the protocol: the files of a directory
+//! first, then its subdirectories one by one.
 
 mod bounds;
 mod kept;
@@ -35,42 +35,42 @@ pub(crate) struct Scan<'s, 'a> {
     reporter: Option<&'s Reporter<'a>>,
     recursive: bool,
     specials: Specials<'s>,
-    /// Directories that hold the destination, itself first: none of them can
-    /// be copied into it. Known only where both are on one machine.
+    /// The destination and the directories that contain it. None of them can be copied into the
+    /// destination. Known only if both are on one machine.
     around_dest: &'s [FileId],
-    /// Set where several sources become one directory.
+    /// Set if several sources become one directory.
     earlier: Option<Earlier<'s>>,
     filter: &'s Filter,
     walking: Walking,
     /// The attributes that are listed.
     keeps: Kept,
-    /// Changes of modes, before these are listed.
+    /// Changes to modes before they are listed.
     modes: &'s ModeChanges,
-    /// Attributes that the sources do not have, of which nobody was warned yet.
+    /// Attributes that are checked once, for a warning if the sources' tree lacks them.
     asks_tree_for: Kept,
-    /// Files with several names, with the numbers by which they are listed.
+    /// Files with several names, and the numbers under which they are listed.
     groups: Groups,
-    /// Names of users and groups, where these are sent.
+    /// Names of users and groups, if these are sent.
     accounts: Option<ToldAccounts>,
     next_index: u64,
-    /// The number of the source that is walked, where each is by itself.
+    /// The number of the current source, if sources are walked one by one.
     nth_source: u64,
     batch: Vec<ListItem>,
     batch_cost: u64,
     batch_since: Instant,
-    /// Owners are looked at: nobody was warned yet that they are not kept.
+    /// Owners are checked until the user is warned that they are not kept.
     watches_owners: bool,
-    /// Links that were made to lead nowhere are listed as they were.
+    /// Munged links are listed with their original targets.
     unmunges: bool,
 }
 
-/// The mode of a directory on the way to a source whose attributes are not listed.
+/// The mode of a source's parent directory whose attributes are not listed.
 const MODE_OF_WAYS: u32 = 0o777;
 
-/// The job ends before the walk does.
+/// The job ended during the walk.
 struct Stopped;
 
-/// A directory on the way down, with the number of those in it that were visited.
+/// A directory on the current path, with the number of its subdirectories that were visited.
 struct Level {
     index: u64,
     subdirs: Arc<Subdirs>,
@@ -84,7 +84,7 @@ impl<'s, 'a> Scan<'s, 'a> {
         job: &'s Job,
         around_dest: &'s [FileId],
     ) -> Self {
-        // A move keeps all that it can, and its end comes behind a job that has told.
+        // A move keeps all attributes it can. Its last job follows one that has already warned.
         let is_of_move = job.task.mirrors().is_none() && job.task.moving().is_some();
         let tells_lacks = !is_of_move && job.task.removes().is_none();
         Self {
@@ -94,7 +94,7 @@ impl<'s, 'a> Scan<'s, 'a> {
             recursive: job.recursive,
             specials: Specials::of(job),
             around_dest,
-            // Only copies take another's place.
+            // Only a copy can replace an entry of an earlier source.
             earlier: job.task.copies().and_then(|_| Earlier::of(job, tree)),
             filter: &job.filter,
             walking: job.task.mirrors().map_or_else(Walking::default, |mirror| mirror.walking),
@@ -113,7 +113,7 @@ impl<'s, 'a> Scan<'s, 'a> {
         }
     }
 
-    /// Walks the sources of `job` and lists everything, or leaves when the job has ended.
+    /// Walks the sources of `job` and lists all entries. Returns early if the job has ended.
     pub(crate) fn run(mut self, job: &Job) {
         let walked = self.tell_mover().and_then(|()| match job.task.mirrors() {
             Some(_) => self.places(job),
@@ -131,7 +131,7 @@ impl<'s, 'a> Scan<'s, 'a> {
         }
     }
 
-    /// Walks each of `sources` by itself.
+    /// Walks `sources` one after the other.
     fn one_by_one(&mut self, sources: &[Vec<u8>]) -> Result<(), Stopped> {
         let open = Arc::new(OpenDirs::default());
         sources.iter().try_for_each(|path| {
@@ -143,7 +143,7 @@ impl<'s, 'a> Scan<'s, 'a> {
         })
     }
 
-    /// Warns once that the sources' tree does not have all attributes that are to be kept.
+    /// Warns once if the sources' tree lacks attributes that the job keeps.
     fn look_at_tree(&mut self, node: &Arc<DirNode>, path: &[u8]) {
         let asked = std::mem::replace(&mut self.asks_tree_for, Kept::NONE);
         if asked.is_empty() {
@@ -160,7 +160,7 @@ impl<'s, 'a> Scan<'s, 'a> {
         }
     }
 
-    /// Walks a source among others.
+    /// Walks one of several sources.
     fn found(&mut self, source: Source, path: &[u8]) -> Result<(), Stopped> {
         let (Source::Whole(node) | Source::Named { dir: node, .. }) = &source;
         self.look_at_tree(node, path);
@@ -199,7 +199,7 @@ impl<'s, 'a> Scan<'s, 'a> {
                 _ => Err(fault),
             }
         });
-        // As with rsync, a source that leads nowhere is missing.
+        // As in rsync, a source that is a dangling link counts as missing.
         let looked = looked.map_err(|fault| match fault.kind {
             FaultKind::Link => Fault { kind: FaultKind::NotFound, ..fault },
             _ => fault,
@@ -233,8 +233,7 @@ impl<'s, 'a> Scan<'s, 'a> {
         }
     }
 
-    /// Lists the directory `node` and all below it; without recursion, since a
-    /// tree may be deeper than a stack.
+    /// Lists the directory `node` and everything below it.
     fn tree(
         &mut self,
         parent: u64,
@@ -258,7 +257,7 @@ impl<'s, 'a> Scan<'s, 'a> {
         })
     }
 
-    /// Has `work` walk, with helpers that read ahead.
+    /// Runs `work` with a walk and helpers that read ahead.
     fn with_walk(
         &mut self,
         work: impl FnOnce(&mut Self, &Walk<'_>) -> Result<(), Stopped>,
@@ -290,13 +289,12 @@ impl<'s, 'a> Scan<'s, 'a> {
         )
     }
 
-    /// True if directories on the way to a source are listed with their attributes.
+    /// True if parent directories of sources are listed with their attributes.
     fn tells_ways(&self) -> bool {
         self.walking.relative != Relative::WithoutWay
     }
 
-    /// Lists what `walk` comes to below `first`; without recursion, since a tree may be
-    /// deeper than a stack.
+    /// Lists everything below `first`. Not recursive, because a tree may be deeper than a stack.
     fn descend(&mut self, walk: &Walk<'_>, first: Level) -> Result<(), Stopped> {
         let mut levels = vec![first];
         while let Some(level) = levels.last_mut() {
@@ -306,7 +304,7 @@ impl<'s, 'a> Scan<'s, 'a> {
                 walk.leave(&level.subdirs);
                 levels.pop();
                 self.earlier.iter_mut().for_each(Earlier::leave);
-                // That of the job comes behind all sources.
+                // The end of the whole listing follows all sources.
                 if index != 0 {
                     self.push(ListItem::DirEnd { dir: index })?;
                 }
@@ -343,14 +341,13 @@ impl<'s, 'a> Scan<'s, 'a> {
         Ok(())
     }
 
-    /// The fault of the directory `name`, if an earlier source has something else in
-    /// its place.
+    /// The fault of the directory `name`, if an earlier source has another kind of entry there.
     fn in_place_of(&self, name: &Name) -> Option<Fault> {
         let (first, path) = self.earlier.as_ref()?.first(name, false)?;
         Some(first.fault(&path))
     }
 
-    /// Lists a directory itself and all in it that is no directory.
+    /// Lists a directory and its entries that are not directories.
     fn enter(
         &mut self,
         walk: &Walk<'_>,
@@ -363,7 +360,7 @@ impl<'s, 'a> Scan<'s, 'a> {
         let first = self.earlier.as_mut().and_then(|earlier| earlier.enter(name.as_ref()));
         let (is_again, first) = (first.is_some(), first.unwrap_or_else(|| Arc::clone(&node)));
         let (id, attributes) = (&node.meta().id, &first.meta().attributes);
-        // What is only on the way to a source may well hold the destination.
+        // A parent directory of a source may contain the destination.
         let (inode, id) = match listed.is_way {
             true => (0, None),
             false => (self.sender.number_of(&node, node.meta()), *id),
@@ -387,7 +384,7 @@ impl<'s, 'a> Scan<'s, 'a> {
         self.fill(walk, index, listed)
     }
 
-    /// Lists all in a directory, which has this number, that is no directory.
+    /// Lists all entries of a directory, except its subdirectories.
     fn fill(
         &mut self,
         walk: &Walk<'_>,
@@ -409,7 +406,7 @@ impl<'s, 'a> Scan<'s, 'a> {
                 false => Ok(meta),
             });
             match looked {
-                // It was none when the directory was read.
+                // It was not a directory when its parent was read.
                 Ok(Meta { kind: MetaKind::Dir, .. }) => {
                     let message = "it was replaced by a directory";
                     let fault = Fault::new(Side::Source, FaultKind::Changed, message);
@@ -429,7 +426,7 @@ impl<'s, 'a> Scan<'s, 'a> {
         Ok(Level { index, subdirs, visited: 0 })
     }
 
-    /// Lists what is no directory.
+    /// Lists an entry that is not a directory.
     fn file(
         &mut self,
         parent: u64,
@@ -489,12 +486,12 @@ impl<'s, 'a> Scan<'s, 'a> {
         }
     }
 
-    /// The object that a symbolic link leads to, if that could be at the destination.
+    /// The target object of a symbolic link, if it could be at the destination.
     fn leads_to(&self, dir: &Arc<DirNode>, name: &Name) -> Option<FileId> {
         if self.around_dest.is_empty() {
             return None;
         }
-        // A link to nowhere replaces nothing that it needs.
+        // A dangling link does not depend on any entry that the job replaces.
         dir.handle().ok()?.stat(name, true).ok()??.id
     }
 }

@@ -1,4 +1,4 @@
-//! A source that the user named: where it is, and under which name it travels.
+//! A source that the user named: its location, and its name at the destination.
 
 use crate::dirs::{DirNode, OpenDirs};
 use haul_model::{Fault, FaultKind, Name, Side, words};
@@ -6,7 +6,7 @@ use haul_tree::{Tree, TreeDir};
 use std::io;
 use std::sync::Arc;
 
-/// A source, found.
+/// A source that was found.
 pub(crate) enum Source {
     /// An entry of a directory, under its own name.
     Named {
@@ -17,18 +17,18 @@ pub(crate) enum Source {
         /// A symbolic link is followed: the path ended with a slash.
         follow: bool,
     },
-    /// A directory without a name of its own: `.`, `..` or `/`. Its content
-    /// goes straight into the destination.
+    /// A directory without a name of its own: `.`, `..` or `/`. Its entries are copied directly
+    /// into the destination.
     Whole(Arc<DirNode>),
 }
 
 impl Source {
-    /// Finds the source at `path` of `tree`. For a job that `removes` what it finds,
-    /// `dir/` and `dir/.` are the directory `dir` and nothing that it leads to: a
-    /// link may have taken its place since it was copied.
+    /// Finds the source at `path` of `tree`. If the job `removes` sources, `dir/` and `dir/.` name
+    /// the directory `dir` and never follow a link: a link may have replaced it since it was
+    /// copied.
     ///
     /// # Errors
-    /// The path is no source: it can't be opened, or a name in it is too long.
+    /// When the path can't be opened, or a name in it is too long.
     pub(crate) fn find(
         tree: &dyn Tree,
         path: &[u8],

@@ -1,6 +1,6 @@
-//! Named sources that are no regular files: a FIFO or a device is read to its end,
-//! as `cp` does, and so is what a descriptor (`/dev/fd/3`) leads to. In trees, and in
-//! mirrors, such entries are passed over.
+//! Named sources that are not regular files. As in `cp`, a FIFO or a device is read to its end, and
+//! so is the target of a descriptor path (`/dev/fd/3`). In trees and mirrors, such entries are
+//! skipped.
 
 use crate::Job;
 use crate::control::Control;
@@ -10,10 +10,10 @@ use haul_tree::{Meta, MetaKind};
 use std::path::Path;
 use std::sync::Arc;
 
-/// How a job treats them.
+/// The treatment of such sources.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Specials<'j> {
-    /// They are listed as what they are: nothing is copied.
+    /// They are listed as special files, and not copied.
     Told,
     /// They are read into files of this directory, if there is one.
     Read { into: Option<&'j Path>, recursive: bool, dry_run: bool, keeps: Kept },
@@ -33,8 +33,8 @@ impl<'j> Specials<'j> {
         }
     }
 
-    /// The metadata to copy of the entry `name`, which was looked at; its content is
-    /// there when this returns.
+    /// The metadata to copy for the entry `name`, whose metadata is `meta`. Its content is complete
+    /// when this returns.
     pub(super) fn resolve(
         self,
         dir: &Arc<DirNode>,

@@ -1,5 +1,5 @@
-//! Large files whose blocks several workers send, each over its lane: every block is leased to
-//! one of them until it has arrived. What is lost with a lane comes back here.
+//! Large files whose blocks are sent by several workers, each over its own lane. Every block is
+//! leased to a worker until it has arrived. Blocks that are lost with a lane are returned here.
 
 use super::Item;
 use super::pieces::Sent;
@@ -12,12 +12,12 @@ use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Files are sent as stripes if at least so many blocks are wanted of them.
+/// Minimum number of wanted blocks to send a file as stripes.
 const BLOCKS_MIN: u64 = 3;
 
-/// Blocks from the first that is not queued in full that may be begun. Less than a receiver
-/// takes ahead of what is missing: so what it waits for is never behind what waits, nor in
-/// need of buffers that are held by that.
+/// The most blocks that may be started, from the first block that is not completely queued. A
+/// Receiver accepts more than this ahead of a missing block. So a missing block is never queued
+/// behind blocks that wait for it, and never lacks a buffer that they hold.
 const AHEAD_MAX: u64 = 28;
 
 /// A file that is sent as stripes.
@@ -29,24 +29,24 @@ pub(super) struct Striped {
 }
 
 struct State {
-    /// Blocks that nobody has had, as ranges of them with their ends, the last first.
+    /// Ranges of blocks that were never leased, in reverse order.
     left: Vec<(u64, u64)>,
-    /// Those that came back.
+    /// Blocks that were returned.
     again: BTreeMap<u64, Tally>,
-    /// Those that are leased, each with the lane that may lose it to another: once.
+    /// The leased blocks. A block that is sent for the first time has its lane, which may lose it.
     leased: BTreeMap<u64, Option<u8>>,
-    /// The wanted blocks that are not merged yet, in their order, the last first.
+    /// The wanted blocks that are not merged yet, in reverse order.
     unmerged: Vec<(u64, u64)>,
-    /// Those of them that were sent, with their hashes where these are wanted.
+    /// The hashes of sent blocks that are not merged yet, if hashes are wanted.
     hashes: BTreeMap<u64, Option<BlockHash>>,
     merged: BlockTree,
-    /// The end of the file, as far as it is known.
+    /// The end of the file, once it is known.
     end: Option<Result<FileSeal, Fault>>,
-    /// The Receiver has some of it, and may ask for it once more if that is not what it was.
+    /// The Receiver reuses some content, and may request the file again if that was wrong.
     may_repeat: bool,
-    /// That end was sent.
+    /// The end was sent.
     is_told: bool,
-    /// A worker computes the end, or sends it.
+    /// A worker computes or sends the end.
     is_ending: bool,
 }
 
@@ -54,24 +54,24 @@ struct State {
 #[derive(Clone)]
 pub(super) struct Turn {
     pub(super) block: u64,
-    /// The bytes of it that progress has counted: something if it was lost on its way.
+    /// The bytes of the block that progress has counted. Not 0 if the block was lost while being
+    /// sent.
     pub(super) tally: Tally,
-    /// It was lost.
+    /// The block was lost before.
     pub(super) is_repeated: bool,
 }
 
-/// A step to the end of a file, for the worker that asks. No other one gets a step before it is
-/// done.
+/// A step at the end of a file. While one worker performs it, no other worker gets a step.
 #[derive(Debug, PartialEq)]
 pub(super) enum Step {
-    /// All was sent, and has this hash, if one is wanted: the end is to be found out.
+    /// All blocks were sent. Compute the end, with this hash of the blocks if one is wanted.
     Find(Option<ContentHash>),
-    /// This end is to be sent.
+    /// Send this end.
     Tell(Result<FileSeal, Fault>),
 }
 
 impl Striped {
-    /// A file of which all wanted blocks are to be sent; `None` if they are too few.
+    /// A file whose wanted blocks are all to be sent; `None` if there are too few.
     pub(super) fn new(item: &Item, source: &Arc<dyn SourceFile>) -> Option<Self> {
         let size = source.seal().size;
         let end_of = |end: Option<u64>| end.unwrap_or(u64::MAX).min(size.div_ceil(BLOCK_LEN));
@@ -103,24 +103,24 @@ impl Striped {
         BLOCK_LEN.min(self.source.seal().size - block * BLOCK_LEN)
     }
 
-    /// True if there is something to send.
+    /// True if there are blocks to send.
     pub(super) fn has_blocks(&self) -> bool {
         self.state.lock().has_blocks()
     }
 
-    /// True if a worker has something to do.
+    /// True if there is work for a worker.
     pub(super) fn needs_hands(&self) -> bool {
         let state = self.state.lock();
         state.has_blocks() || state.is_due()
     }
 
-    /// True if all has arrived, and the end was sent.
+    /// True if all blocks have arrived, and the end was sent.
     pub(super) fn is_over(&self) -> bool {
         let state = self.state.lock();
         state.is_told && state.is_still()
     }
 
-    /// Leases the next block to this lane.
+    /// Leases the next block to `lane`.
     pub(super) fn next(&self, lane: u8, control: &Control<'_>) -> Option<Turn> {
         let mut state = self.state.lock();
         while state.is_far_ahead() {
@@ -146,12 +146,12 @@ impl Striped {
         Some(turn)
     }
 
-    /// The Receiver has some of it.
+    /// Records that the Receiver reuses some of the content.
     pub(super) fn uses_known(&self) {
         self.state.lock().may_repeat = true;
     }
 
-    /// A block was queued in full, or could not be.
+    /// Records that a block was completely queued, or failed.
     pub(super) fn queued(&self, block: u64, hash: Result<Option<BlockHash>, Fault>) {
         let mut state = self.state.lock();
         match hash {
@@ -162,8 +162,8 @@ impl Striped {
         self.changed.notify_all();
     }
 
-    /// A lease ends: the block has arrived, or was lost. True if a worker has something to do
-    /// by that.
+    /// Ends a lease: the block has arrived, or was lost. Returns true if that creates work for a
+    /// worker.
     pub(super) fn settle(&self, turn: Turn, has_arrived: bool) -> bool {
         let mut state = self.state.lock();
         state.leased.remove(&turn.block);
@@ -176,12 +176,12 @@ impl Striped {
         needs_hands
     }
 
-    /// Lanes that have a block which may be taken from them.
+    /// The lanes with blocks that may be moved to another lane.
     pub(super) fn may_lose(&self) -> Vec<u8> {
         self.state.lock().leased.values().flatten().copied().collect()
     }
 
-    /// The next step to the end, if it is time for it.
+    /// The next step at the end, if one is due.
     pub(super) fn step(&self) -> Option<Step> {
         let mut state = self.state.lock();
         if !state.is_due() {
@@ -199,7 +199,7 @@ impl Striped {
         })
     }
 
-    /// The end was found out.
+    /// Records the computed end.
     pub(super) fn ends_with(&self, end: Result<FileSeal, Fault>) {
         let mut state = self.state.lock();
         state.is_ending = false;
@@ -211,7 +211,7 @@ impl Striped {
         }
     }
 
-    /// The end was sent.
+    /// Records that the end was sent.
     pub(super) fn told(&self) {
         self.state.lock().is_ending = false;
     }
@@ -222,13 +222,13 @@ impl State {
         !self.left.is_empty() || !self.again.is_empty()
     }
 
-    /// True if nothing of it is on its way, or has to be sent once more.
+    /// True if no block is being sent or must be sent again.
     fn is_still(&self) -> bool {
         self.leased.is_empty() && self.again.is_empty()
     }
 
-    /// True if it is time for a step to the end. An end by which the receiver may ask for the
-    /// file once more waits until nothing of it is on its way, so that nothing of both mixes.
+    /// True if a step at the end is due. If the end may make the Receiver request the file again,
+    /// it waits for all blocks, so that old and new content do not mix.
     fn is_due(&self) -> bool {
         !self.is_ending
             && match &self.end {
@@ -241,7 +241,7 @@ impl State {
             }
     }
 
-    /// It can't be sent. The first reason counts.
+    /// Ends the file with a fault. The first fault counts.
     fn fail(&mut self, fault: Fault) {
         if !matches!(self.end, Some(Err(_))) {
             self.end = Some(Err(fault));
@@ -251,7 +251,7 @@ impl State {
         }
     }
 
-    /// True if the next block has to wait for others that are being sent.
+    /// True if the next block must wait for blocks that are being sent.
     fn is_far_ahead(&self) -> bool {
         let (Some((next, _)), Some((first, _))) = (self.left.last(), self.unmerged.last()) else {
             return false;
@@ -259,8 +259,8 @@ impl State {
         self.again.is_empty() && next - first >= AHEAD_MAX
     }
 
-    /// Merges the hashes that are there, in the order of the blocks. One that was lost is
-    /// merged already.
+    /// Merges the known hashes in the order of the blocks. The hash of a lost block is already
+    /// merged.
     fn merge(&mut self, block: u64, hash: Option<BlockHash>) {
         if self.unmerged.last().is_none_or(|(first, _)| block < *first) {
             return;
@@ -279,5 +279,5 @@ impl State {
     }
 }
 
-/// The hash of a block that was sent, if one is wanted, or why it could not be sent.
+/// The hash of a sent block, if one is wanted, or the reason why it was not sent.
 pub(super) type SentBlock = Sent<Option<BlockHash>>;

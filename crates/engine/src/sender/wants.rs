@@ -1,4 +1,4 @@
-//! The rules for what a Receiver asks for, and the sums of what it has of a file already.
+//! Checks the Receiver's requests, and keeps the checksums of the Receiver's old versions of files.
 
 use super::{Item, Sender};
 use haul_delta::{Key, Shape, Signature};
@@ -7,15 +7,15 @@ use haul_proto::{SIGNED_MAX, SUMS_LEN_MAX, Want};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 
-/// The sums of files that are not sent to their end.
+/// The checksums of files that are not completely sent.
 #[derive(Default)]
 pub(super) struct Signed(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// Those that nobody reads by yet.
+    /// Checksums that no worker uses yet.
     by_index: HashMap<u64, Signature>,
-    /// How many there are in all, and how long they are when they are whole, in bytes.
+    /// The number of all signatures, and the bytes of their checksums when complete.
     count: usize,
     sums_len: usize,
 }
@@ -47,17 +47,18 @@ impl State {
 }
 
 impl Signed {
-    /// The sums of a file, for the worker that sends it. They count until [`Self::release`].
+    /// Takes the checksums of a file, for the worker that sends it. They count until
+    /// [`Self::release`].
     pub(super) fn take(&self, index: u64) -> Option<Signature> {
         self.0.lock().by_index.remove(&index)
     }
 
-    /// Sums that were taken are of no more use.
+    /// Ends the use of checksums that were taken.
     pub(super) fn release(&self, shape: &Shape) {
         self.0.lock().release(shape);
     }
 
-    /// Forgets the sums of a file by which nobody will read it.
+    /// Drops the checksums of a file that no worker will use.
     pub(super) fn forget(&self, index: u64) {
         let mut state = self.0.lock();
         if let Some(signature) = state.by_index.remove(&index) {
@@ -71,7 +72,7 @@ impl Signed {
 }
 
 impl Sender<'_> {
-    /// Takes the sums of the Receiver's old version of a file.
+    /// Adds checksums of the Receiver's old version of a file.
     pub(super) fn take_sums(&self, told: haul_proto::Signature) {
         let index = told.index();
         let may_differ = |item: &mut Item| !item.wanted && item.may_be_signed();
@@ -102,7 +103,7 @@ impl Sender<'_> {
         is_plain && self.task.copies().is_some_and(|policy| !policy.wants_hashes())
     }
 
-    /// The rule that the Receiver breaks by this wish for a file.
+    /// The rule that this request of the Receiver breaks, if any.
     pub(super) fn rule_against(&self, item: &Item, want: &Want) -> Option<&'static str> {
         let Kind::File { size } = item.kind else { return None };
         match want.blocks.is_empty() {

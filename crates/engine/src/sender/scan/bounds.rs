@@ -1,5 +1,4 @@
-//! Rules about sources as a whole: those of files above them, and where other file systems
-//! begin.
+//! Rules about whole sources: rule files in directories above them, and file system boundaries.
 
 use super::Scan;
 use crate::Event;
@@ -9,7 +8,7 @@ use crate::sender::Source;
 use haul_model::{Side, Systems, words};
 
 impl Scan<'_, '_> {
-    /// Takes up the rules of files above a source.
+    /// Loads the rule files above a source.
     pub(super) fn begin_rules(&self, source: &Source, path: &[u8]) -> Result<(), Unruly> {
         if !self.filter.needs_whole_paths() {
             return Ok(());
@@ -26,7 +25,7 @@ impl Scan<'_, '_> {
         Ok(())
     }
 
-    /// Tells if nobody knows where another file system begins.
+    /// Warns if the tree can't report file system boundaries.
     pub(super) fn look_at_systems(&self, node: &DirNode, path: &[u8]) {
         if self.walking.systems != Systems::All && node.id().is_none() {
             let message = "mount points can't be found there: copying all file systems";

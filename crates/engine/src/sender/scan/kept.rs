@@ -1,4 +1,4 @@
-//! The attributes of an entry that are listed, and those that nobody keeps.
+//! The attributes of an entry that are listed, and warnings about attributes that are not kept.
 
 use super::{Scan, Stopped};
 use crate::Event;
@@ -11,8 +11,8 @@ use haul_tree::{Meta, Owner};
 use std::sync::Arc;
 
 impl Scan<'_, '_> {
-    /// Tells root once that what is copied gets another owner. Others can keep none, and
-    /// know it. Returns the owner if the Receiver has to know it, for it may run as root.
+    /// Warns root once that copies get another owner. Other users can't keep owners, and expect
+    /// that. Returns the owner if the Receiver must know it, because the Receiver may run as root.
     pub(super) fn look_at_owner(
         &mut self,
         meta: &Meta,
@@ -24,7 +24,7 @@ impl Scan<'_, '_> {
         }
         self.watches_owners = false;
         let is_far = self.sender.is_far();
-        // The user is at the other end of a wire, unless somebody reports here.
+        // The user is at the other end of a wire, unless there is a reporter here.
         if haul_sys::is_root() && (!is_far || self.reporter.is_some()) {
             let message = lacks::owner_not_kept(owner);
             let monitor = self.sender.control.monitor();
@@ -46,7 +46,7 @@ impl Scan<'_, '_> {
         attributes
     }
 
-    /// Tells who moves the sources, where they must not lose anything by it.
+    /// Sends the user and group that perform the move, if sources must not lose attributes.
     pub(super) fn tell_mover(&mut self) -> Result<(), Stopped> {
         if !self.sender.removing.keeps_whole() {
             return Ok(());
@@ -55,8 +55,8 @@ impl Scan<'_, '_> {
         self.push(ListItem::Mover { user, group })
     }
 
-    /// Why what `name` is in `node`, or `node` itself, stays where it is, if a move
-    /// would lose something of it.
+    /// The reason why the entry `name` of `node`, or `node` itself, stays: a move would lose some
+    /// of its attributes.
     pub(super) fn loss(&self, node: &Arc<DirNode>, name: Option<&Name>) -> Option<Fault> {
         if !self.sender.removing.keeps_whole() {
             return None;
@@ -79,8 +79,7 @@ impl Scan<'_, '_> {
         attributes
     }
 
-    /// The attributes of `dir` itself that the job keeps; `attributes` are those that take no
-    /// call of their own.
+    /// The attributes of `dir` that the job keeps. `attributes` are those that need no extra call.
     pub(super) fn kept_of_dir(
         &self,
         dir: &Arc<DirNode>,
@@ -89,7 +88,8 @@ impl Scan<'_, '_> {
         self.kept_of(dir, None, self.told(attributes, true))
     }
 
-    /// The same of the entry `name` of `dir`, which is a link and not followed if it says so.
+    /// The attributes of the entry `name` of `dir` that the job keeps. `is_link` is set for a
+    /// symbolic link that is not followed.
     pub(super) fn kept_of_entry(
         &self,
         dir: &Arc<DirNode>,
@@ -123,8 +123,7 @@ impl Scan<'_, '_> {
                     |xattr: &Xattr| self.filter.leaves_out_xattr(&xattr.name, Asking::Sender);
                 extended.xattrs.retain(|xattr| !is_left_out(xattr));
             }
-            // A list says what the mode says. Where that is told as another one, an old line
-            // would undo it.
+            // An ACL contains the mode. Unchanged, it would undo the changes to the listed mode.
             let acl = attributes.extended.as_mut().and_then(|all| all.acl.as_mut());
             if let Some(acl) = acl.filter(|_| !self.modes.is_empty()) {
                 acl.set_mode(mode);
@@ -133,7 +132,7 @@ impl Scan<'_, '_> {
         Ok(attributes)
     }
 
-    /// `kind`, of a link with the target that it had before it was made to lead nowhere.
+    /// `kind`, with the original target of a munged link.
     pub(super) fn unmunged(&self, kind: Kind) -> Kind {
         match &kind {
             Kind::Symlink { target } if self.unmunges => match links::unmunged(target) {
@@ -144,7 +143,7 @@ impl Scan<'_, '_> {
         }
     }
 
-    /// True if a file has holes, by all appearance.
+    /// True if a file appears to have holes.
     pub(super) fn has_holes(
         &self,
         dir: &Arc<DirNode>,
@@ -154,9 +153,8 @@ impl Scan<'_, '_> {
         if !meta.is_thin {
             return false;
         }
-        // One that is compressed takes little storage, and some file systems tell of
-        // none; neither is a hole. What is wrong with one that can't be opened shows
-        // when it is read.
+        // A compressed file takes little storage, and some file systems report none. Neither is a
+        // hole. If the file can't be opened, the error is reported when it is read.
         let opened = dir.handle().and_then(|dir| dir.open_file(name, follow));
         opened.and_then(|file| file.has_holes()).unwrap_or(true)
     }

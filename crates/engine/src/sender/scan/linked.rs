@@ -1,8 +1,7 @@
-//! Numbers of the files of several names that a walk has come to.
+//! The numbers under which files with several names are listed.
 //!
-//! None is forgotten when as many names were listed as it has: the walk may come to it once
-//! more, by a link that is followed, another source or another mount, and would take it for
-//! another file.
+//! A number is kept even after all names of its file were listed. The walk may reach the file again
+//! through a followed link, another source or another mount. It must not get a second number.
 
 use crate::room::Room;
 use haul_model::{Fault, FileId, Side};
@@ -10,26 +9,26 @@ use std::collections::HashMap;
 use std::mem::size_of;
 use std::num::NonZeroU64;
 
-/// The most that one costs: a table is half as full as it may be when it has grown (seven of
-/// sixteen places, with a byte each), and while it grows the old one is there as well.
+/// Maximum memory per file, in bytes. A table that has just grown uses seven of sixteen places,
+/// with one control byte each. While it grows, the old table exists too.
 const COST: u64 = (size_of::<(FileId, u64)>() as u64 + 1) * 16 / 7 * 3 / 2;
 
-/// Those that are kept as such.
+/// The numbers of the files.
 pub(super) struct Groups {
     numbers: HashMap<FileId, u64>,
     room: Room,
 }
 
 impl Groups {
-    /// None yet, in a job with memory for so many bytes of them.
+    /// An empty table, with memory for `memory_max` bytes.
     pub(super) fn of(memory_max: Option<NonZeroU64>) -> Self {
         Self { numbers: HashMap::new(), room: Room::of(memory_max) }
     }
 
-    /// The number by which an object with several names is listed, 0 where none is given.
+    /// The number of an object with several names; 0 without an object.
     ///
     /// # Errors
-    /// When there are too many.
+    /// When the table is full.
     pub(super) fn number(&mut self, id: Option<FileId>) -> Result<u64, Fault> {
         let Some(id) = id else { return Ok(0) };
         if let Some(number) = self.numbers.get(&id) {
@@ -49,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_one_too_many_is_refused_and_the_others_keep_their_numbers() {
+    fn a_file_beyond_the_bound_is_refused_and_the_others_keep_their_numbers() {
         let id = |ino| Some(FileId { dev: 1, ino });
         let mut groups = Groups::of(NonZeroU64::new(3 * COST));
         for ino in [10, 20, 30] {
@@ -62,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_million_cost_less_than_half_of_what_there_is() {
+    fn a_million_files_need_less_than_half_of_the_default_memory() {
         let mut room = Room::of(None);
         assert!(room.take(2 * COST * 1_000_000));
     }

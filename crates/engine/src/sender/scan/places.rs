@@ -1,5 +1,5 @@
-//! The sources of a mirror: each is looked for first, and gets its place; then all are
-//! walked as one tree, in which every name is listed once.
+//! The sources of a mirror. Each is found and gets its place first. Then all are walked as one
+//! tree, and every name is listed once.
 
 use super::{Scan, Stopped, not_a_directory, not_recursive};
 use crate::Job;
@@ -14,22 +14,22 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
-/// The places that were found, and the directories in which paths begin.
+/// The places of the sources, and the directories in which their paths start.
 struct Places {
     root: Spot,
     starts: HashMap<(Vec<u8>, bool), (usize, Arc<DirNode>)>,
     open: Arc<OpenDirs>,
-    /// The directory that no source may lead out of, if there is one.
+    /// The base directory that no source may lead out of, if there is one.
     base: Option<Beneath>,
 }
 
-/// A source, found.
+/// The result of looking up a source.
 enum End {
     Dir(Arc<DirNode>, Depth),
     File(NamedFile),
-    /// It is not there, and shall not be at the destination.
+    /// It does not exist, and is removed at the destination.
     Missing,
-    /// Nothing comes of it.
+    /// It is skipped.
     Nothing,
 }
 
@@ -77,7 +77,7 @@ impl Scan<'_, '_> {
         })
     }
 
-    /// Finds the source `path`, and gives it its place.
+    /// Finds the source `path` and assigns its place.
     fn find_place(
         &mut self,
         places: &mut Places,
@@ -120,7 +120,7 @@ impl Scan<'_, '_> {
         Ok(())
     }
 
-    /// Looks at the source `name` in `above`.
+    /// Looks up the source `name` in `above`.
     fn find_end(
         &mut self,
         places: &Places,
@@ -143,7 +143,7 @@ impl Scan<'_, '_> {
         };
         let meta = match looked {
             Ok(meta) => meta,
-            // Of a name that is mistyped no link is spoken.
+            // For a name that does not exist, report the fault that mentions no link.
             Err(fault) if fault.kind == FaultKind::NotFound => {
                 return match (self.walking.missing, look_up(above, name, false)) {
                     (Missing::PassedOver, _) => Ok(End::Nothing),
@@ -163,7 +163,7 @@ impl Scan<'_, '_> {
         if selected.is_ok_and(|mut all| all.leaves_out(name, meta.kind == MetaKind::Dir)) {
             return Ok(End::Nothing);
         }
-        // A slash behind what is no directory means nothing, but that no link is meant.
+        // On an entry that is not a directory, a slash only excludes links.
         if meta.kind != MetaKind::Dir
             && place.slash
             && look_up(above, name, false)?.kind == MetaKind::Symlink
@@ -186,12 +186,12 @@ impl Scan<'_, '_> {
         Ok(End::Dir(node, if is_alone { Depth::Closed } else { Depth::Open }))
     }
 
-    /// True if links may lead out of the directory of a list: that was asked for.
+    /// True if links may lead out of the base directory, because the job follows links.
     fn goes_anywhere(&self) -> bool {
         self.sender.follows() || self.walking.led.may_be()
     }
 
-    /// The directory `node`, which is a source, if it can be walked.
+    /// Returns the source directory `node`, if it can be walked.
     fn recursed(&self, node: Arc<DirNode>, path: &[u8]) -> Result<Arc<DirNode>, Fault> {
         if !self.recursive {
             return Err(not_recursive());
@@ -204,7 +204,7 @@ impl Scan<'_, '_> {
         Ok(node)
     }
 
-    /// The directory in which the path of a source begins, and its number.
+    /// The directory in which the path of a source starts, and its number.
     fn start_of(&self, places: &mut Places, place: &Place) -> Result<(usize, Arc<DirNode>), Fault> {
         let is_whole = place.names.is_empty();
         let key = (place.start.clone(), is_whole);
@@ -229,8 +229,8 @@ impl Scan<'_, '_> {
     }
 }
 
-/// The fault of a source whose path can't even be begun. One that is not there may be on a
-/// file system that is not mounted: it has not vanished.
+/// The fault of a source whose start directory can't be opened. A missing start directory may be on
+/// an unmounted file system, so it does not count as vanished.
 fn not_begun(error: &io::Error) -> Fault {
     match Fault::from_io(Side::Source, "open", error) {
         fault if fault.kind == FaultKind::NotFound => Fault { kind: FaultKind::Io, ..fault },
@@ -239,8 +239,8 @@ fn not_begun(error: &io::Error) -> Fault {
 }
 
 impl Places {
-    /// The directories on the way with these `names`, from the directory `first`, which has
-    /// that number.
+    /// Opens the directories `names` one below the other, from `first`, which has the number
+    /// `start`.
     fn ways(
         &self,
         start: usize,
@@ -264,8 +264,8 @@ impl Places {
         Ok(ways)
     }
 
-    /// The directory `first`, where the path of a source begins, counts for the destination
-    /// itself, if it is the first such.
+    /// Uses `first`, in which the path of a source starts, as the source of the destination
+    /// directory itself, if none is used yet.
     fn begin_at(&mut self, start: usize, number: usize, first: &Arc<DirNode>) {
         let dirs = &mut self.root.dirs;
         if !dirs.iter().any(|layer| layer.depth == Depth::Way) {
@@ -273,8 +273,7 @@ impl Places {
         }
     }
 
-    /// Puts the source number `number` at the end of the way with these `names`, whose
-    /// directories are `ways`.
+    /// Adds source `number` at the path `names`, whose parent directories are `ways`.
     fn put(
         &mut self,
         start: usize,

@@ -1,4 +1,4 @@
-//! Tells the Receiver what the walk finds, in batches.
+//! Sends the listing to the Receiver, in batches.
 
 use super::{Earlier, Scan, Stopped};
 use crate::JobError;
@@ -10,25 +10,24 @@ use haul_proto::{How, ListItem};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Items of one listing message, at most.
+/// The most items in one listing message.
 const BATCH_ITEMS_MAX: usize = 256;
 
-/// Sum of the items' costs in one listing message, about, in bytes. A frame
-/// holds twice that.
+/// The approximate cost, in bytes, of the items in one listing message. A frame holds twice that.
 const BATCH_COST_MAX: u64 = 64 << 10;
 
-/// Names in one [`ListItem::Subdirs`], at most: with the longest ones its frame is
-/// still far below its bound.
+/// The most names in one [`ListItem::Subdirs`]. With the longest names, its frame is far below its
+/// bound.
 const NAMES_MAX: usize = 128;
 
-/// The age of a batch at which it is sent though it has room: a slow directory's entries
-/// should not wait for others.
+/// The age at which an incomplete batch is sent. Entries of a slow directory should not wait for
+/// others.
 const BATCH_AGE_MAX: Duration = Duration::from_millis(20);
 
-/// Items of a batch between two looks at the clock, which has its cost where there are many.
+/// Items between two checks of the clock, which is expensive for many items.
 const LOOK_EVERY: usize = 8;
 
-/// The end of a job with more accounts than can be sent.
+/// The error of a job with more accounts than can be sent.
 const TOO_MANY: &str =
     "the sources have more than 65,536 users and groups: preserve them by number instead";
 
@@ -90,13 +89,13 @@ impl Scan<'_, '_> {
             (None, None) => Vec::new(),
         };
         let shown = words::shown(shown);
-        // What could not be looked at may be anything.
+        // An entry that could not be inspected may be of any kind.
         let item = self.item_of(dir, name, Kind::Special, Some(&shown));
         self.push_item(ListItem::Fault { dir: parent, name: shown, fault }, item)
     }
 
-    /// The next item, of an entry of which nothing more is known; it may be `shown` by a path
-    /// of its own.
+    /// The next item, for an entry whose other properties are unknown. `shown` is its path, if it
+    /// differs from `dir` and `name`.
     pub(super) fn item_of(
         &self,
         dir: Option<Arc<DirNode>>,
@@ -127,8 +126,8 @@ impl Scan<'_, '_> {
         }
     }
 
-    /// Tells the names of the directories in `dir`, which are listed one by one
-    /// afterwards, where the Receiver tells what only the destination has.
+    /// Sends the names of the subdirectories of `dir`, if the Receiver reports extras. The
+    /// subdirectories themselves are listed one by one afterwards.
     pub(super) fn subdirs(&mut self, dir: u64, names: &[Name]) -> Result<(), Stopped> {
         if !self.sender.task.finds_extras() {
             return Ok(());
@@ -177,7 +176,7 @@ impl Scan<'_, '_> {
         self.batch_since.elapsed() > BATCH_AGE_MAX
     }
 
-    /// Tells what was found a while ago, before the next directory is waited for.
+    /// Sends an old batch before the walk waits for the next directory.
     pub(super) fn flush_old(&mut self) {
         if !self.batch.is_empty() && self.is_old() {
             self.flush();
