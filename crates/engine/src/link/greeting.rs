@@ -10,12 +10,12 @@ use std::io::{self, BufReader, Read, Write};
 /// The program's version, sent in greetings.
 pub(crate) const PROGRAM: &str = env!("CARGO_PKG_VERSION");
 
-/// Greets the agent at the other end of the two streams, and gives its greeting, of whatever
-/// version it is. `peer` is its name in messages. That the agent may be silent for longer than
-/// `patience` is up to the caller.
+/// Greets the agent at the other end of the two streams, and returns its greeting, of any version.
+/// `peer` is its name in messages. The caller must notice an agent that is silent for longer than
+/// `patience`.
 ///
 /// # Errors
-/// When a stream fails; and the words of a peer that sends something else than a greeting.
+/// When a stream fails. The inner error is for a peer that sends no greeting.
 pub fn greet(
     input: &mut BufReader<impl Read>,
     output: &mut impl Write,
@@ -31,19 +31,18 @@ pub fn greet(
     }
 }
 
-/// The greeting of a client that has this patience, and `keeps` the connection.
+/// The greeting of a client with this patience. `keeps` offers to keep the connection.
 pub(crate) fn hello(keeps: bool, patience: Patience) -> Vec<u8> {
     let hello = Hello::ours(offered(keeps), silence_seconds(patience), PROGRAM);
     frame_bytes(FrameType::Hello, &hello.encode())
 }
 
-/// The capabilities that a client offers which `keeps` the connection, or doesn't.
+/// The capabilities that a client offers.
 fn offered(keeps: bool) -> Caps {
     if keeps { Caps::OURS } else { Caps::OURS.without(Caps::SESSIONS) }
 }
 
-/// Reads and checks the agent's answer to [`hello`]: gives it, with the capabilities that are in
-/// force.
+/// Reads and checks the agent's answer to [`hello`]. Returns it with the negotiated capabilities.
 pub(crate) fn welcome(
     input: &mut BufReader<impl Read>,
     peer: &str,
@@ -56,7 +55,7 @@ pub(crate) fn welcome(
     Ok(Welcome { caps, ..welcome })
 }
 
-/// Reads the agent's greeting, of whatever version it is.
+/// Reads the agent's greeting, of any version.
 fn read_welcome(input: &mut BufReader<impl Read>, peer: &str) -> Result<Welcome, ReadEnd> {
     let mut first = [0; haul_proto::HEADER_LEN];
     input.read_exact(&mut first)?;
@@ -78,7 +77,7 @@ pub(crate) fn read_message(input: &mut impl Read) -> Result<Message, ReadEnd> {
     read_message_behind(read_header(input)?, input)
 }
 
-/// Reads the message behind `header`.
+/// Reads the message after `header`.
 pub(crate) fn read_message_behind(
     header: Header,
     input: &mut impl Read,

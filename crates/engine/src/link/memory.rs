@@ -1,4 +1,4 @@
-//! The link between two roles in one process: a call is a message.
+//! The link between two roles in one process: a message is a call.
 
 use super::{Proof, ReceiverPort, SenderPort, SourceHandle};
 use crate::prefetch::{Names, Prefetched};
@@ -6,7 +6,7 @@ use haul_model::{Name, Summary};
 use haul_proto::{Extra, Late, ListItem, OutcomeItem, Want, Warning};
 use std::sync::{Arc, OnceLock, Weak};
 
-/// Both directions; the roles are put in once they exist.
+/// Both directions. The roles are connected once they exist.
 #[derive(Default)]
 pub(crate) struct MemoryLink<'a> {
     sender: OnceLock<Weak<dyn SenderPort + 'a>>,

@@ -1,6 +1,6 @@
-//! The messages between the two roles, as two traits. In memory each role
-//! stands for itself ([`memory`]); over a wire a port encodes what it is told,
-//! and the other side's reader calls the role ([`wire`]).
+//! The messages between the two roles, as two traits. In one process, each role implements its
+//! trait itself ([`memory`]). Over a wire, a port encodes the messages, and the reader on the other
+//! side calls the role ([`wire`]).
 
 pub(crate) mod greeting;
 pub(crate) mod memory;
@@ -23,19 +23,19 @@ pub(crate) trait ReceiverPort: Send + Sync {
     /// The next items of the listing.
     fn list(&self, items: Vec<ListItem>);
 
-    /// Whole files as handles; only between roles on one machine.
+    /// Source files as handles. Only between roles on one machine.
     fn files(&self, files: Vec<SourceHandle>);
 
-    /// In a job that removes its sources: by what it can be proven, at the moment of
-    /// the removal, that the destination has the entry of that number; only between
-    /// roles on one machine. It is given once.
+    /// In a job that removes its sources: the means to prove, at the moment of the removal, that
+    /// the destination has the entry `_index`. Only between roles on one machine, and only once per
+    /// entry.
     fn proof(&self, _index: u64) -> Option<Proof> {
         None
     }
 
-    /// Looks ahead at the places of the directory `name` and of its `entries`,
-    /// in the order of their names; the directory is in the one that was listed under the
-    /// number `above`. `None` where that is not known yet, or is of no use.
+    /// Looks up the directory `_name` and its `_entries`, sorted by name, at the destination. The
+    /// directory is in the directory listed as `_above`. `None` if that is not known yet, or if the
+    /// lookup is useless.
     fn prefetch(&self, _above: u64, _name: &Name, _entries: &mut Names<'_>) -> Option<Prefetched> {
         None
     }
@@ -43,38 +43,38 @@ pub(crate) trait ReceiverPort: Send + Sync {
     /// Takes the findings of [`Self::prefetch`] for the directory listed under this number.
     fn take_prefetched(&self, _index: u64, _prefetched: Prefetched) {}
 
-    /// Chunks of a file that is wanted; only over a wire.
+    /// Offers chunks of a wanted file. Only over a wire.
     fn offer(&self, _offer: Offer) {}
 
-    /// The same over a wire: these were set aside, and can go when the destination still
-    /// has them, which [`SenderPort::proven`] answers.
+    /// Over a wire: asks whether the destination still has these sources, which were set aside.
+    /// [`SenderPort::proven`] answers.
     fn prove(&self, _asked: Vec<Prove>) {}
 }
 
 /// The messages of a Receiver to its Sender.
 pub(crate) trait SenderPort: Send + Sync {
-    /// The place to which entries go; in memory both roles have one monitor.
+    /// The names that entries get at the destination. In memory, both roles have one monitor.
     fn naming(&self, _named: Named) {}
 
-    /// These contents shall be sent.
+    /// Requests these contents.
     fn want(&self, wants: Vec<Want>);
 
-    /// The sums of a file's old version; only over a wire.
+    /// Checksums of a file's old version. Only over a wire.
     fn signature(&self, _signature: Signature) {}
 
-    /// The chunks of an offer that this side has; only over a wire.
+    /// The chunks of an offer that the Receiver has. Only over a wire.
     fn known(&self, _known: Known) {}
 
-    /// The fate of these.
+    /// The outcomes of these entries.
     fn outcomes(&self, outcomes: Vec<OutcomeItem>);
 
-    /// In a check: only the destination has these.
+    /// In a check: entries that only the destination has.
     fn extras(&self, extras: Vec<Extra>);
 
-    /// Something is worth telling, though nothing failed.
+    /// A warning, without a failure.
     fn warning(&self, warning: Warning);
 
-    /// A directory that has its outcome has failed after all.
+    /// A directory has failed after its outcome.
     fn late(&self, late: Late);
 
     /// The job is done.
@@ -83,12 +83,12 @@ pub(crate) trait SenderPort: Send + Sync {
     /// Proof that the destination still has sources that were set aside.
     fn proven(&self, _proven: Vec<Proven>) {}
 
-    /// True if it asks for that, also when the job is done.
+    /// True if it asks for proofs, also after the job is done.
     fn asks_for_proof(&self) -> bool {
         false
     }
 
-    /// True if the Receiver knows that nothing more is asked for: it leaves.
+    /// True if the Receiver knows that no more proofs are requested, and leaves.
     fn has_removed_all(&self) -> bool {
         false
     }
@@ -96,36 +96,36 @@ pub(crate) trait SenderPort: Send + Sync {
     /// How much of a lane has arrived; only over a wire.
     fn taken(&self, _taken: Taken) {}
 
-    /// This has come by a lane; sent where the side that shows the job does not see it.
+    /// Content has arrived over a lane. Sent if the side that shows the job does not see contents.
     fn arrived(&self, _arrived: Arrived) {}
 
     /// A file has another length than was listed, in bytes; sent before its outcome.
     fn sized(&self, _index: u64, _size: u64) {}
 
-    /// True if it is at the other end of a wire.
+    /// True if the Sender is at the other end of a wire.
     fn is_far(&self) -> bool {
         false
     }
 
-    /// True if it may be asked for offers of chunks.
+    /// True if the Sender may be asked to offer chunks.
     fn offers_chunks(&self) -> bool {
         false
     }
 }
 
-/// A source file that the receiver can open itself.
+/// A source file that the Receiver can open itself.
 #[derive(Clone)]
 pub(crate) struct SourceHandle {
     /// Its number in the listing.
     pub(crate) index: u64,
-    /// Where it is.
+    /// The directory that contains it.
     pub(crate) dir: Arc<DirNode>,
-    /// Its name there.
+    /// Its name in `dir`.
     pub(crate) name: Name,
-    /// Its hash is asked for, and not its content.
+    /// The hash is requested, not the content.
     pub(crate) hashes: bool,
-    /// How long it was when it was listed, in bytes.
+    /// The length when it was listed, in bytes.
     pub(crate) size: u64,
-    /// True if it may be a symbolic link.
+    /// A symbolic link is followed.
     pub(crate) follow: bool,
 }

@@ -1,6 +1,6 @@
-//! The proof, at the moment in which a source is removed, that the destination has
-//! it and is another. Numbers of files don't tell: through some mounts the same file
-//! has another, and what was there when it was compared may have been moved away.
+//! Proves, at the moment when a source is removed, that the destination has another copy of it.
+//! File numbers prove nothing: some mounts show the same file with another number, and the compared
+//! entry may have been moved since.
 
 use crate::dirs::DirNode;
 use haul_model::words::may_be_one_name;
@@ -11,25 +11,24 @@ use std::sync::Arc;
 
 /// An entry of the destination that was found to be the same as a source.
 pub(crate) struct Proof {
-    /// Where it is, on this machine.
+    /// The directory that contains it, on this machine.
     pub(crate) dir: Arc<DirNode>,
-    /// Its name there.
+    /// Its name in `dir`.
     pub(crate) name: Name,
     /// The name of the source.
     pub(crate) source: Name,
-    /// Which object it was; of a directory any will do.
+    /// Its metadata when it was compared. Any directory counts as the same.
     pub(crate) meta: Meta,
 }
 
 impl Proof {
-    /// Looks whether it is still there, now that the source was set aside under
-    /// the name `aside`, which was never used before. If that shows here too, it is
-    /// the same directory by another way, and what has the source's name there is
-    /// the source itself. Of two moves against each other
-    /// both set aside before either looks, so not both can find what they look for.
+    /// Checks that the entry still exists, after the source was set aside under the unique name
+    /// `aside`. If `aside` appears in this directory, it is the source's own directory, and the
+    /// entry is the source itself. Two opposite moves both set aside before they check, so at most
+    /// one check succeeds.
     ///
     /// # Errors
-    /// Why the source must stay.
+    /// The reason why the source must stay.
     pub(crate) fn holds(&self, aside: &Name) -> Result<(), Fault> {
         let looked = self.dir.handle().and_then(|dir| {
             let is_one_name = may_be_one_name(self.source.as_bytes(), self.name.as_bytes());
@@ -56,8 +55,8 @@ impl Proof {
         }
     }
 
-    /// Has a mount find the file, which may tell what it remembers of it, and not
-    /// have it any more.
+    /// Reads a byte, so that a mount whose cached metadata is outdated notices that the file is
+    /// gone.
     fn read_some(&self, dir: &dyn TreeDir) -> io::Result<()> {
         if let MetaKind::File { size: 1.. } = self.meta.kind {
             let mut first = [0];
@@ -74,8 +73,8 @@ impl Proof {
     }
 }
 
-/// True if two numbers that an entry of `dir` had can be those of one object: file
-/// systems in user space may number what they show anew.
+/// True if two numbers of an entry of `dir` can belong to one object. File systems in user space
+/// may renumber their entries.
 pub(crate) fn may_be_one(dir: &dyn TreeDir, one: Option<FileId>, other: Option<FileId>) -> bool {
     one == other || !dir.is_known()
 }

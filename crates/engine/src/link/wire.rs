@@ -1,9 +1,10 @@
-//! The link over a connection: frames as they are read, and the reader that decodes
-//! them for a Sender, by its trait. A Receiver has its own (`receiver/reading.rs`);
-//! [`ports`] encode messages, [`frame`] is an encoded one, [`outgoing`] has the
-//! queue, [`listed`] that of the listing, and [`writer`] drains both; [`squeeze`] says how
-//! frames are compressed, [`lanes`] by which connection contents leave, and [`ledger`] what is
-//! lost with one.
+//! The link over a connection: reads frames, and decodes the messages for a Sender. A Receiver has
+//! its own reader (`receiver/reading.rs`).
+//!
+//! [`ports`] encodes messages, and [`frame`] is an encoded one. [`outgoing`] has the queue,
+//! [`listed`] the queue of the listing, and [`writer`] sends both. [`squeeze`] chooses the
+//! compression of frames. [`lanes`] chooses the connection of contents, and [`ledger`] knows what a
+//! lost one had sent.
 
 mod flow;
 mod frame;
@@ -34,11 +35,10 @@ use haul_net::ConnectError;
 use haul_proto::{Abort, DirectOffer, FrameType, HEADER_LEN, Header, Message, decode};
 use std::io::{self, Read};
 
-/// Bytes that are read ahead for small frames; a large payload is read right
-/// into its buffer.
+/// Bytes that are read ahead for small frames. A large payload is read directly into its buffer.
 pub(crate) const READ_AHEAD: usize = 64 << 10;
 
-/// How the reader of a job's wire has ended without an error.
+/// The end of a job's wire without an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     /// The job has ended. The stream may be inside a frame.
@@ -47,11 +47,11 @@ pub(crate) enum End {
     Rest,
 }
 
-/// Why nothing more can be read.
+/// The reason why nothing more can be read.
 pub(crate) enum ReadEnd {
     /// The stream ended, or broke.
     Lost(io::Error),
-    /// The peer sent what is not allowed; the job has failed with the reason.
+    /// The peer broke the protocol, or aborted the job with this reason.
     Refused(JobError),
 }
 
@@ -70,13 +70,13 @@ impl From<ReadEnd> for io::Error {
     }
 }
 
-/// The end of a conversation in which the peer did what is not allowed.
+/// The end of a conversation with a peer that broke the protocol.
 pub(crate) fn refused(reason: impl std::fmt::Display) -> ReadEnd {
     ReadEnd::Refused(JobError::Protocol(reason.to_string()))
 }
 
 impl ReadEnd {
-    /// Ends the job with this.
+    /// Ends the job with this reason.
     pub(crate) fn report(self, control: &Control<'_>, peer: &str) {
         control.fail(match self {
             Self::Lost(error) => ConnectError::lost(peer, &error).into(),
@@ -85,7 +85,7 @@ impl ReadEnd {
     }
 }
 
-/// Reads the header of the next frame that says something.
+/// Reads the header of the next frame, except signs of life.
 pub(crate) fn read_header(input: &mut impl Read) -> Result<Header, ReadEnd> {
     loop {
         let header = read_first_header(input)?;
@@ -102,15 +102,15 @@ pub(crate) fn read_first_header(input: &mut impl Read) -> Result<Header, ReadEnd
     Header::decode(bytes).map_err(refused)
 }
 
-/// Reads a payload that is no content.
+/// Reads a payload that has no file content.
 pub(crate) fn read_payload(input: &mut impl Read, header: Header) -> Result<Vec<u8>, ReadEnd> {
     let mut payload = vec![0; header.payload_len as usize];
     input.read_exact(&mut payload)?;
     Ok(payload)
 }
 
-/// Reads for a Sender on this side, until the job has ended, or the peer has sent Rest if it
-/// `rests`. `lanes` are set if some may join.
+/// Reads for a Sender on this side, until the job has ended or, if this side `rests`, until the
+/// peer has sent Rest. `lanes` is set if lanes may join.
 pub(crate) fn read_for_sender(
     input: impl Read,
     sender: &dyn SenderPort,
@@ -125,7 +125,7 @@ pub(crate) fn read_for_sender(
     }
 }
 
-/// True if `sender` expects no further answer, where the peer `is_done`.
+/// True if `sender` expects no further answer. `is_done` is set once the peer has sent Done.
 fn is_over(sender: &dyn SenderPort, is_done: bool) -> bool {
     if sender.asks_for_proof() { sender.has_removed_all() } else { is_done }
 }
@@ -179,16 +179,16 @@ fn read_answers(
     }
 }
 
-/// Where a client that asked for direct connections receives the agent's addresses.
+/// Receives the agent's direct address, for a client that asked for direct connections.
 pub(crate) type Offers = crossbeam_channel::Sender<Result<DirectOffer, String>>;
 
-/// Takes the agent's answer about that: once, if it was asked.
+/// Takes the agent's direct address, once and only if it was requested.
 pub(crate) fn take_offer(
     offers: Option<&Offers>,
     offer: Result<DirectOffer, String>,
 ) -> Result<(), ReadEnd> {
     let offer = offer.map_err(|reason| escape_controls(&reason));
-    // There is room for one, and its taker may have left already.
+    // There is room for one, and the receiving end may be closed.
     let taken = offers.map(|offers| offers.try_send(offer));
     match taken {
         Some(Ok(()) | Err(TrySendError::Disconnected(_))) => Ok(()),
@@ -196,15 +196,15 @@ pub(crate) fn take_offer(
     }
 }
 
-/// The peer sent a frame that has no place here.
+/// The error for a frame that is not allowed here.
 pub(crate) fn unexpected(kind: FrameType) -> ReadEnd {
     refused(format_args!("the peer sent a {kind:?} frame where none is expected"))
 }
 
-/// A peer's reason to give up, as our own.
+/// A peer's reason to abort, as an error of this job.
 pub(crate) fn aborted(abort: Abort) -> JobError {
     match abort {
-        // Its names are escaped already.
+        // Its names are already escaped.
         Abort::Usage(words) => JobError::Usage(escape_controls(&words)),
         Abort::Destination { path, fault } => {
             let path = escape_controls(&String::from_utf8_lossy(&path));

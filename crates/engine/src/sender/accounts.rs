@@ -11,7 +11,8 @@ pub(super) struct ToldAccounts(HashSet<(AccountKind, u32)>);
 
 impl ToldAccounts {
     /// The accounts of `attributes` that were not sent before; `None` if there are more than
-    /// [`ACCOUNTS_MAX`] users and groups. An account without a name is sent as its number alone.
+    /// [`ACCOUNTS_MAX`] users and groups. An account without a name is left out: the attributes
+    /// have its number.
     pub(super) fn of(&mut self, attributes: &Attributes) -> Option<Vec<Account>> {
         let Attributes { user, group, .. } = attributes;
         let owner = user.iter().map(|user| (AccountKind::User, *user));

@@ -62,7 +62,7 @@ impl Twins {
 /// Removes the directory at `path` of `tree` and the empty directories below it, deepest first.
 /// Returns false if an entry is left. A path without a name, or one that no longer exists, counts
 /// as removed. If both sides are on this machine, each directory is first proven to differ from its
-/// `twin`. Directories that `filter` excludes from the job stay.
+/// `twin`. Directories that `filter` excludes from the job were not copied, and stay.
 ///
 /// # Errors
 /// The reason why an empty directory can't be removed. A directory that is no longer `walked`

@@ -28,7 +28,7 @@ fn lost(names: &[Vec<u8>], is_root: bool) -> Option<&'static str> {
     let is_own = |name: &&Vec<u8>| **name != haul_tree::ORIGIN_ATTRIBUTE.as_bytes();
     let has =
         |start: &str| names.iter().filter(is_own).any(|name| name.starts_with(start.as_bytes()));
-    // Other users can list only `user.` attributes.
+    // A job without root lists `user.` attributes only.
     let is_lost = |start: &str| has(start) && !(is_root || start == OWN_ATTRIBUTES[0]);
     OWN_ATTRIBUTES.into_iter().any(is_lost).then_some("its extended attributes")
 }

@@ -187,7 +187,7 @@ impl<'a> Sender<'a> {
         self.queue.is_wire()
     }
 
-    /// Minimum length, in bytes, of a file that is listed with the numbers that resuming its copy
+    /// From this length on, in bytes, a file is listed with the numbers that resuming its copy
     /// needs.
     pub(crate) fn resume_len_min(&self) -> u64 {
         self.ledger.resume_len_min

@@ -343,7 +343,8 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// Sends a large file as stripes, and calls other workers to help. `None` if it is too small.
+    /// Starts to send a file as stripes, and calls other workers to help. `None` if it can't be
+    /// striped.
     fn as_stripes(&self, item: &Item, source: &Arc<dyn SourceFile>) -> Option<Arc<Striped>> {
         let stripes = self.readers.stripes.as_ref()?;
         if !item.is_sent_plainly() || !is_still_wanted(item, &**source) {

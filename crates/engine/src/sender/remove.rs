@@ -44,7 +44,7 @@ pub(super) enum Verdict {
     Stays,
     /// The source stays, and this is reported.
     Told(Removal),
-    /// The source waits until all other sources were processed.
+    /// The source waits for the other names of its file.
     Waits,
     /// The source is removed, if its proof holds. Only roles on one machine have a proof here.
     Goes(Option<Proof>),

@@ -80,7 +80,7 @@ impl<'r, 'a> Remover<'r, 'a> {
         }
         for (item, aside) in std::mem::take(&mut self.aside).into_values() {
             match end_aside(&item, aside, Err(interrupted())) {
-                // It was renamed by someone else.
+                // Its name could not be restored.
                 Err(fault) if fault.kind == FaultKind::Changed => {
                     self.told.extend(linked::told(&item, Err(fault)));
                 }

@@ -1,36 +1,36 @@
-//! How fast content leaves by a lane, and how much of it waits there.
+//! The speed of a lane, and the amount of content queued for it.
 
 use parking_lot::Mutex;
 use std::time::{Duration, Instant};
 
-/// Bytes of which the pace tells the time.
+/// The bytes that the pace refers to.
 const UNIT: u64 = 1 << 20;
 
-/// The time that a step takes by which content counts as sent, and its bounds in bytes: a
-/// slow link shows that it moves, and a fast one is not held up.
+/// The time between two reports of content as sent, and the bounds of one step in bytes. Progress
+/// on a slow link stays visible, and a fast one is not slowed down.
 const STEP_TIME: Duration = Duration::from_millis(100);
 const STEP_LEN: (u64, u64) = (64 << 10, 256 << 10);
 
-/// The content on its way to one lane.
+/// The content that is queued for one lane.
 #[derive(Debug, Default)]
 pub(super) struct Flow(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Bytes that are queued, or are being written.
+    /// Bytes that are queued or being written.
     queued: u64,
-    /// Bytes that were ever queued, as they leave.
+    /// All bytes that were ever queued, after compression.
     all: u64,
-    /// The same before they were compressed.
+    /// The same before compression.
     content: u64,
-    /// The time that [`UNIT`] takes; none as long as nothing has left.
+    /// The time for [`UNIT`] bytes; `None` until something has left.
     pace: Option<Duration>,
-    /// When something has left last, or came to an empty queue.
+    /// When bytes last left, or were added to an empty queue.
     moved: Option<Instant>,
 }
 
 impl Flow {
-    /// `len` bytes are queued; before they were compressed they were `content`.
+    /// Adds `len` queued bytes, which had `content` bytes before compression.
     pub(super) fn queued(&self, len: usize, content: usize) {
         let mut state = self.0.lock();
         if state.queued == 0 {
@@ -41,12 +41,12 @@ impl Flow {
         state.content += content as u64;
     }
 
-    /// Bytes that were ever queued, as they leave.
+    /// All bytes that were ever queued, after compression.
     pub(super) fn all(&self) -> u64 {
         self.0.lock().all
     }
 
-    /// The same before they were compressed.
+    /// The same before compression.
     pub(super) fn content(&self) -> u64 {
         self.0.lock().content
     }
@@ -57,7 +57,7 @@ impl Flow {
         state.all.saturating_sub(state.queued)
     }
 
-    /// So many of these bytes were written in this time.
+    /// Removes `len` written bytes from the queue, and updates the pace.
     pub(super) fn left(&self, len: usize, took: Duration) {
         let mut state = self.0.lock();
         state.queued = state.queued.saturating_sub(len as u64);
@@ -65,18 +65,18 @@ impl Flow {
         if len > 0 {
             let now = took.mul_f64(UNIT as f64 / len as f64);
             let pace = state.pace.unwrap_or(now);
-            // A connection becomes faster for as long as it is new.
+            // A new connection becomes faster.
             state.pace = Some((pace + now) / 2);
         }
     }
 
-    /// The time that 1 MiB takes, at the pace so far.
+    /// The time per MiB, so far.
     pub(super) fn pace(&self) -> Option<Duration> {
         self.0.lock().pace
     }
 
-    /// True if the queue needs longer, at the pace so far, or nothing has left for so
-    /// long.
+    /// True if the queue needs longer than `time` at the current pace, or if nothing has left for
+    /// longer than `time`.
     pub(super) fn needs(&self, time: Duration) -> bool {
         let State { queued, pace, moved, .. } = *self.0.lock();
         let needs = pace.map(|pace| pace.mul_f64(queued as f64 / UNIT as f64));
@@ -84,31 +84,31 @@ impl Flow {
         [needs, still].into_iter().flatten().any(|needs| needs > time)
     }
 
-    /// True if all that was queued has left.
+    /// True if everything queued has left.
     pub(super) fn is_empty(&self) -> bool {
         self.0.lock().queued == 0
     }
 
-    /// Bytes that leave in that time, at the pace so far.
+    /// Bytes that leave within `time`, at the current pace.
     pub(super) fn within(&self, time: Duration) -> Option<u64> {
         let pace = self.pace()?.max(Duration::from_nanos(1));
         Some((time.as_secs_f64() / pace.as_secs_f64() * UNIT as f64) as u64)
     }
 
-    /// Bytes that leave in that time behind those that are queued; none where nobody knows.
+    /// Bytes that leave within `time` after the queued ones; 0 if the pace is unknown.
     pub(super) fn room_within(&self, time: Duration) -> u64 {
         let within = self.within(time).unwrap_or(0);
         within.saturating_sub(self.0.lock().queued)
     }
 
-    /// The bytes of content that are written before they are reported as leaving.
+    /// The bytes of content that are written per report of progress.
     pub(super) fn step(&self) -> usize {
         let (min, max) = STEP_LEN;
         self.within(STEP_TIME).unwrap_or(0).clamp(min, max) as usize
     }
 
-    /// The time until so many bytes more have been written, too. None at all for the first
-    /// of a lane; until these are sent its pace is unknown, and others are better.
+    /// The time until the queue and `len` more bytes are written. Zero for the first bytes of a
+    /// lane. While these are being sent, the pace is unknown and other lanes are preferred.
     pub(super) fn due(&self, len: u64) -> Duration {
         let state = self.0.lock();
         match state.pace {
@@ -126,7 +126,7 @@ mod tests {
     const MS: fn(u64) -> Duration = Duration::from_millis;
 
     #[test]
-    fn a_lane_is_tried_once_and_then_known_by_its_pace() {
+    fn a_new_lane_is_tried_once_and_then_judged_by_its_pace() {
         let flow = Flow::default();
         assert_eq!(flow.due(UNIT), MS(0));
         flow.queued(UNIT as usize, UNIT as usize);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_that_stands_still_needs_long() {
+    fn a_stalled_lane_needs_long() {
         let flow = Flow::default();
         assert!(!flow.needs(MS(0)), "it has nothing");
         flow.queued(UNIT as usize, UNIT as usize);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_short_where_little_leaves() {
+    fn steps_are_short_on_a_slow_link() {
         let flow = Flow::default();
         let step_at = |pace| {
             flow.0.lock().pace = Some(pace);

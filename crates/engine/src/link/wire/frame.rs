@@ -1,4 +1,4 @@
-//! A frame on its way out, and the content that it has.
+//! A frame to be sent, and its content.
 
 use super::ledger::OnFate;
 use crate::pool::Buf;
@@ -15,18 +15,18 @@ pub(crate) struct OutFrame {
     pub(super) head: Vec<u8>,
     /// The content that follows.
     pub(super) body: Option<Body>,
-    /// True if it may wait for others.
+    /// The frame may wait for others.
     pub(super) patient: bool,
-    /// With it a leased content ends.
+    /// Called with the fate of the leased content that ends with this frame.
     pub(super) on_fate: Option<OnFate>,
-    /// The contents that it has, in its order, as far as they count as sent when they leave.
+    /// The contents of the frame, in order, as far as they count as sent when they leave.
     pub(super) counts: Vec<Counted>,
-    /// Contents of a lower rank were begun earlier.
+    /// Contents with lower ranks were started earlier.
     pub(super) rank: u64,
 }
 
 impl OutFrame {
-    /// A frame that holds a message.
+    /// A frame with a message.
     pub(crate) fn message(message: &Message) -> Self {
         let patient = match message {
             Message::Outcomes(_) => true,
@@ -36,32 +36,32 @@ impl OutFrame {
         Self { patient, ..Self::whole(encode(message)) }
     }
 
-    /// A frame that is encoded already.
+    /// An encoded frame.
     pub(crate) fn whole(head: Vec<u8>) -> Self {
         Self { head, body: None, patient: false, on_fate: None, counts: Vec::new(), rank: 0 }
     }
 
-    /// No frame: the mark behind the frames of a content.
+    /// Not a frame: the mark after the frames of a content.
     pub(crate) fn mark() -> Self {
         Self::whole(Vec::new())
     }
 
-    /// The same frame, with which a leased content ends.
+    /// Adds the callback of the leased content that ends with this frame.
     pub(crate) fn with_fate(self, on_fate: OnFate) -> Self {
         Self { on_fate: Some(on_fate), ..self }
     }
 
-    /// A frame with a content, behind its header and description.
+    /// A frame with content after its header and description.
     pub(crate) fn content(head: Vec<u8>, body: Body) -> Self {
         Self { body: Some(body), ..Self::whole(head) }
     }
 
-    /// The same frame, whose content counts as it leaves: these, in this order.
+    /// Adds the contents that count as the frame leaves, in order.
     pub(crate) fn counting(self, counts: Vec<Counted>) -> Self {
         Self { counts, ..self }
     }
 
-    /// The same frame, whose content has that rank.
+    /// Adds the rank of the content.
     pub(crate) fn ranked(self, rank: u64) -> Self {
         Self { rank, ..self }
     }
@@ -72,29 +72,29 @@ impl OutFrame {
 pub(crate) struct Counted {
     /// The number of the file.
     pub(crate) index: u64,
-    /// Its length, in bytes.
+    /// Its length in bytes.
     pub(crate) len: u64,
-    /// The account of the block that it is of, if that may be sent again by itself.
+    /// The tally of its block, if the block may be sent again separately.
     pub(crate) tally: Option<Tally>,
 }
 
-/// The bytes of a block that count as sent: it may be lost when a part of it has left.
+/// The bytes of a block that were counted as sent. A block may be lost after a part of it has left.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tally(Arc<AtomicU64>);
 
 impl Tally {
-    /// So many bytes more count.
+    /// Adds `len` bytes.
     pub(crate) fn add(&self, len: u64) {
         self.0.fetch_add(len, Ordering::Relaxed);
     }
 
-    /// All that count.
+    /// All counted bytes.
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// Content on its way out.
+/// Content to be sent.
 pub(crate) enum Body {
     /// Bytes in memory.
     Bytes(Buf),
@@ -104,31 +104,31 @@ pub(crate) enum Body {
         block: Arc<SharedBlock>,
         /// The part.
         part: Range<usize>,
-        /// An empty buffer: so no more blocks are held than there are buffers.
+        /// An empty buffer, so that the number of held blocks is bounded by that of buffers.
         _held: Buf,
     },
-    /// Bytes, compressed.
+    /// Compressed bytes.
     Squeezed {
-        /// The bytes that it shrank to.
+        /// The compressed bytes.
         bytes: Vec<u8>,
-        /// Its own length, in bytes.
+        /// The length before compression, in bytes.
         len: usize,
-        /// The time that the codec took.
+        /// The time of the compression.
         took: Duration,
     },
-    /// A range of a file of this machine, to be spliced.
+    /// A range of a local file, to be spliced.
     Range {
         /// The file.
         source: Arc<dyn SourceFile>,
-        /// Where the range begins, in bytes.
+        /// The start of the range, in bytes.
         offset: u64,
-        /// How long it is, in bytes.
+        /// The length of the range, in bytes.
         len: usize,
     },
 }
 
 impl Body {
-    /// The content itself, if that is in memory.
+    /// The uncompressed content, if it is in memory.
     pub(super) fn content(&self) -> Option<&[u8]> {
         match self {
             Self::Bytes(_) | Self::Shared { .. } => Some(self.bytes()),
@@ -136,7 +136,7 @@ impl Body {
         }
     }
 
-    /// The bytes that are in memory, as they go out.
+    /// The bytes in memory, as they are sent.
     pub(super) fn bytes(&self) -> &[u8] {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -146,7 +146,7 @@ impl Body {
         }
     }
 
-    /// The length of the content before it was compressed, in bytes.
+    /// The length of the content before compression, in bytes.
     pub(super) fn content_len(&self) -> usize {
         match self {
             Self::Squeezed { len, .. } => *len,
@@ -154,7 +154,7 @@ impl Body {
         }
     }
 
-    /// Bytes that go out.
+    /// The number of bytes that are sent.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Bytes(_) | Self::Shared { .. } | Self::Squeezed { .. } => self.bytes().len(),

@@ -1,8 +1,8 @@
-//! The connections over which a Sender's contents leave: lane 0, the wire of the job, and
-//! those that have joined it. Whoever sends takes one for each pack, each file and each
-//! block of a large one; a lane that takes less gets less. On a long way, and over several
-//! logins, a block waits until a lane is free. If one that has joined is lost,
-//! the receiver reports what it has of it, and the rest is sent over the others.
+//! Chooses the connection for each content of a Sender: lane 0, the wire of the job, or a lane that
+//! has joined. A worker takes a lane for each pack, each file and each block of a large file. A
+//! slower lane gets less. On a long link, and over several logins, a block waits for a free lane.
+//! If a joined lane is lost, the Receiver reports the frames that it has from it. The rest is sent
+//! over other lanes.
 
 use super::ledger::{Implausible, OnFate};
 use super::outgoing::{Frames, Outbox};
@@ -17,53 +17,53 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// A lane that contents leave by.
+/// A lane over which contents are sent.
 #[derive(Clone)]
 pub(crate) struct Lane {
     /// Its number.
     pub(crate) number: u8,
-    /// The queue of the frames that leave by it.
+    /// The queue of its frames.
     pub(crate) outbox: Arc<Outbox>,
-    /// Small files go by it in packs of about so many bytes.
+    /// The approximate length of a pack on this lane, in bytes.
     pub(crate) pack_len: usize,
-    /// Set in the copy that a worker has: the lane is held until that is dropped.
+    /// Set in a worker's copy. The lane is held until the copy is dropped.
     _held: Option<Arc<()>>,
 }
 
 impl Lane {
-    /// A lane of which nothing is known yet.
+    /// A new lane.
     pub(crate) fn new(number: u8, outbox: Arc<Outbox>) -> Self {
         Self { number, outbox, pack_len: PACK_TARGET, _held: None }
     }
 
-    /// The same as one of a long round trip: a pack is so short that the end of a job does
-    /// not wait for a slow lane.
+    /// The same lane with the pack length for a long round trip. A pack is so short that a slow
+    /// lane does not delay the end of the job.
     fn for_a_moment(&self) -> Self {
         let len = self.outbox.flow().within(PACK_TIME).unwrap_or(0);
         let pack_len = len.clamp(PACK_LEN_MIN, PACK_TARGET as u64) as usize;
         Self { pack_len, ..self.clone() }
     }
 
-    /// The lane as a worker has it: held until this is dropped.
+    /// The lane for a worker. It is held until this value is dropped.
     fn held(self) -> Self {
         Self { _held: Some(Arc::clone(&self.outbox.held)), ..self }
     }
 
-    /// True if no worker holds it, and at most [`WAITING_FEW`] frames wait for its writer.
+    /// True if no worker holds the lane and at most [`WAITING_FEW`] frames wait for its writer.
     fn is_free(&self) -> bool {
         Arc::strong_count(&self.outbox.held) == 1 && self.outbox.waiting() <= WAITING_FEW
     }
 
-    /// True if a block is sent within [`QUICK_TIME`], with all that waits before it: to wait for
-    /// another lane saves nothing.
+    /// True if a block would be sent within [`QUICK_TIME`], including everything queued before it.
+    /// Waiting for another lane would save nothing.
     fn is_quick(&self) -> bool {
         self.outbox.flow().written() >= BUFFERED_MAX && self.due(BLOCK_LEN) <= QUICK_TIME
     }
 
-    /// True if a block by it would be what the job ends with: in half of its time all that is
-    /// `left` would be sent by the `others`, in whole blocks. Half, since a pace is that of the
-    /// last frames, and changes; one that is as slow never counts. Whoever has `waited` so long
-    /// for them waits in vain: they have stalled.
+    /// True if a block on this lane would finish last and delay the end of the job. That is so if
+    /// the `others` would send all that is `left`, in whole blocks, within half of the block's
+    /// time. Half, because a pace is measured over the last frames only, and changes. If the worker
+    /// has already `waited` that long, the others have stalled, and the result is false.
     fn holds_up<'l>(
         &self,
         others: impl Iterator<Item = &'l Self>,
@@ -78,19 +78,19 @@ impl Lane {
         waited < time && others.map(blocks).sum::<u64>() >= left.div_ceil(BLOCK_LEN)
     }
 
-    /// Contents that have left by it, or wait, and are not known to have arrived.
+    /// The number of unconfirmed contents on this lane, including queued ones.
     fn on_their_way(&self) -> usize {
         self.outbox.ledger.as_ref().map_or(0, |ledger| ledger.on_their_way())
     }
 
-    /// True if all that it had has arrived, nobody is about to give it more, and its pace is known.
+    /// True if everything on this lane has arrived, no worker holds it, and its pace is known.
     fn has_nothing_to_do(&self) -> bool {
         let is_held = Arc::strong_count(&self.outbox.held) > 1;
         let flow = self.outbox.flow();
         !is_held && flow.is_empty() && self.on_their_way() == 0 && flow.pace().is_some()
     }
 
-    /// The time until so many bytes more have left by it, at its pace so far.
+    /// The time until `len` more bytes have left, at the current pace.
     fn due(&self, len: u64) -> Duration {
         self.outbox.flow().due(len)
     }
@@ -100,68 +100,68 @@ impl Lane {
     }
 }
 
-/// From this time on that a message takes there and back, a connection is slow to begin with,
-/// and no processor is what is short: then all are called at once, and the wire of the job
-/// carries contents, too: blocks to the end, what is smaller until a lane is faster.
+/// A round trip from which a new connection is slow at first, and processors are not the
+/// bottleneck. Then all lanes are called at once. The wire of the job carries contents too: blocks
+/// to the end, smaller contents until a lane is faster.
 pub(crate) const LONG_ROUND_TRIP: Duration = Duration::from_millis(15);
 
-/// The time that a pack may take where the way is long, or over one of several logins, and its
-/// least length in bytes.
+/// The longest time for a pack on a long link or over several logins, and its minimum length in
+/// bytes.
 const PACK_TIME: Duration = Duration::from_millis(100);
 const PACK_LEN_MIN: u64 = 128 << 10;
 
-/// The frames that may wait for a lane that is free: its writer sends them until a block comes.
+/// The most frames that may wait for a free lane. Its writer is busy with them until a block
+/// arrives.
 const WAITING_FEW: usize = 1;
 
-/// The time after which a block that waits looks again if a lane is free.
+/// The interval at which a waiting block checks for a free lane.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// A block that takes a lane no longer than this doesn't wait for another: it would be sent when
-/// it has looked a few times.
+/// If a block needs at most this time on a lane, it does not wait for another one: it would be sent
+/// after a few checks.
 const QUICK_TIME: Duration = Duration::from_millis(20);
 
-/// The time that a lane may need at least, or stall, when it has the last blocks of a job:
-/// a connection that has lost what it sent takes as long to find out, and to repeat blocks costs
-/// something, too.
+/// Minimum time that a lane with the last blocks of a job must need, or stall, before it is cut. A
+/// connection takes about as long to recover from a loss, and repeated blocks cost something.
 const NEEDED_MIN: Duration = Duration::from_secs(1);
 
-/// No more than so many bytes are in pipes, ssh and sockets: what a lane has taken beyond that
-/// has crossed the link.
+/// The most bytes in pipes, ssh and sockets. Further bytes that a lane has accepted have crossed
+/// the link.
 const BUFFERED_MAX: u64 = 8 << 20;
 
-/// Content that a lane to a host far away is worth, in bytes: it takes several round trips until
-/// it is fast. Who calls for it counts content as it is, for nobody knows yet how far that
-/// shrinks; [`Lanes::worth`] counts what leaves.
+/// Minimum content per lane to a distant host, in bytes: a lane takes several round trips to become
+/// fast. The caller counts content before compression, because its ratio is not known yet.
+/// [`Lanes::worth`] counts compressed bytes.
 pub(crate) const FAR_LANE_LEN: u64 = 16 << 20;
 
-/// Content that is to be sent.
+/// A content to be sent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Load {
-    /// Its length, in bytes, about.
+    /// Its approximate length, in bytes.
     pub(crate) len: u64,
-    /// It is a block, or as long as one, and sent as it is: it waits for a lane that is free, and
-    /// holds that.
+    /// It is a block, or a plain content of at least that length. It waits for a free lane, and
+    /// holds it.
     pub(crate) is_block: bool,
-    /// The length of all content that the job has been asked for so far.
+    /// The length of all contents that the job has requested so far, in bytes.
     pub(crate) of_job: u64,
 }
 
-/// The contents that take the wire of the job, and not a lane that has joined.
+/// The contents that use the wire of the job instead of a joined lane.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum ByWire {
-    /// All as long as none has joined, and some where that pays.
+    /// All while no lane has joined, and afterwards those for which that is useful.
     #[default]
     Any,
-    /// All: it is a connection like the lanes.
+    /// All: the wire is a connection like the lanes.
     AsALane,
-    /// The first of them, and all if none joins: it leads through a third machine.
+    /// The first contents, and all if no lane joins: the wire passes through a third machine.
     First,
     /// None.
     Nothing,
 }
 
 impl ByWire {
-    /// The contents that take the wire where there may be direct connections: none if these are
+    /// The contents that use the wire if there may be direct connections: none if those are
     /// required. The wire is like them if it `is_direct` itself.
     pub(crate) fn beside_direct(is_required: bool, is_direct: bool) -> Self {
         match (is_required, is_direct) {
@@ -172,11 +172,11 @@ impl ByWire {
     }
 }
 
-/// Content from one host to another that passes through a third machine as a matter of
-/// course, in bytes: it is worth no connection of its own.
+/// Content between two hosts that always passes through this machine, in bytes. It is not worth a
+/// direct connection.
 pub const RELAYED_FIRST: u64 = 2 << 20;
 
-/// How long content waits then for a lane to join.
+/// The longest wait of content for the first lane after that.
 const AWAITED_MAX: Duration = Duration::from_secs(1);
 
 /// The lanes of a Sender.
@@ -185,20 +185,20 @@ pub(crate) struct Lanes {
     by_wire: ByWire,
     /// Content has waited for a lane to join.
     is_awaited: AtomicBool,
-    /// Nothing waits for that any more, unless it has to.
+    /// Content waits no longer for a lane, unless it must.
     has_waited: AtomicBool,
-    /// It takes long for a message to come back.
+    /// The round trip is long.
     is_long: AtomicBool,
-    /// A lane like the wire of the job has joined: that carries contents, too.
+    /// A lane like the wire of the job has joined, so the wire carries contents too.
     has_alike: AtomicBool,
     joined: Mutex<Vec<Lane>>,
     has_joined: Condvar,
-    /// All that have ever joined, by their numbers.
+    /// All lanes that ever joined, by number.
     known: Mutex<BTreeMap<u8, (Arc<Outbox>, Killer)>>,
 }
 
 impl Lanes {
-    /// Lane 0 alone, by which these contents go.
+    /// Lane 0 alone, for the contents in `by_wire`.
     pub(crate) fn new(main: Arc<Outbox>, by_wire: ByWire) -> Self {
         let main = Lane::new(0, main);
         let (joined, has_joined) = (Mutex::default(), Condvar::new());
@@ -223,9 +223,9 @@ impl Lanes {
         self.main.clone()
     }
 
-    /// The lane for the next content of this worker; `None` if the job ends before there is one.
-    /// For a block it is held until it is dropped: **a worker lets go of its last lane before it
-    /// asks**, or it may wait for itself.
+    /// The lane for the next content of `worker`; `None` if the job ends first. For a block, the
+    /// lane is held until it is dropped. **A worker must drop its last lane first**, or it may wait
+    /// for itself.
     pub(crate) fn of(&self, worker: usize, load: Load, control: &Control<'_>) -> Option<Lane> {
         let begin = Instant::now();
         let mut joined = self.joined.lock();
@@ -235,7 +235,7 @@ impl Lanes {
                 true => self.wire_takes(load.len).then(|| self.main.clone()),
             };
             if let Some(lane) = lane {
-                // Whoever reads more than it sends holds up no block of others.
+                // A worker that reads more than it sends must not hold a lane.
                 return Some(if load.is_block { lane.held() } else { lane });
             }
             if control.stopped() {
@@ -254,7 +254,7 @@ impl Lanes {
         }
     }
 
-    /// True if the wire of the job takes so many bytes while no lane has joined.
+    /// True if the wire of the job takes `len` bytes while no lane has joined.
     fn wire_takes(&self, len: u64) -> bool {
         match self.by_wire {
             ByWire::Any | ByWire::AsALane => true,
@@ -264,21 +264,21 @@ impl Lanes {
         }
     }
 
-    /// True if content has waited for a lane to join, and such a call is worth it.
+    /// True if content has waited for a lane, so that a call is worthwhile.
     pub(crate) fn is_awaited(&self) -> bool {
         self.is_awaited.load(Ordering::Relaxed)
     }
 
-    /// Content waits no more for the first lane to join, unless it has to: none does, or one
-    /// has.
+    /// Ends the wait for the first lane, because it has joined or never will. Content that must not
+    /// use the wire still waits.
     pub(crate) fn await_no_more(&self) {
         self.has_waited.store(true, Ordering::Relaxed);
         self.has_joined.notify_all();
     }
 
-    /// The lane that sends this content soonest; of equal ones each worker has its own.
-    /// `None` if it is a block, and every lane has one, or would hold up the end of the job; it
-    /// has `waited` so long for another.
+    /// The lane that sends this content soonest. Among equal lanes, each worker prefers another
+    /// one. `None` for a block if every lane has one, or if the lane would delay the end of the
+    /// job. The worker has `waited` this long.
     fn soonest(
         &self,
         joined: &[Lane],
@@ -300,8 +300,8 @@ impl Lanes {
         let main = is_taken.then_some(&self.main);
         if load.is_block {
             // The first bytes of a new connection fill buffers and do not show its pace, and a
-            // block that one lane has can't go by another. So a lane gets a block when its last
-            // one is nearly gone, and none for which all would wait at the end.
+            // block can't change its lane. So a lane gets a block only when its last one is nearly
+            // sent, and if the block would not delay the end.
             let takes = |lane: &&Lane| lane.is_free() || !is_long && lane.is_quick();
             let free = lanes.clone().chain(main).filter(takes);
             let lane = free.min_by_key(|lane| lane.due(BLOCK_LEN))?;
@@ -313,29 +313,29 @@ impl Lanes {
         lanes.chain(main).map(Lane::for_a_moment).min_by_key(Lane::due_of_pack)
     }
 
-    /// Bytes of content, at least a block, that were asked for and are not queued yet.
+    /// Bytes of requested content that are not queued yet, at least one block.
     fn left_of(&self, joined: &[Lane], asked_for: u64) -> u64 {
         let content = |lane: &Lane| lane.outbox.flow().content();
         let queued = joined.iter().chain([&self.main]).map(content).sum();
         asked_for.saturating_sub(queued).max(BLOCK_LEN)
     }
 
-    /// True if one of those that have joined is faster than the wire of the job.
+    /// True if a joined lane is faster than the wire of the job.
     fn is_outrun(&self, joined: &[Lane]) -> bool {
         let pace = |lane: &Lane| lane.outbox.flow().pace();
         let fastest = joined.iter().filter_map(pace).min();
         fastest.is_some() && pace(&self.main) > fastest
     }
 
-    /// The number of lanes, the first of those that have joined, that `asked_for` bytes of content
-    /// are worth, if these shrink as far as what was sent.
+    /// The number of lanes, in the order of joining, that `asked_for` bytes are worth, assuming the
+    /// compression ratio so far.
     fn worth(&self, joined: &[Lane], asked_for: u64) -> usize {
         let (mut content, mut leaves) = (0_u64, 0_u64);
         for lane in joined.iter().chain([&self.main]) {
             content += lane.outbox.flow().content();
             leaves += lane.outbox.flow().all();
         }
-        // Nothing was sent yet, or it shrinks so little that the caller has counted well.
+        // The caller's count is right if nothing was sent yet, or if content shrinks little.
         if leaves > content / 2 || content == 0 {
             return joined.len();
         }
@@ -344,8 +344,8 @@ impl Lanes {
         joined.len().min(count.try_into().unwrap_or(usize::MAX))
     }
 
-    /// How the next frame by `lane` is compressed, if it is to be. A lane that is new has an
-    /// empty queue however slow the link is: that counts only where all are empty.
+    /// The compression of the next frame on `lane`, if any. The queue of a new lane is empty even
+    /// on a slow link, so an empty queue counts only if all are empty.
     pub(crate) fn effort(&self, lane: &Lane) -> Option<Effort> {
         let waiting = match lane.outbox.waiting() {
             0 => usize::from(self.are_waiting()),
@@ -359,44 +359,42 @@ impl Lanes {
         joined.iter().chain([&self.main]).any(|lane| lane.outbox.waiting() > 0)
     }
 
-    /// A queue for another lane, which compresses as lane 0 does, and its end for the
-    /// writer.
+    /// A queue for another lane, with the compression of lane 0, and its end for the writer.
     pub(crate) fn beside(&self) -> (Arc<Outbox>, Frames) {
         self.main.outbox.beside()
     }
 
-    /// A lane is about to join, which `killer` ends.
+    /// Registers a lane that is about to join. `killer` ends it.
     pub(crate) fn expect(&self, lane: &Lane, killer: Killer) {
         self.known.lock().insert(lane.number, (Arc::clone(&lane.outbox), killer));
     }
 
-    /// Contents take this lane, too, from now on, whose other end answers within
-    /// `round_trip`; without one it is a connection like the wire of the job. Gives how many
-    /// have joined.
+    /// Uses this lane for contents from now on. `round_trip` is its round trip, or `None` for a
+    /// connection like the wire of the job. Returns the number of joined lanes.
     pub(crate) fn join(&self, lane: Lane, round_trip: Option<Duration>) -> usize {
         let is_long = round_trip.is_some_and(|time| time >= LONG_ROUND_TRIP);
         self.is_long.fetch_or(is_long, Ordering::Relaxed);
         self.has_alike.fetch_or(round_trip.is_none(), Ordering::Relaxed);
         let mut joined = self.joined.lock();
-        // One that was lost meanwhile is closed before it leaves.
+        // A lane that was lost meanwhile is already closed.
         if !lane.outbox.is_closed() {
             joined.push(lane);
         }
-        // Not before it is there: content that waits would take the wire.
+        // Only now, or waiting content would use the wire.
         self.await_no_more();
         joined.len()
     }
 
-    /// The receiver reports how much it has of a lane.
+    /// Processes the Receiver's report about a lane.
     ///
     /// # Errors
-    /// When that can't be.
+    /// When the report can't be true.
     pub(crate) fn taken(&self, taken: Taken) -> Result<(), Implausible> {
         let Taken { lane, frames, is_over } = taken;
         if !(1..=LANES_MAX).contains(&lane) {
             return Err(Implausible("it named an unknown lane"));
         }
-        // One that it was called by may never have joined here.
+        // A lane that the Receiver accepted may never have joined here.
         let ledger = self.known.lock().get(&lane).and_then(|(outbox, _)| outbox.ledger.clone());
         if let Some(ledger) = ledger {
             ledger.taken(frames, is_over)?;
@@ -407,8 +405,8 @@ impl Lanes {
         Ok(())
     }
 
-    /// The writer of a lane has ended: has all sent again of which the receiver does not say
-    /// that it has come. Gives how many lanes are left; `None` if the job ends before.
+    /// Handles the end of a lane's writer: contents that the Receiver does not confirm are sent
+    /// again. Returns the number of remaining lanes; `None` if the job ends first.
     pub(crate) fn lose(&self, number: u8, frames: Frames, control: &Control<'_>) -> Option<usize> {
         let outbox = self.end(number)?;
         frames.lose();
@@ -427,8 +425,8 @@ impl Lanes {
         Some(self.joined.lock().len())
     }
 
-    /// Content that was to leave by that lane is lost with it: `on_fate` is called when it is
-    /// known what else is.
+    /// Adds a content that never left its lost lane. `on_fate` is called together with the other
+    /// losses.
     pub(crate) fn unsent(&self, number: u8, on_fate: OnFate) {
         let known = self.known.lock().get(&number).map(|(outbox, _)| Arc::clone(outbox));
         let ledger = known.as_ref().and_then(|outbox| outbox.ledger.as_ref());
@@ -441,10 +439,9 @@ impl Lanes {
         }
     }
 
-    /// Blocks that the lane of that number has are all that is left: ends the lane if another
-    /// one with nothing to do would bring them in less than half of the time that they need, and
-    /// had time for that while this one stood still. Where the way is short that is for want of
-    /// a disk, and no other is faster.
+    /// Ends lane `number` if it is too slow for the last blocks of a job. That is so if another
+    /// idle lane would send them in less than half of the time, and had that time while this lane
+    /// stalled. On a short link a disk is the bottleneck, and no other lane is faster.
     pub(crate) fn cut_if_slow(&self, number: u8) {
         if !self.is_long.load(Ordering::Relaxed) && !self.has_alike.load(Ordering::Relaxed) {
             return;
@@ -463,7 +460,7 @@ impl Lanes {
         }
     }
 
-    /// Ends a lane: no content takes it any more, and what is on its way is lost.
+    /// Ends a lane. It gets no more content, and unconfirmed content is lost.
     fn end(&self, number: u8) -> Option<Arc<Outbox>> {
         let known = self.known.lock().get(&number).cloned();
         known.iter().for_each(|(outbox, _)| outbox.close());

@@ -8,23 +8,23 @@ use crate::monitor::Silent;
 use haul_model::Compression;
 use haul_proto::Caps;
 
-/// A body of so many bytes that were compressed.
+/// A compressed body of `len` bytes.
 fn squeezed(len: usize) -> Body {
     Body::Squeezed { bytes: vec![0; len], len, took: Duration::ZERO }
 }
 
-/// Lanes without one that has joined, and the frames that are queued for the wire.
+/// Lanes of which none has joined, and the frames queued for the wire.
 fn lanes(by_wire: ByWire) -> (Lanes, Frames) {
     let (main, frames) = Outbox::new(false);
     (Lanes::new(main, by_wire), frames)
 }
 
-/// The number of the lane for a content of so many bytes.
+/// The number of the lane for a content of `len` bytes.
 fn next_lane(lanes: &Lanes, len: u64, control: &Control<'_>) -> Option<u8> {
     lanes.of(0, Load { len, is_block: false, of_job: len }, control).map(|lane| lane.number)
 }
 
-/// So many lanes to a host that is far away join.
+/// Lets `count` lanes to a distant host join.
 fn join_far(lanes: &Lanes, count: u8) -> Vec<Frames> {
     let join = |number| {
         let (outbox, frames) = lanes.beside();
@@ -35,7 +35,7 @@ fn join_far(lanes: &Lanes, count: u8) -> Vec<Frames> {
 }
 
 #[test]
-fn what_shrinks_takes_no_more_lanes_than_what_is_left_of_it_is_worth() {
+fn compressed_content_uses_only_the_lanes_it_is_worth() {
     const MANY: u8 = 4;
     let (lanes, _frames) = lanes(ByWire::Nothing);
     let _lanes_frames = join_far(&lanes, MANY);
@@ -46,7 +46,7 @@ fn what_shrinks_takes_no_more_lanes_than_what_is_left_of_it_is_worth() {
     assert_eq!(worth(len), 4, "it does not shrink");
     lanes.main.outbox.flow().queued(1000, 9000);
     assert_eq!([0, len, 2 * len, 5 * len, u64::MAX].map(worth), [1, 1, 2, 4, 4]);
-    // All of them are free; those that are not worth it stay so.
+    // All lanes are free; lanes beyond the worth stay unused.
     let load = Load { len: 1, is_block: false, of_job: len };
     let monitor = Silent::default();
     let control = Control::new(&monitor);
@@ -58,13 +58,13 @@ fn what_shrinks_takes_no_more_lanes_than_what_is_left_of_it_is_worth() {
 /// The load of a block.
 const BLOCK: Load = Load { len: BLOCK_LEN, is_block: true, of_job: BLOCK_LEN };
 
-/// The number of the lane that a block takes now.
+/// The number of the lane that a block gets now.
 fn lane_of_block(lanes: &Lanes) -> Option<u8> {
     lanes.soonest(&lanes.joined.lock(), 0, BLOCK, Duration::ZERO).map(|lane| lane.number)
 }
 
 #[test]
-fn on_a_long_way_a_block_waits_for_a_lane_that_is_free_and_what_is_small_does_not() {
+fn on_a_long_link_a_block_waits_for_a_free_lane_and_small_content_does_not() {
     let (lanes, main_frames) = lanes(ByWire::Any);
     let _lanes_frames = join_far(&lanes, 1);
     let monitor = Silent::default();
@@ -87,7 +87,7 @@ fn on_a_long_way_a_block_waits_for_a_lane_that_is_free_and_what_is_small_does_no
 }
 
 #[test]
-fn a_slow_lane_takes_no_block_for_which_the_job_would_wait() {
+fn a_slow_lane_gets_no_block_that_would_delay_the_end() {
     const MIB: usize = 1 << 20;
     let (lanes, _frames) = lanes(ByWire::Nothing);
     let _lanes_frames = join_far(&lanes, 3);
@@ -97,7 +97,7 @@ fn a_slow_lane_takes_no_block_for_which_the_job_would_wait() {
         flow(lane).queued(MIB, MIB);
         flow(lane).left(MIB, Duration::from_millis(pace));
     }
-    // By the slow one a block takes 400 ms. In half of that the others send five each.
+    // On the slow lane a block takes 400 ms. In half of that, each other lane sends five.
     let held: Vec<_> = joined[..2].iter().cloned().map(Lane::held).collect();
     let lane_of = |left: u64, waited| {
         let load = Load { of_job: 3 * MIB as u64 + left, ..BLOCK };
@@ -109,7 +109,7 @@ fn a_slow_lane_takes_no_block_for_which_the_job_would_wait() {
     assert_eq!(lane_of(10 * BLOCK_LEN, 200), Some(3), "the others stand still");
     flow(1).queued(1, 1);
     assert_eq!(lane_of(10 * BLOCK_LEN, 0), Some(3), "one has something to send before");
-    // The last block takes the fastest that is free, and the slow one where there is no other.
+    // The last block gets the fastest free lane, or the slow one if it is the only one.
     assert_eq!(lane_of(0, 0), None);
     drop(held);
     assert_eq!(lane_of(0, 0), Some(2));
@@ -117,17 +117,17 @@ fn a_slow_lane_takes_no_block_for_which_the_job_would_wait() {
 }
 
 #[test]
-fn a_lane_that_holds_up_the_end_is_ended_if_another_would_bring_it_far_sooner() {
+fn a_lane_that_delays_the_end_is_cut_if_another_is_far_faster() {
     const MIB: usize = 1 << 20;
     let ms = Duration::from_millis;
-    // The paces of both, what the slow one has left, and if others have nothing to do.
+    // The paces of both lanes, the bytes left on the slow one, and whether the other is idle.
     for (paces, left, is_free, is_ended) in [
         ([400, 10], 3 * MIB, true, true),
         ([400, 10], 3 * MIB, false, false),
-        // In half of its 1.6 s the other sends no block.
+        // In half of the 1.6 s the other lane sends no block.
         ([400, 400], 4 * MIB, true, false),
         ([400, 180], 4 * MIB, true, true),
-        // It is over soon.
+        // It ends soon.
         ([200, 10], 4 * MIB, true, false),
         ([400, 10], 0, true, false),
     ] {
@@ -143,14 +143,14 @@ fn a_lane_that_holds_up_the_end_is_ended_if_another_would_bring_it_far_sooner() 
         lanes.cut_if_slow(1);
         let numbers: Vec<_> = lanes.joined.lock().iter().map(|lane| lane.number).collect();
         assert_eq!(numbers, if is_ended { vec![2] } else { vec![1, 2] }, "{paces:?} {left}");
-        // The last one stays, whatever it does.
+        // The last lane stays in any case.
         lanes.cut_if_slow(*numbers.last().expect("one is left"));
         assert_eq!(lanes.joined.lock().len(), numbers.len());
     }
 }
 
 #[test]
-fn a_login_that_is_quick_has_shown_so_and_takes_a_block_behind_others() {
+fn a_proven_quick_login_takes_a_block_behind_others() {
     let (lanes, _frames) = lanes(ByWire::Any);
     let (outbox, _login_frames) = lanes.beside();
     lanes.join(Lane::new(1, outbox), None);
@@ -170,7 +170,7 @@ fn a_login_that_is_quick_has_shown_so_and_takes_a_block_behind_others() {
 }
 
 #[test]
-fn a_block_that_waits_for_a_lane_goes_on_with_the_wire_alone_and_ends_with_the_job() {
+fn a_waiting_block_uses_the_wire_if_the_lane_is_lost_and_ends_with_the_job() {
     let (lanes, _frames) = lanes(ByWire::Any);
     let monitor = Silent::default();
     let control = Control::new(&monitor);
@@ -194,7 +194,7 @@ fn a_block_that_waits_for_a_lane_goes_on_with_the_wire_alone_and_ends_with_the_j
 }
 
 #[test]
-fn a_lane_that_is_new_does_not_tell_that_the_link_takes_more() {
+fn the_empty_queue_of_a_new_lane_does_not_lower_the_compression() {
     let (lanes, _frames) = lanes(ByWire::Any);
     let squeeze = &lanes.main.outbox.squeeze;
     squeeze.wish(Compression::Auto);
@@ -212,7 +212,7 @@ fn a_lane_that_is_new_does_not_tell_that_the_link_takes_more() {
 }
 
 #[test]
-fn the_first_content_goes_by_the_wire_and_more_waits_for_a_lane() {
+fn the_first_content_uses_the_wire_and_later_content_waits_for_a_lane() {
     let monitor = Silent::default();
     let control = Control::new(&monitor);
     let (lanes, _frames) = lanes(ByWire::First);
@@ -230,13 +230,13 @@ fn the_first_content_goes_by_the_wire_and_more_waits_for_a_lane() {
         lanes.join(Lane::new(3, outbox), Some(Duration::ZERO));
         assert_eq!(next.join().expect("no panic"), Some(3));
     });
-    // When that is lost nobody waits for another.
+    // When that lane is lost, no content waits for another.
     lanes.end(3);
     assert_eq!(next_lane(&lanes, u64::MAX, &control), Some(0));
 }
 
 #[test]
-fn if_no_lane_joins_the_rest_goes_by_the_wire_before_long() {
+fn if_no_lane_joins_the_rest_uses_the_wire_after_a_bounded_wait() {
     let monitor = Silent::default();
     let control = Control::new(&monitor);
     let (lanes, _frames) = lanes(ByWire::First);

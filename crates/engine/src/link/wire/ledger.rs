@@ -1,20 +1,19 @@
-//! The account of what was sent over a lane and is not known to have arrived.
+//! The contents that were sent over a lane and not confirmed yet.
 
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// The parts of a lane on their way, at most. A receiver that says in time what it has taken
-/// leaves far fewer.
+/// The most unconfirmed parts of a lane. A Receiver that confirms in time leaves far fewer.
 const PARTS_MAX: usize = 64 << 10;
 
 /// Called once the receiver has reported whether a part has arrived.
 pub(crate) type OnFate = Box<dyn FnOnce(bool) + Send>;
 
-/// In place of the frames by which a part has left, for one that never does.
+/// Instead of a number of frames, for a part that never leaves.
 const NEVER: u64 = u64::MAX;
 
-/// The account of one lane.
+/// The ledger of one lane.
 #[derive(Default)]
 pub(crate) struct Ledger {
     state: Mutex<State>,
@@ -23,31 +22,31 @@ pub(crate) struct Ledger {
 
 #[derive(Default)]
 struct State {
-    /// Frames that were handed to the connection.
+    /// Frames that were written to the connection.
     written: u64,
-    /// The parts on their way, each with the number of frames by which it has left.
+    /// The unconfirmed parts, each with the number of frames written up to its end.
     parts: VecDeque<(u64, OnFate)>,
-    /// Frames that are known to have arrived.
+    /// Frames that are confirmed.
     arrived: u64,
-    /// Frames that were taken, when the receiver said that no more are.
+    /// The confirmed frames at the time when the Receiver reported that no more will arrive.
     taken: Option<u64>,
     /// All losses were reported.
     is_settled: bool,
 }
 
-/// The account is not plausible.
+/// A confirmation that can't be true.
 pub(crate) struct Implausible(pub(crate) &'static str);
 
 impl Ledger {
-    /// A frame is about to be written.
+    /// Counts a frame that is about to be written.
     pub(super) fn write(&self) {
         self.state.lock().written += 1;
     }
 
-    /// All that was written so far ends a part, which is lost if it does not arrive.
+    /// Ends a part with the frames written so far. It is lost unless they arrive.
     ///
     /// # Errors
-    /// When far more is on its way than can be.
+    /// When there are too many unconfirmed parts.
     pub(super) fn part(&self, on_fate: OnFate) -> Result<(), Implausible> {
         let mut state = self.state.lock();
         if state.parts.len() >= PARTS_MAX {
@@ -55,7 +54,7 @@ impl Ledger {
         }
         let written = state.written;
         if written > 0 && written <= state.arrived {
-            // The receiver was faster, and reports it no more.
+            // The Receiver was faster, and does not confirm it again.
             drop(state);
             on_fate(true);
             return Ok(());
@@ -64,7 +63,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// The same for a part that never leaves; returned if all losses were reported already.
+    /// Adds a part that never leaves. Returns it if all losses were already reported.
     pub(crate) fn unsent(&self, on_fate: OnFate) -> Option<OnFate> {
         let mut state = self.state.lock();
         if state.is_settled {
@@ -74,10 +73,10 @@ impl Ledger {
         None
     }
 
-    /// So many frames have arrived; no more do if that `is_over`.
+    /// Confirms `frames` frames. No more will arrive if `is_over`.
     ///
     /// # Errors
-    /// When these are more than were sent.
+    /// When more frames are confirmed than were sent.
     pub(crate) fn taken(&self, frames: u64, is_over: bool) -> Result<(), Implausible> {
         let mut state = self.state.lock();
         if frames > state.written {
@@ -97,12 +96,12 @@ impl Ledger {
         Ok(())
     }
 
-    /// Contents that have left, or are queued, and are not known to have arrived.
+    /// The number of unconfirmed contents, including queued ones.
     pub(super) fn on_their_way(&self) -> usize {
         self.state.lock().parts.len()
     }
 
-    /// Waits a moment for the receiver to say what it has taken; true if it has.
+    /// Waits up to `patience` for the Receiver's last confirmation. Returns true if it has arrived.
     pub(crate) fn is_over_within(&self, patience: Duration) -> bool {
         let mut state = self.state.lock();
         if state.taken.is_none() {
@@ -111,7 +110,7 @@ impl Ledger {
         state.taken.is_some()
     }
 
-    /// Tells all losses, when the receiver has said what it has, and nobody sends any more.
+    /// Reports all losses, after the last confirmation and when no more is sent.
     pub(crate) fn settle(&self) {
         loop {
             let parts = {
@@ -138,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_taken_is_lost_and_nothing_else() {
+    fn unconfirmed_parts_are_lost_and_no_others() {
         let (ledger, fates) = (Ledger::default(), Arc::default());
         for number in 0..5 {
             ledger.write();
@@ -160,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_arrives_before_its_end_is_known_has_arrived() {
+    fn a_part_confirmed_before_its_end_is_known_has_arrived() {
         let (ledger, fates) = (Ledger::default(), Arc::default());
         ledger.write();
         ledger.write();
@@ -175,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_that_says_nothing_is_found_out() {
+    fn a_receiver_that_confirms_nothing_is_an_error() {
         let ledger = Ledger::default();
         let on_its_way = (0..=PARTS_MAX).filter(|_| ledger.part(Box::new(|_| ())).is_ok());
         assert_eq!(on_its_way.count(), PARTS_MAX);

@@ -1,7 +1,7 @@
-//! The listing, queued apart from all else, so that none of it delays a
-//! content, and may be long. At a Sender it waits for the writer: what is listed while ssh
-//! logs in waits here, and is compressed as it leaves, when it is known what the peer takes.
-//! At a Receiver it waits to be decoded for the lister: contents come behind it.
+//! The queue of the listing, separate from all other frames so that no content delays it. It may be
+//! long. On a Sender, entries that are listed while ssh logs in wait here. They are compressed when
+//! they leave, because the peer's codecs are known then. On a Receiver, it feeds the decoder of the
+//! lister, so that contents behind it are not delayed.
 
 use crate::control::CANCEL_POLL;
 use crossbeam_channel::{Receiver as Waiting, Sender as Giver, unbounded};
@@ -9,21 +9,21 @@ use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Bytes of the listing that may wait: more than the window of a job admits, as a rule, for
-/// its items are shorter than they cost. So who lists honestly doesn't wait for room, and
-/// no peer makes more of it than that.
+/// The most bytes of the listing that may wait. This is usually more than the window of a job,
+/// because items are shorter than their costs. So a correct Sender never waits for room, and no
+/// peer can use more memory.
 const LISTED_BYTES_MAX: usize = 12 << 20;
 
-/// Bytes that a frame counts besides its own: it takes about as many, however short it is.
+/// Bytes that each frame counts in addition to its length: about the memory that a frame takes.
 const FRAME_EXTRA: usize = 128;
 
-/// The end for those who list.
+/// The end that adds frames.
 pub(crate) struct Lists {
     frames: Mutex<Option<Giver<Vec<u8>>>>,
     room: Arc<Room>,
 }
 
-/// The end of the writer or the decoder. Nobody waits for it any more when it is dropped.
+/// The end of the writer or the decoder. After it is dropped, no Sender waits for it.
 pub(crate) struct Listed {
     pub(super) waiting: Waiting<Vec<u8>>,
     room: Arc<Room>,
@@ -34,7 +34,7 @@ struct Room {
     /// Bytes that wait.
     taken: Mutex<usize>,
     left: Condvar,
-    /// No more of them leave: the writer has ended, or the job has.
+    /// No more frames are taken: the writer or the job has ended.
     is_over: AtomicBool,
 }
 
@@ -47,8 +47,7 @@ pub(crate) fn lists() -> (Lists, Listed) {
 }
 
 impl Lists {
-    /// Queues a frame as soon as there is room; `None` if the writer has ended, or the job
-    /// has ended.
+    /// Queues a frame when there is room; `None` if the writer or the job has ended.
     pub(crate) fn send(&self, frame: Vec<u8>) -> Option<()> {
         let len = frame.len() + FRAME_EXTRA;
         let mut taken = self.room.taken.lock();
@@ -63,7 +62,7 @@ impl Lists {
         self.frames.lock().as_ref()?.send(frame).ok()
     }
 
-    /// The job has ended: nothing more is queued, and what waits is of no use.
+    /// Ends the queue with the job. Waiting frames are dropped.
     pub(super) fn close(&self) {
         self.room.is_over.store(true, Ordering::Relaxed);
         self.frames.lock().take();
@@ -76,21 +75,21 @@ impl Listed {
         self.waiting.try_recv().ok().and_then(|frame| self.taken(frame))
     }
 
-    /// A frame that was taken out of [`Self::waiting`]; `None` if the job has ended.
+    /// Accounts for a frame taken from [`Self::waiting`]; `None` if the job has ended.
     pub(super) fn taken(&self, frame: Vec<u8>) -> Option<Vec<u8>> {
         if self.room.is_over.load(Ordering::Relaxed) {
             return None;
         }
         let mut taken = self.room.taken.lock();
         *taken = taken.saturating_sub(frame.len() + FRAME_EXTRA);
-        // A thread that is woken for each frame would only find room for another one.
+        // A thread woken for each frame would find room for only one more.
         if *taken <= LISTED_BYTES_MAX / 2 {
             self.room.left.notify_all();
         }
         Some(frame)
     }
 
-    /// Hands each frame on to `take`, until who lists has ended.
+    /// Passes each frame to `take`, until the other end is closed.
     pub(crate) fn each(&self, mut take: impl FnMut(Vec<u8>)) {
         while let Ok(frame) = self.waiting.recv() {
             if let Some(frame) = self.taken(frame) {
@@ -114,7 +113,7 @@ mod tests {
 
     const FRAME_LEN: usize = 64 << 10;
 
-    /// Lists frames until there is no room; gives how many there were, and the thread.
+    /// Adds frames until there is no room. Returns their number, and the thread.
     fn fill(
         lists: &Arc<Lists>,
         waiting: &Waiting<Vec<u8>>,
@@ -132,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_bytes_wait_and_no_more() {
+    fn the_waiting_bytes_are_bounded() {
         let (lists, listed) = lists();
         let lists = Arc::new(lists);
         let (frames, listing) = fill(&lists, &listed.waiting, FRAME_LEN);
@@ -147,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_of_hardly_any_length_take_room_all_the_same() {
+    fn tiny_frames_take_room_too() {
         let (lists, listed) = lists();
         let lists = Arc::new(lists);
         let (frames, listing) = fill(&lists, &listed.waiting, 1);
@@ -157,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn with_the_job_what_waits_has_ended() {
+    fn waiting_frames_end_with_the_job() {
         let (lists, listed) = lists();
         let lists = Arc::new(lists);
         let (_, listing) = fill(&lists, &listed.waiting, FRAME_LEN);
@@ -167,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_of_any_length_has_room_where_none_waits() {
+    fn a_frame_of_any_length_fits_into_an_empty_queue() {
         let (lists, listed) = lists();
         lists.send(vec![0; 2 * LISTED_BYTES_MAX]).expect("there is room");
         assert_eq!(listed.waiting.len(), 1);

@@ -1,5 +1,5 @@
-//! Frames on their way out: the queue that ports and workers fill, and beside it that of
-//! the listing (`listed.rs`). The writer drains both (`writer.rs`).
+//! The queue of outgoing frames, filled by ports and workers. The listing has its own queue
+//! (`listed.rs`). The writer (`writer.rs`) sends both.
 
 use super::flow::Flow;
 use super::frame::OutFrame;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Frames that may wait for the writer.
+/// The most frames that may wait for the writer.
 const OUTBOX_FRAMES_MAX: usize = 8;
 
 /// The writer's end of the queue.
@@ -29,18 +29,18 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// Nothing more can be written: what is queued never leaves. **To be called when the
-    /// outbox is closed**; returns when nobody queues anything any more.
+    /// Handles a broken connection: queued frames never leave. **Close the outbox first.** Returns
+    /// when no more frames can be queued.
     pub(crate) fn lose(self) {
         for frame in self.waiting {
             if let (Some(ledger), Some(on_fate)) = (&self.ledger, frame.on_fate) {
-                // Nothing is settled before this has returned.
+                // The ledger is settled only after this returns.
                 ledger.unsent(on_fate);
             }
         }
     }
 
-    /// Notes that `frame` is about to leave; tells if it is one at all.
+    /// Records that `frame` is about to leave. Returns false for a mark, which is not sent.
     pub(super) fn note(&self, frame: &mut OutFrame) -> io::Result<bool> {
         let is_frame = !frame.head.is_empty();
         let Some(ledger) = &self.ledger else { return Ok(is_frame) };
@@ -54,19 +54,19 @@ impl Frames {
     }
 }
 
-/// Takes frames for the writer; closed when the job has nothing more to send.
+/// Takes frames for the writer. It is closed when the job has nothing more to send.
 pub(crate) struct Outbox {
     frames: Mutex<Option<crossbeam_channel::Sender<OutFrame>>>,
     lists: Lists,
     splices: bool,
-    /// How frames are compressed.
+    /// The compression of frames.
     pub(crate) squeeze: Arc<Squeeze>,
     flow: Arc<Flow>,
-    /// Counts the workers that have this lane: each has a clone.
+    /// Counts the workers that hold this lane: each has a clone.
     pub(super) held: Arc<()>,
-    /// Nobody waits for room any more.
+    /// No thread waits for room any more.
     cut: AtomicBool,
-    /// The connection continues after the job.
+    /// The connection is kept after the job.
     rests: AtomicBool,
     /// Chunks may be offered.
     dedups: AtomicBool,
@@ -75,8 +75,8 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    /// The queue of outgoing frames, and its end for the writer. `splices` says if the
-    /// writer may splice file content.
+    /// The queue of outgoing frames, and its end for the writer. `splices` is set if the writer can
+    /// splice file content.
     pub(crate) fn new(splices: bool) -> (Arc<Self>, Frames) {
         Self::with(splices, None, Arc::default())
     }
@@ -100,12 +100,12 @@ impl Outbox {
         (Arc::new(outbox), queue)
     }
 
-    /// Another queue, whose frames are compressed as those of this one, and may be lost.
+    /// Another queue with the same compression, for a lane that may be lost.
     pub(super) fn beside(&self) -> (Arc<Self>, Frames) {
         Self::with(false, Some(Arc::default()), Arc::clone(&self.squeeze))
     }
 
-    /// Both sides have greeted, and these `caps` are in force.
+    /// Applies the capabilities that both greetings have negotiated.
     pub(crate) fn greeted(&self, caps: Caps) {
         self.squeeze.allow(caps);
         self.rests.store(caps.has(Caps::SESSIONS), Ordering::Relaxed);
@@ -117,12 +117,12 @@ impl Outbox {
         self.dedups.load(Ordering::Relaxed)
     }
 
-    /// True if so much content leaves that nothing is gained by sending less.
+    /// True if content leaves so fast that sending less gains nothing.
     pub(crate) fn is_fast(&self) -> bool {
         self.squeeze.is_link_fast()
     }
 
-    /// True if the connection continues after the job: each side ends with [`Message::Rest`].
+    /// True if the connection is kept after the job: each side ends with [`Message::Rest`].
     pub(crate) fn rests(&self) -> bool {
         self.rests.load(Ordering::Relaxed)
     }
@@ -132,18 +132,17 @@ impl Outbox {
         self.splices
     }
 
-    /// Frames that wait for the writer.
+    /// The number of frames that wait for the writer.
     pub(super) fn waiting(&self) -> usize {
         self.frames.lock().as_ref().map_or(0, crossbeam_channel::Sender::len)
     }
 
-    /// The content that is on its way.
+    /// The content that is queued.
     pub(super) fn flow(&self) -> &Flow {
         &self.flow
     }
 
-    /// Queues a frame, as soon as there is room; `None` if the writer has ended, or
-    /// is not waited for any more.
+    /// Queues a frame when there is room; `None` if the writer has ended or was cut.
     pub(crate) fn send(&self, frame: OutFrame) -> Option<()> {
         if let Some(body) = &frame.body {
             self.flow.queued(body.len(), body.content_len());
@@ -151,7 +150,7 @@ impl Outbox {
         self.send_within(frame, Duration::MAX)
     }
 
-    /// The same with a bound on the time that it may take.
+    /// The same, waiting at most `patience`.
     pub(crate) fn send_within(&self, mut frame: OutFrame, patience: Duration) -> Option<()> {
         let frames = self.frames.lock().clone()?;
         let mut waited = Duration::ZERO;
@@ -169,7 +168,7 @@ impl Outbox {
         }
     }
 
-    /// Queues a part of the listing, encoded and not compressed, as soon as there is room.
+    /// Queues an encoded, uncompressed part of the listing when there is room.
     pub(crate) fn list(&self, frame: Vec<u8>) -> Option<()> {
         self.lists.send(frame)
     }
@@ -184,18 +183,18 @@ impl Outbox {
         self.send_within(OutFrame::message(message), patience);
     }
 
-    /// Lets the writer end once it has sent what is queued.
+    /// Closes the queue. The writer ends once it has sent what is queued.
     pub(crate) fn close(&self) {
         self.lists.close();
         self.frames.lock().take();
     }
 
-    /// True if nothing can be queued any more.
+    /// True if the queue is closed.
     pub(super) fn is_closed(&self) -> bool {
         self.frames.lock().is_none()
     }
 
-    /// Lets go who waits for a writer that can't get rid of what it has.
+    /// Releases threads that wait for a blocked writer.
     pub(crate) fn cut(&self) {
         self.cut.store(true, Ordering::Relaxed);
     }

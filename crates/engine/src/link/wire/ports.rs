@@ -1,4 +1,4 @@
-//! The ports of both roles over a wire: they encode messages, and queue them.
+//! The ports of both roles over a wire. They encode messages and queue them.
 
 use super::outgoing::Outbox;
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
@@ -9,12 +9,11 @@ use haul_proto::{
 };
 use std::sync::Arc;
 
-/// Wants, outcomes and proofs in one frame, at most: it stays far below its bound even
-/// when every outcome carries a long message.
+/// The most wants, outcomes or proofs in one frame. It stays far below its bound even if every
+/// outcome has a long message.
 const ANSWERS_PER_FRAME_MAX: usize = 128;
 
-/// The most extras in one frame: with the longest paths that are sent, it stays
-/// below its bound.
+/// The most extras in one frame. With the longest paths, it stays below its bound.
 const EXTRAS_PER_FRAME_MAX: usize = 32;
 
 /// The Receiver at the other end.
@@ -23,7 +22,7 @@ pub(crate) struct RemoteReceiver {
 }
 
 impl RemoteReceiver {
-    /// The one that is reached through `outbox`.
+    /// The Receiver that is reached through `outbox`.
     pub(crate) fn new(outbox: Arc<Outbox>) -> Self {
         Self { outbox }
     }
@@ -39,7 +38,7 @@ impl ReceiverPort for RemoteReceiver {
     }
 
     fn offer(&self, offer: Offer) {
-        // Ahead of contents, as the listing.
+        // Before contents, like the listing.
         self.outbox.list(encode(&Message::Offer(offer)));
     }
 
@@ -53,7 +52,7 @@ impl ReceiverPort for RemoteReceiver {
 /// The Sender at the other end.
 pub(crate) struct RemoteSender {
     pub(crate) outbox: Arc<Outbox>,
-    /// The side that shows the job does not see contents, and receives lengths.
+    /// Reports the lengths of files, because the side that shows the job does not see contents.
     pub(crate) tells_sizes: bool,
 }
 

@@ -1,20 +1,19 @@
-//! The choice whether a frame is compressed, and how.
+//! Chooses the compression of each frame.
 //!
-//! The queue of ready frames shows what is short. While it is empty the link takes
-//! more than this side makes, and time spent on compressing would make it less; while frames
-//! wait, something behind them is what everything waits for, and there is time to compress
-//! better. So each frame moves a gear by one step, up or down, and the gear decides how the
-//! frame is compressed. All connections of a job move the same gear; a queue that is empty while
-//! frames wait for another connection moves nothing.
+//! The queue of ready frames shows the bottleneck. While it is empty, the link accepts more than
+//! this side produces, and compression would only slow this side down. While frames wait, the link
+//! or the peer is the bottleneck, and there is time to compress better. So each frame moves a gear
+//! by one step, up or down, and the gear selects the compression. All connections of a job share
+//! one gear. A queue that is empty while frames wait for another connection does not move it.
 //!
-//! What is short may be the processors of either side, which a codec makes shorter still. So
-//! the writer measures how much content leaves in its time, as it is and compressed, and the
-//! faster of the two stays; the other is tried again after ever longer runs. Where less leaves
-//! than any processor could make, and than a thread of the codec does make, the link is what is
-//! short, and nothing is tried.
+//! The bottleneck may also be the processors of either side, and a codec would slow them down
+//! further. So the writer measures how much content leaves per time with and without compression,
+//! and the faster way is kept. The other way is tried again after ever longer runs. If content
+//! leaves more slowly than any processor, and than one thread of the codec, could produce it, the
+//! link is the bottleneck, and nothing is tried.
 //!
-//! Content that doesn't shrink is found out by a sample before all of it is compressed, and
-//! after some such samples of one file most of its frames are sent without one.
+//! A sample shows whether content shrinks before all of it is compressed. After several samples of
+//! one file that do not shrink, most of its frames are sent without one.
 
 use super::frame::{Body, OutFrame};
 use haul_model::Compression;
@@ -24,7 +23,7 @@ use std::collections::VecDeque;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Codecs and their levels, from those that take the least time to those that save the most.
+/// Codecs and levels, from the fastest to the strongest.
 const LADDER: [Effort; 4] = [
     Effort { codec: Codec::Lz4, level: 0 },
     Effort { codec: Codec::Zstd, level: 1 },
@@ -32,66 +31,65 @@ const LADDER: [Effort; 4] = [
     Effort { codec: Codec::Zstd, level: 6 },
 ];
 
-/// Frames for each rung of the ladder.
+/// Frames per rung of the ladder.
 const STEPS: u32 = 4;
 
-/// The gear in which a job begins: a few frames later the link is measured.
+/// The gear at the start of a job. A few frames later the link has been measured.
 const START: u32 = 2 * STEPS;
 
 /// The highest gear.
 const TOP: u32 = STEPS * (LADDER.len() as u32 + 1) - 1;
 
-/// Compressed bytes that leave before an empty queue means anything: pipes, ssh and
-/// sockets take that much of any link at once.
+/// Compressed bytes that must leave before an empty queue counts: pipes, ssh and sockets accept
+/// about that much at once on any link.
 const SWALLOWED: usize = 3 << 20;
 
-/// Frames of one way after which what it yields is believed.
+/// Frames sent in one way before its yield counts.
 const BELIEVED: u32 = 6;
 
-/// The weight of the frames before, when one is added to what a way has yielded.
+/// The weight of earlier frames when a frame is added to a yield.
 const KEPT: f64 = 0.9;
 
-/// Compressed frames in front of the first that is sent as it is, to compare; and the most
+/// Compressed frames before the first one that is sent uncompressed for comparison; and the most
 /// between two of these.
 const PROBE_GAP: (u32, u32) = (8, 256);
 
-/// Frames that are sent as they are before compressing is tried again where it has yielded
-/// less; and the most.
+/// Frames that are sent uncompressed before compression is tried again after it was slower; and the
+/// most.
 const PAUSE: (u32, u32) = (32, 1024);
 
-/// Content that leaves in a second, in bytes, below which the link is what is short: processors
-/// that are slower have links that are.
+/// Bytes of content per second below which the link is the bottleneck. Machines with slower
+/// processors have slower links.
 const SLOW_MAX: f64 = 64e6;
 
-/// The frames, the last ones, by which it is seen how much leaves.
+/// The number of last frames that are measured.
 const LAST_MANY: usize = 16;
 
-/// Bytes on the wire by which a link is judged, at least. A pipe, ssh and sockets take some
-/// megabytes at once.
+/// Minimum bytes on the wire to judge a link. A pipe, ssh and sockets buffer some megabytes.
 const JUDGED_LEN_MIN: usize = 10 << 20;
 
-/// How long a judgement is good for after the last frame.
+/// The longest time after the last frame for which a judgement is valid.
 const RECENT_MAX: Duration = Duration::from_millis(500);
 
-/// Frames that wait while the link is what is short. There are no more buffers than that
-/// on small machines, besides those that are being filled and sent.
+/// Waiting frames from which the link is the bottleneck. On small machines there are only two
+/// buffers, in addition to those that are being filled and sent.
 pub(super) const WAITING_MANY: usize = 2;
 
-/// The sample of a frame's content: parts of so many bytes, spread evenly.
+/// The sample of a frame's content: the number of parts, spread evenly, and their length in bytes.
 const SAMPLE_PARTS: usize = 4;
 const SAMPLE_PART_LEN: usize = 4 << 10;
 
-/// Content that is shorter isn't sampled.
+/// Minimum length of content that is sampled, in bytes.
 const SAMPLED_MIN: usize = 4 * SAMPLE_PARTS * SAMPLE_PART_LEN;
 
-/// Of content whose bytes have more bits of entropy than this on average, nothing is
-/// saved that way; only repetitions may shrink it.
+/// Bits of entropy per byte above which entropy coding saves nothing. Only repetitions may shrink
+/// such content.
 const ENTROPY_MAX: f64 = 7.5;
 
-/// The most frames of a file that are sent without a sample after one that didn't shrink.
+/// The most frames of a file that are sent without a sample after one that did not shrink.
 const PASSED_MAX: u32 = 63;
 
-/// How a frame is compressed.
+/// The compression of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Effort {
     codec: Codec,
@@ -112,19 +110,19 @@ impl Effort {
 pub(super) struct Left {
     /// The length of the content, in bytes.
     pub(super) len: usize,
-    /// If it was compressed: as long as that was on the wire, and the time of the codec.
+    /// If it was compressed: its length on the wire, and the time of the codec.
     pub(super) squeezed: Option<(usize, Duration)>,
-    /// The time since the frame before it had left.
+    /// The time since the previous frame had left.
     pub(super) took: Duration,
-    /// The moment in which it had left.
+    /// The time when it had left.
     pub(super) at: Instant,
-    /// It was there when the frame before it had left: the time is the link's.
+    /// It was ready when the previous frame had left, so `took` is the time of the link.
     pub(super) was_behind: bool,
 }
 
 impl Left {
-    /// `body` has left by now, `at`, and `took` that time, at whose beginning it was there if
-    /// it `was_behind`.
+    /// `body` has left at `at`, `took` after the previous frame. `was_behind` is set if it was
+    /// ready then.
     pub(super) fn of(body: &Body, at: Instant, took: Duration, was_behind: bool) -> Self {
         let squeezed = match body {
             Body::Squeezed { bytes, took, .. } => Some((bytes.len(), *took)),
@@ -139,7 +137,7 @@ impl Left {
     }
 }
 
-/// Content that has left, and the time that it took.
+/// Content that has left, and the time it took.
 #[derive(Debug, Clone, Copy, Default)]
 struct Yield {
     bytes: f64,
@@ -147,45 +145,46 @@ struct Yield {
 }
 
 impl Yield {
-    /// Earlier frames count less and less, but not so little that the last few decide: they
-    /// may have left by the slowest connection, and what they are compared with by a fast one.
+    /// Earlier frames count less and less. They must still count enough that the last few do not
+    /// decide: those may have left over the slowest connection, and be compared with frames of a
+    /// fast one.
     fn add(&mut self, bytes: usize, took: Duration) {
         self.bytes = self.bytes * KEPT + bytes as f64;
         self.seconds = self.seconds * KEPT + took.as_secs_f64();
     }
 
-    /// Bytes in a second; without end where nothing is known.
+    /// Bytes per second; infinite if nothing is known.
     fn rate(self) -> f64 {
         if self.seconds > 0.0 { self.bytes / self.seconds } else { f64::INFINITY }
     }
 
-    /// True if it is clearly less than `other`; neither is, where nothing is known.
+    /// True if it is clearly less than `other`. False if either is unknown.
     fn is_below(self, other: Self) -> bool {
         self.bytes * other.seconds * 1.05 < other.bytes * self.seconds
     }
 }
 
-/// How the connections do.
+/// The state of the choice.
 #[derive(Debug)]
 struct State {
     gear: u32,
-    /// Compressed bytes that are yet to leave before an empty queue counts.
+    /// Compressed bytes that must still leave before an empty queue counts.
     swallows: usize,
-    /// Compressed frames since that is the way, or others since it is not.
+    /// Compressed frames since compression was turned on.
     run: u32,
-    /// The number in the run of the next frame that is sent as it is, to compare.
+    /// The number in the run of the next frame that is sent uncompressed for comparison.
     probe: u32,
     gap: u32,
-    /// Frames until compressing is tried again, and how many they were the last time.
+    /// Frames until compression is tried again, and the length of the last pause.
     pause: u32,
     paused: u32,
-    /// Of frames as they are.
+    /// Of uncompressed frames.
     plain: Yield,
-    /// Of compressed ones.
+    /// Of compressed frames.
     squeezed: Yield,
     /// Of the codec, in one thread.
     codec: Yield,
-    /// The last frames by whichever connection.
+    /// The last frames on any connection.
     last: VecDeque<Left>,
 }
 
@@ -199,7 +198,7 @@ impl Default for State {
 }
 
 impl State {
-    /// The rung for the next frame, where so many are waiting.
+    /// The rung for the next frame, with `waiting` frames in the queue.
     fn next(&mut self, waiting: usize) -> Option<usize> {
         if self.pause > 0 {
             self.pause -= 1;
@@ -229,37 +228,36 @@ impl State {
         Some(rung as usize)
     }
 
-    /// True if so much content leaves, by all connections together, that the processors may be
-    /// what is short.
+    /// True if so much content leaves, over all connections, that processors may be the bottleneck.
     fn is_fast(&self) -> bool {
-        // A thread of the codec may make less where others take the processors.
+        // The codec may be slower where other programs use the processors.
         self.leaves(SLOW_MAX.min(self.codec.rate()))
     }
 
-    /// True if at least so many bytes of content leave in a second.
+    /// True if at least `rate` bytes of content leave per second.
     fn leaves(&self, rate: f64) -> bool {
         let (bytes, took) = self.last_sent(|frame| frame.len);
         self.last.len() == LAST_MANY && bytes as f64 >= rate * took
     }
 
-    /// The bytes of the last frames, each counted by `len_of`, and the seconds in which they left.
+    /// The bytes of the last frames, counted by `len_of`, and the seconds in which they left.
     fn last_sent(&self, len_of: impl Fn(&Left) -> usize) -> (usize, f64) {
         let ends = self.last.front().zip(self.last.back());
         let took = ends.map(|(first, last)| last.at.duration_since(first.at));
-        // The time begins when the first one has left.
+        // The time starts when the first frame has left.
         let bytes = self.last.iter().skip(1).map(len_of).sum();
         (bytes, took.unwrap_or_default().as_secs_f64())
     }
 
-    /// True if the link takes [`SLOW_MAX`] or more, by all connections together. Buffers may hold
-    /// up to [`JUDGED_LEN_MIN`], and frames older than [`RECENT_MAX`] do not count.
+    /// True if the link takes [`SLOW_MAX`] or more, over all connections. Buffers may hold up to
+    /// [`JUDGED_LEN_MIN`], and frames older than [`RECENT_MAX`] do not count.
     fn is_link_fast(&self) -> bool {
         let (bytes, took) = self.last_sent(Left::len_on_wire);
         let is_recent = self.last.back().is_some_and(|last| last.at.elapsed() <= RECENT_MAX);
         is_recent && bytes >= JUDGED_LEN_MIN && bytes as f64 >= SLOW_MAX * took
     }
 
-    /// A frame has left.
+    /// Records a frame that has left.
     fn note(&mut self, frame: Left) {
         if self.last.len() == LAST_MANY {
             self.last.pop_front();
@@ -267,7 +265,7 @@ impl State {
         self.last.push_back(frame);
     }
 
-    /// A frame has left.
+    /// Records a frame that has left, and turns compression off if it is slower.
     fn sent(&mut self, frame: Left) {
         self.note(frame);
         if let Some((len, took)) = frame.squeezed {
@@ -275,7 +273,7 @@ impl State {
             self.codec.add(frame.len, took);
         }
         let is_fast = self.is_fast();
-        // Where much leaves, those who make frames are what may be short.
+        // While much leaves, the threads that produce frames may be the bottleneck.
         if frame.was_behind || is_fast {
             match frame.squeezed {
                 Some(_) => self.squeezed.add(frame.len, frame.took),
@@ -291,36 +289,36 @@ impl State {
     }
 }
 
-/// The way in which the frames of a job's connections are compressed.
+/// The compression of all connections of a job.
 #[derive(Debug, Default)]
 pub(crate) struct Squeeze {
-    /// Set when it is known that a job is sent.
+    /// Set when a job is sent.
     mode: OnceLock<Compression>,
-    /// Set when the peer has said it.
+    /// Set by the peer's greeting.
     taken: OnceLock<Caps>,
     state: Mutex<State>,
-    /// The gear of the listing. Nothing else of it is known.
+    /// The gear of the listing. Its other fields are not used.
     listing: Mutex<State>,
 }
 
 impl Squeeze {
-    /// The user wants it so. Only the first call counts.
+    /// Sets the mode that the user wants. Only the first call counts.
     pub(crate) fn wish(&self, mode: Compression) {
         let _ = self.mode.set(mode);
     }
 
-    /// The peer takes what `caps` say. Only the first call counts.
+    /// Sets the codecs that the peer accepts. Only the first call counts.
     pub(crate) fn allow(&self, caps: Caps) {
         let _ = self.taken.set(caps);
     }
 
-    /// How the next frame is compressed, where so many wait, as [`super::Lanes::effort`] counts
-    /// them; `None` if it is not.
+    /// The compression of the next frame, with `waiting` frames as counted by
+    /// [`super::Lanes::effort`]; `None` for no compression.
     pub(super) fn effort(&self, waiting: usize) -> Option<Effort> {
         self.effort_by(&self.state, waiting)
     }
 
-    /// The same for one of the listing.
+    /// The same for a frame of the listing.
     pub(super) fn effort_of_list(&self, waiting: usize) -> Option<Effort> {
         self.effort_by(&self.listing, waiting)
     }
@@ -339,7 +337,7 @@ impl Squeeze {
         effort.is_taken(*taken).then_some(effort)
     }
 
-    /// A frame has left.
+    /// Records a frame that has left.
     pub(super) fn sent(&self, frame: Left) {
         let mut state = self.state.lock();
         match self.mode.get() {
@@ -348,7 +346,7 @@ impl Squeeze {
         }
     }
 
-    /// True if sending less gains nothing: the link is fast.
+    /// True if the link is so fast that sending less gains nothing.
     pub(super) fn is_link_fast(&self) -> bool {
         self.state.lock().is_link_fast()
     }
@@ -361,14 +359,14 @@ pub(crate) struct Squeezer {
     sample: Vec<u8>,
     /// The file of the last content.
     file: Option<u64>,
-    /// Frames of it in a row that didn't shrink.
+    /// Frames of it in a row that did not shrink.
     misses: u32,
-    /// Frames of it that are sent without a sample.
+    /// Frames of it that are still sent without a sample.
     passed: u32,
 }
 
 impl Squeezer {
-    /// True if the next content, of this file, or of several, may shrink.
+    /// True if the next content, of `file` or of several files, may shrink.
     pub(crate) fn may_shrink(&mut self, file: Option<u64>) -> bool {
         if file.is_none() || self.file != file {
             (self.file, self.misses, self.passed) = (file, 0, 0);
@@ -432,7 +430,7 @@ impl Squeezer {
     }
 }
 
-/// The entropy of the bytes' distribution, in bits for each.
+/// The entropy of the distribution of bytes, in bits per byte.
 fn entropy(bytes: &[u8]) -> f64 {
     let mut counts = [0_u32; 256];
     for byte in bytes {

@@ -1,4 +1,4 @@
-//! Links and processors of different speed, and what is compressed by that.
+//! Links and processors of different speeds, and the resulting compression.
 
 use super::super::writer::run_writer;
 use super::*;
@@ -16,7 +16,7 @@ fn squeeze(mode: Compression, caps: Caps) -> Squeeze {
 }
 
 #[test]
-fn frames_that_wait_have_the_next_ones_compressed_better_and_none_less() {
+fn waiting_frames_raise_the_compression_and_an_empty_queue_lowers_it() {
     let squeeze = squeeze(Compression::Auto, ALL);
     let efforts = |waiting: usize, frames: u32| {
         (0..frames).map(|_| squeeze.effort(waiting)).collect::<Vec<_>>()
@@ -30,7 +30,7 @@ fn frames_that_wait_have_the_next_ones_compressed_better_and_none_less() {
     let up = efforts(WAITING_MANY, 4 * STEPS);
     assert_eq!(up.first().copied().flatten(), Some(LADDER[1]));
     assert_eq!(up.last().copied().flatten(), Some(LADDER[3]));
-    // One in between is sent as it is, to compare.
+    // One frame in between is sent uncompressed, to compare.
     let now = efforts(1, 9);
     let same = now.iter().filter(|effort| **effort == Some(LADDER[3])).count();
     assert_eq!(same, 8, "{now:?}");
@@ -42,7 +42,7 @@ fn frames_that_wait_have_the_next_ones_compressed_better_and_none_less() {
 }
 
 #[test]
-fn the_listing_moves_a_gear_of_its_own_and_takes_no_step_of_contents() {
+fn the_listing_has_its_own_gear() {
     let squeeze = squeeze(Compression::Auto, ALL);
     let listed = |waiting| (0..3 * STEPS).map(|_| squeeze.effort_of_list(waiting)).last().flatten();
     assert_eq!(listed(1), Some(LADDER[1]));
@@ -52,10 +52,10 @@ fn the_listing_moves_a_gear_of_its_own_and_takes_no_step_of_contents() {
 }
 
 #[test]
-fn the_way_stays_by_which_more_content_leaves() {
+fn the_faster_way_is_kept() {
     const LEN: usize = 1 << 20;
-    // Frames of text as a link takes them at `link` bytes a second, and as two threads of a
-    // codec make them at `codec` each: all wait for the slower of both.
+    // Frames of text on a link with `link` bytes per second, compressed by two threads with `codec`
+    // bytes per second each. The slower of both decides.
     let run = |link: f64, codec: f64| {
         let (mut state, mut at) = (State::default(), Instant::now());
         let mut count = 0;
@@ -79,7 +79,7 @@ fn the_way_stays_by_which_more_content_leaves() {
 }
 
 #[test]
-fn a_link_is_judged_by_what_is_on_the_wire_now() {
+fn a_link_is_judged_by_recent_bytes_on_the_wire() {
     const LEN: usize = 1 << 20;
     let judged = |frames: u32, on_wire: usize, rate: f64, ago: Duration| {
         let (mut state, took) = (State::default(), Duration::from_secs_f64(on_wire as f64 / rate));
@@ -100,10 +100,10 @@ fn a_link_is_judged_by_what_is_on_the_wire_now() {
 }
 
 #[test]
-fn connections_that_are_not_equally_fast_are_not_taken_for_a_slow_codec() {
+fn connections_of_different_speeds_are_not_mistaken_for_a_slow_codec() {
     const LEN: usize = 1 << 20;
-    // One of ssh and two direct ones share a link of 50 MB/s, and each takes now more and
-    // now less. Text shrinks to the half, which costs nothing.
+    // One ssh connection and two direct ones share a link of 50 MB/s, with varying shares. Text
+    // shrinks to half, which costs nothing.
     let rates = [5e6, 22.5e6, 22.5e6];
     for seed in 1..=4 {
         let (mut state, begin) = (State::default(), Instant::now());
@@ -141,7 +141,7 @@ fn connections_that_are_not_equally_fast_are_not_taken_for_a_slow_codec() {
 }
 
 #[test]
-fn the_time_in_which_no_frame_was_there_is_not_the_links() {
+fn time_without_a_frame_does_not_count_for_the_link() {
     let (outbox, frames) = Outbox::new(false);
     outbox.squeeze.wish(Compression::Auto);
     let squeezed = || {
@@ -165,7 +165,7 @@ fn the_time_in_which_no_frame_was_there_is_not_the_links() {
 }
 
 #[test]
-fn nothing_is_compressed_that_is_not_wished_for_and_taken() {
+fn only_wanted_and_accepted_codecs_are_used() {
     let silent = Squeeze::default();
     assert_eq!(silent.effort(9), None);
     silent.wish(Compression::Lz4);
@@ -180,12 +180,12 @@ fn nothing_is_compressed_that_is_not_wished_for_and_taken() {
 }
 
 #[test]
-fn noise_is_found_out_by_its_sample_and_text_and_repetitions_are_not_taken_for_it() {
+fn samples_detect_noise_but_not_text_or_repetitions() {
     let mut squeezer = Squeezer::default();
     let mut noise = vec![0; 1 << 20];
     Stream::new(1).fill(&mut noise);
     assert!(!squeezer.shrinks(&noise));
-    // As base64 has it: six bits in each byte.
+    // Like base64: six bits per byte.
     let letters: Vec<u8> = noise.iter().map(|byte| b'A' + byte % 64).collect();
     assert!(squeezer.shrinks(&letters));
     let repeated: Vec<u8> = noise[..1 << 10].iter().copied().cycle().take(1 << 20).collect();
@@ -193,7 +193,7 @@ fn noise_is_found_out_by_its_sample_and_text_and_repetitions_are_not_taken_for_i
 }
 
 #[test]
-fn a_file_that_does_not_shrink_is_sampled_less_and_less() {
+fn a_file_that_does_not_shrink_is_sampled_ever_less() {
     let mut squeezer = Squeezer::default();
     let mut samples = 0;
     for _ in 0..1000 {

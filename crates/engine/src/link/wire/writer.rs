@@ -1,5 +1,5 @@
-//! The writer of a connection: it sends what is queued, gathers what is small, and keeps the
-//! pace of the job.
+//! The writer of a connection. It sends the queued frames, gathers small ones, and keeps the rate
+//! limit of the job.
 
 use super::frame::{Body, Counted, OutFrame};
 use super::outgoing::Frames;
@@ -15,22 +15,21 @@ use std::time::{Duration, Instant};
 /// Small writes are gathered up to about this many bytes.
 const GATHER_LEN: usize = 32 << 10;
 
-/// How long outcomes wait for more of them: each write on its own wakes three
-/// processes on its way, ssh's two and the peer. Only a Sender that has listed as
-/// much as it may waits for outcomes, and those come by the hundred.
+/// The longest wait of outcomes for more outcomes. Each separate write wakes three processes: two
+/// ssh processes and the peer. A Sender waits for outcomes only when its window is full, and then
+/// they arrive by the hundred.
 const OUTCOMES_WAIT: Duration = Duration::from_millis(2);
 
-/// A link that takes longer for what was gathered is what a listing waits for, and there is
-/// time to compress it better.
+/// If writing the gathered bytes takes longer than this, the listing waits for the link, and there
+/// is time to compress it better.
 const HELD_UP: Duration = Duration::from_millis(5);
 
-/// Told of content that is about to leave: the number of its file, and its length in bytes.
+/// Called for content that is about to leave: the number of its file, and its length in bytes.
 pub(crate) type OnLeaving<'a> = &'a (dyn Fn(u64, u64) + Sync + 'a);
 
-/// Sends `greeting`, and what is queued, until the outbox is closed or the peer is
-/// gone. When there was nothing to send for as long as `sign_after` says, the peer
-/// receives a sign of life. Where it is the wire `of_job`, content is sent at the
-/// pace of that, and what counts is told step by step, before the peer can answer to it.
+/// Sends `greeting` and the queued frames, until the outbox is closed or the peer is gone. After
+/// `sign_after` without frames, it sends a sign of life. On the wire `of_job`, content is sent at
+/// the job's rate. Its progress is reported step by step, before the peer can answer to it.
 pub(crate) fn run_writer(
     output: &mut Writer,
     frames: &Frames,
@@ -45,14 +44,14 @@ pub(crate) fn run_writer(
     let mut queues = Queues::of(frames);
     let mut gathered = greeting;
     let mut left = Instant::now();
-    // Since then, all that was sent was there already.
+    // Set if every frame since `left` was ready in time.
     let mut was_behind = false;
-    // Until when what is gathered may wait; `None` if it must not.
+    // The time until which gathered bytes may wait; `None` if they must not.
     let mut patience = None;
     loop {
         let more = match patience {
             Some(until) => queues.next_until(Some(until)).ok(),
-            // Anything else waits only while more is there already.
+            // Other bytes wait only while more frames are ready.
             None => queues.try_next(),
         };
         let mut frame = match more {
@@ -106,14 +105,14 @@ pub(crate) fn run_writer(
     }
 }
 
-/// The two queues that the writer drains, in turn as long as there is something in both.
+/// The two queues that the writer empties, alternating while both have frames.
 struct Queues<'f> {
     frames: &'f Frames,
-    /// Of the listing; it is compressed here.
+    /// Compresses the listing.
     squeezer: Squeezer,
     /// The last frame was one of the listing.
     has_listed: bool,
-    /// The link is slower than what is queued.
+    /// The link is slower than the queue.
     is_held_up: bool,
 }
 
@@ -122,7 +121,7 @@ impl<'f> Queues<'f> {
         Self { frames, squeezer: Squeezer::default(), has_listed: false, is_held_up: false }
     }
 
-    /// The next frame, if one is there.
+    /// The next frame, if one is ready.
     fn try_next(&mut self) -> Option<OutFrame> {
         let Frames { waiting, listed, .. } = self.frames;
         if self.has_listed
@@ -136,7 +135,7 @@ impl<'f> Queues<'f> {
         }
     }
 
-    /// The next frame, if one comes in time.
+    /// The next frame, if one arrives before `until`.
     fn next_until(&mut self, until: Option<Instant>) -> Result<OutFrame, RecvTimeoutError> {
         if let Some(frame) = self.try_next() {
             return Ok(frame);
@@ -144,7 +143,7 @@ impl<'f> Queues<'f> {
         let Frames { waiting, listed, .. } = self.frames;
         let time_is_up = until
             .map_or_else(never, |until| after(until.saturating_duration_since(Instant::now())));
-        // One that is closed leaves the other.
+        // The other queue stays when one is closed.
         let mut open = (Some(waiting), Some(&listed.waiting));
         let (no_frames, no_lists) = (never(), never());
         loop {
@@ -169,13 +168,13 @@ impl<'f> Queues<'f> {
         }
     }
 
-    /// A frame that is none of the listing.
+    /// A frame that is not part of the listing.
     fn other(&mut self, frame: OutFrame) -> OutFrame {
         self.has_listed = false;
         frame
     }
 
-    /// The frame of a part of the listing, compressed if that is wished for.
+    /// The frame of a part of the listing, compressed if wanted.
     fn list(&mut self, list: Vec<u8>) -> OutFrame {
         self.has_listed = true;
         let waiting = if self.is_held_up { WAITING_MANY } else { 1 };
@@ -185,13 +184,13 @@ impl<'f> Queues<'f> {
         }
     }
 
-    /// So long it took to write what was gathered.
+    /// Records the time that writing the gathered bytes took.
     fn wrote_in(&mut self, took: Duration) {
         self.is_held_up = took > HELD_UP;
     }
 }
 
-/// Sends `body` behind `head`, at most `step` bytes of it at once.
+/// Sends `body` after `head`, at most `step` bytes at once.
 fn send_body(
     output: &mut Writer,
     head: &[u8],
@@ -217,7 +216,7 @@ fn send_body(
     Ok(())
 }
 
-/// Sends `bytes` behind `head`, at most `step` of them at once.
+/// Sends `bytes` after `head`, at most `step` bytes at once.
 fn send_bytes(
     output: &mut Writer,
     head: &[u8],
@@ -239,23 +238,23 @@ fn send_bytes(
     Ok(())
 }
 
-/// The content of a frame that counts as it leaves.
+/// The contents of a frame, as they count when they leave.
 struct Counts<'a> {
-    /// The contents that were not begun.
+    /// The contents that were not started.
     contents: std::vec::IntoIter<Counted>,
-    /// The hole that is being sent; its length is what is left of it.
+    /// The current content. Its length is the part that was not reported.
     content: Counted,
-    /// The bytes that there are to tell, and those that were told.
+    /// The bytes to report in all, and the bytes already reported.
     total: u64,
     told: u64,
-    /// The frame's content as it goes out, and what has left of it, in bytes.
+    /// The length of the frame's content as sent, and the part of it that has left, in bytes.
     len: u64,
     left: u64,
     on_leaving: OnLeaving<'a>,
 }
 
 impl<'a> Counts<'a> {
-    /// Those of `frame`, which are taken from it.
+    /// Takes the counts from `frame`.
     fn of(frame: &mut OutFrame, on_leaving: OnLeaving<'a>) -> Self {
         let contents = std::mem::take(&mut frame.counts);
         let total = contents.iter().map(|content| content.len).sum();
@@ -264,10 +263,10 @@ impl<'a> Counts<'a> {
         Self { contents, content, total, told: 0, len, left: 0, on_leaving }
     }
 
-    /// So many bytes more of the content are about to leave.
+    /// Reports the content in the next `len` bytes, which are about to leave.
     fn leaves(&mut self, len: usize) {
         self.left += len as u64;
-        // What was compressed counts as what it was.
+        // Compressed content counts with its original length.
         let due = u128::from(self.total) * u128::from(self.left) / u128::from(self.len.max(1));
         while self.told < due as u64 {
             if self.content.len == 0 {
@@ -285,16 +284,15 @@ impl<'a> Counts<'a> {
     }
 }
 
-/// Sends `len` bytes of a file from `offset` on. What is missing because the
-/// file became shorter is sent as zeros: the frame keeps its length, and the
-/// hash tells the receiver.
+/// Sends `len` bytes of a file from `offset` on. If the file was truncated, zeros are sent instead:
+/// the frame keeps its length, and the hash reveals the change.
 fn send_range(
     output: &mut Writer,
     source: &dyn SourceFile,
     mut offset: u64,
     mut len: usize,
 ) -> io::Result<()> {
-    // What the pipe still holds can't be let go yet; the next piece does it.
+    // Pages in the pipe can't be released yet; the next piece releases them.
     source.release_up_to(offset);
     if let (Some(pipe), Some(file)) = (output.pipe(), source.handle()) {
         while len > 0 {
@@ -307,7 +305,7 @@ fn send_range(
                     output.wait_for_room()?
                 }
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Err(error),
-                // The end, or an error of the file: what is read below tells.
+                // The end of the file, or an error: the read below reports it.
                 Ok(Some(0) | None) | Err(_) => break,
             }
         }
@@ -348,7 +346,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
     const FRAMES: u64 = 6;
 
-    /// Has the writer send what is queued, and `read` from it.
+    /// Runs the writer on the queued frames, and `read` on its output.
     fn with_writer(outbox: &Outbox, frames: &Frames, read: impl FnOnce(&mut UnixStream)) {
         let (output, mut input) = UnixStream::pair().expect("a pair");
         thread::scope(|scope| {
@@ -361,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_listed_stands_in_front_of_nothing_else_for_long() {
+    fn the_listing_does_not_delay_other_frames() {
         let (outbox, frames) = Outbox::new(false);
         for _ in 0..100 {
             outbox.list(vec![2]).expect("there is room");
@@ -373,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_listed_before_the_peer_has_greeted_is_compressed_all_the_same() {
+    fn entries_listed_before_the_greeting_are_compressed() {
         const FRAME_LEN: usize = 64 << 10;
         let (outbox, frames) = Outbox::new(false);
         outbox.squeeze.wish(Compression::Lz4);
@@ -397,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn content_counts_as_it_leaves_and_not_while_it_waits() {
+    fn content_counts_when_it_leaves_not_while_it_waits() {
         let (outbox, frames) = Outbox::new(false);
         let (output, mut input) = UnixStream::pair().expect("a pair");
         for _ in 0..FRAMES {
