@@ -1,5 +1,4 @@
-//! The course of a running job on this side: whether it continues, how it ended,
-//! and its events.
+//! The state of a running job on this side: whether it continues, its end, and its events.
 
 use crate::monitor::{Counter, LinkEvent};
 use crate::pace::{Pace, Precedence};
@@ -21,17 +20,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// How often a waiting thread looks whether the user has interrupted.
+/// The interval at which a waiting thread checks for the user's interruption.
 pub(crate) const CANCEL_POLL: Duration = Duration::from_millis(50);
 
-/// How often is looked at least whether a peer's last words were read, when writing to it has
-/// failed. A process that was stopped meanwhile has looked once.
+/// Minimum number of checks whether a peer's last message was read, after writing to it failed.
+/// Time is not measured instead, because the process may be stopped meanwhile.
 const LINGER_LOOKS: u32 = 250;
 
-/// How far apart that is, which makes a second in all.
+/// The interval of these checks. All together take a second.
 const LINGER_POLL: Duration = Duration::from_millis(4);
 
-/// The connection that a job goes through, which may end before its time.
+/// The connection of a job, which may end before the job.
 pub(crate) trait Lifeline: Send + Sync {
     /// True once it has ended.
     fn is_lost(&self) -> bool;
@@ -39,8 +38,8 @@ pub(crate) trait Lifeline: Send + Sync {
     /// The reason, if it has ended.
     fn error(&self) -> Option<JobError>;
 
-    /// A number that changes whenever something moves on it; `None` while nothing is
-    /// waited for.
+    /// A number that changes whenever data moves on the connection; `None` while no answer is
+    /// awaited.
     fn signs_awaited(&self) -> Option<u64>;
 }
 
@@ -49,11 +48,11 @@ pub(crate) struct Control<'a> {
     monitor: &'a dyn Monitor,
     stop: AtomicBool,
     lifeline: Option<Arc<dyn Lifeline>>,
-    /// The peer at the other end of a wire may fall silent, and what it is called.
+    /// The peer at the other end of a wire, which may fall silent, and its name.
     peer: Option<(Arc<Vigil>, String)>,
-    /// Another such, where two peers talk to each other through this process.
+    /// The second peer, if two peers exchange frames through this process.
     other_peer: Option<(Arc<Vigil>, String)>,
-    /// Further connections to it, and what ends them.
+    /// Further connections to the peer, and the handles that end them.
     lanes: Mutex<Vec<(Watch, Killer)>>,
     /// See [`Self::hear_out`].
     hears_out: AtomicBool,
@@ -72,50 +71,50 @@ impl<'a> Control<'a> {
         Self { monitor, stop, lifeline, peer, other_peer, lanes, hears_out, pace, end, ended }
     }
 
-    /// The same for a job that ends when its `lifeline` is lost.
+    /// A control for a job that ends when its `lifeline` is lost.
     pub(crate) fn over(monitor: &'a dyn Monitor, lifeline: Arc<dyn Lifeline>) -> Self {
         Self { lifeline: Some(lifeline), ..Self::new(monitor) }
     }
 
-    /// The same for a job with a `peer`, which ends when that is silent.
+    /// A control for a job with a `peer`, which ends when the peer is silent.
     pub(crate) fn with(monitor: &'a dyn Monitor, vigil: &Arc<Vigil>, peer: &str) -> Self {
         Self { peer: Some((Arc::clone(vigil), peer.to_owned())), ..Self::new(monitor) }
     }
 
-    /// The same where two peers talk to each other through this process. The first is the
-    /// one that is heard of last.
+    /// A control for a job whose two peers exchange frames through this process. The first peer is
+    /// the one that reports the end.
     pub(crate) fn between(monitor: &'a dyn Monitor, peers: [(&Arc<Vigil>, &str); 2]) -> Self {
         let [(vigil, name), (other, other_name)] = peers;
         let other_peer = Some((Arc::clone(other), other_name.to_owned()));
         Self { other_peer, ..Self::with(monitor, vigil, name) }
     }
 
-    /// Bounds the bytes of content, as they travel, that the job moves in a second.
+    /// Limits the bytes of content per second that the job transfers.
     pub(crate) fn keep_pace(&self, rate: NonZeroU64) {
-        // A job has one.
+        // A job has one limit.
         let _ = self.pace.set(Pace::of(rate));
     }
 
-    /// The most bytes that are to be moved at once.
+    /// The most bytes to transfer at once.
     pub(crate) fn step(&self) -> usize {
         self.pace.get().map_or(usize::MAX, Pace::step)
     }
 
-    /// The most bytes that are to be moved at once on one machine.
+    /// The most bytes to transfer at once on one machine.
     pub(crate) fn part(&self) -> u64 {
         self.pace.get().map_or(u64::MAX, Pace::part)
     }
 
-    /// Waits until `len` bytes that were moved are within the bound, or the job ends. Of
-    /// contents that wait at the same time one of a lower rank was begun earlier.
+    /// Waits until `len` transferred bytes are within the limit, or the job ends. Contents with
+    /// lower ranks were started earlier, and come first.
     pub(crate) fn pace(&self, len: u64, rank: u64) {
         if let Some(pace) = self.pace.get() {
             pace.wait(len, rank, || !self.stopped());
         }
     }
 
-    /// Where the bytes in a second are bounded, waits until no file with a lower number moves
-    /// its content on this machine, or the job ends.
+    /// With a rate limit, waits until no file with a lower number is being copied on this machine,
+    /// or the job ends.
     pub(crate) fn precedence(&self, number: u64) -> Option<Precedence<'_>> {
         self.pace.get().map(|pace| pace.precedence(number, || !self.stopped()))
     }
@@ -124,18 +123,18 @@ impl<'a> Control<'a> {
         self.monitor
     }
 
-    /// The Receiver on another machine has told to which place entries go; the user calls the
-    /// destination `dest`.
+    /// Records the names that the Receiver on another machine gives to entries. `dest` is the
+    /// destination as the user wrote it.
     pub(crate) fn named(&self, named: Named, dest: &[u8]) {
         let progress = self.monitor.progress();
-        // A job that is run again has reported it.
+        // The first run of a retried job has already reported it.
         if progress.named().is_none() {
             self.tell_made(named, dest);
         }
         progress.set_naming(named.naming);
     }
 
-    /// Reports the directories that were made for the destination `dest`, if any.
+    /// Reports the directories that were created for the destination `dest`, if any.
     pub(crate) fn tell_made(&self, named: Named, dest: &[u8]) {
         let Named { naming, dirs_made: dirs @ 1.. } = named else { return };
         let path = match naming {
@@ -145,7 +144,7 @@ impl<'a> Control<'a> {
         self.monitor.event(Event::Made { path, dirs });
     }
 
-    /// True if threads shall leave their loops.
+    /// True if threads should leave their loops.
     pub(crate) fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed) || self.monitor.cancelled() || self.is_lost()
     }
@@ -154,7 +153,7 @@ impl<'a> Control<'a> {
         self.lifeline.as_ref().is_some_and(|lifeline| lifeline.is_lost())
     }
 
-    /// Why the connection has ended, if it has.
+    /// The reason why the connection has ended, if it has.
     pub(crate) fn lost(&self) -> Option<JobError> {
         self.lifeline.as_ref().and_then(|lifeline| lifeline.error())
     }
@@ -164,7 +163,7 @@ impl<'a> Control<'a> {
         self.finish(Err(error));
     }
 
-    /// Ends the job; all that comes after it is ignored.
+    /// Ends the job. Later ends are ignored.
     pub(crate) fn finish(&self, end: Result<Summary, JobError>) {
         let failed = end.is_err();
         tracing::debug!(?end, "the job ends");
@@ -180,20 +179,19 @@ impl<'a> Control<'a> {
         self.end.lock().is_some() || self.stop.load(Ordering::Relaxed)
     }
 
-    /// From now on whoever reads from a peer waits for nothing but more of its words, and for
-    /// the user who is shown them.
+    /// From now on, readers of a peer wait only for its next message, and for the monitor.
     pub(crate) fn hear_out(&self) {
         self.hears_out.store(true, Ordering::Relaxed);
     }
 
-    /// Gives the peer's own reason for an end, or its word that all is done, which may have
-    /// arrived and not been read yet, some time to be the first one.
+    /// Waits for the peer's own reason to end, or its Done. It may have arrived but not been read,
+    /// and the first reason counts.
     pub(crate) fn linger(&self) {
         self.linger_for(self.peer.as_ref().map(|(vigil, _)| &**vigil));
     }
 
-    /// The same for the words of the peer that `vigil` listens to. Time in which whoever
-    /// [hears it out](Self::hear_out) is held up does not count.
+    /// The same for the peer that `vigil` listens to. After [`Self::hear_out`], time in which the
+    /// reader is busy does not count.
     pub(crate) fn linger_for(&self, vigil: Option<&Vigil>) {
         let mut looks = 0;
         while !self.stopped() && looks < LINGER_LOOKS {
@@ -204,12 +202,12 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// This further connection to the `peer` is ended by `killer` when it is silent.
+    /// Watches a further connection to `peer`. `killer` ends it when it is silent.
     pub(crate) fn watch(&self, vigil: &Arc<Vigil>, peer: &str, killer: Killer) {
         self.lanes.lock().push((Watch::new(vigil, peer), killer));
     }
 
-    /// Waits for the end of the job, or for the user's interruption.
+    /// Waits for the end of the job or the user's interruption.
     pub(crate) fn wait(&self) -> Result<Summary, JobError> {
         let watch = |peer: &Option<(Arc<Vigil>, String)>| {
             peer.as_ref().map(|(vigil, peer)| Watch::new(vigil, peer))
@@ -234,7 +232,7 @@ impl<'a> Control<'a> {
             self.lanes.lock().retain_mut(|(watch, killer)| {
                 let is_silent = watch.silence().is_some();
                 if is_silent {
-                    // The first time only asks a process to end.
+                    // The first kill only asks a process to end.
                     killer.kill();
                     killer.kill();
                 }
@@ -244,12 +242,12 @@ impl<'a> Control<'a> {
             self.ended.wait_for(&mut end, CANCEL_POLL);
         };
         self.stop.store(true, Ordering::Relaxed);
-        // The other side may have greeted, and all been done, since the last look.
+        // The peer may have greeted, and the job ended, since the last check.
         self.tell_reached(watch.is_some_and(|watch| watch.is_greeted()));
         result
     }
 
-    /// Tells the monitor that the other side is there, if it `is_reached`.
+    /// Reports to the monitor that the peer has greeted, if it `is_reached`.
     fn tell_reached(&self, is_reached: bool) {
         let progress = self.monitor.progress();
         let is_new = is_reached && !progress.reached.swap(true, Ordering::Relaxed);
@@ -259,7 +257,7 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Tells the monitor whether the other side is there, and how long it has been silent.
+    /// Reports to the monitor whether the peer has greeted, and how long it has been silent.
     fn tell_of_peer(&self, watch: Option<&mut Watch>, awaited: &mut Awaited) {
         let (reached, quiet) = match (watch, &self.lifeline) {
             (Some(watch), _) => (watch.is_greeted(), watch.quiet()),
@@ -279,14 +277,13 @@ impl<'a> Control<'a> {
 /// The progress of a copy since its last step, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Step {
-    /// So much content was moved.
+    /// Content was transferred.
     Moved(u64),
-    /// A hole of this length was passed: it is done, and nothing was moved.
+    /// A hole was passed, without a transfer.
     Passed(u64),
-    /// So much content was taken from an old version of the file: it is done, and nothing
-    /// was moved.
+    /// Content was taken from an old version of the file, without a transfer.
     Matched(u64),
-    /// So much content was hashed, to be compared.
+    /// Content was hashed for a comparison.
     Hashed(u64),
 }
 
@@ -304,11 +301,11 @@ impl Step {
     }
 }
 
-/// Counts what a job comes to, and informs the monitor. One of the two roles has
-/// one: the one on the side where the user is.
+/// Counts the results of a job and reports them to the monitor. Only the role on the user's side
+/// has one.
 pub(crate) struct Reporter<'a> {
     monitor: &'a dyn Monitor,
-    /// The figures of the jobs that this monitor has watched before.
+    /// The figures of earlier jobs with this monitor.
     before: Summary,
 }
 
@@ -317,7 +314,7 @@ impl<'a> Reporter<'a> {
         Self { monitor, before: monitor.progress().summary() }
     }
 
-    /// The entry of that number was found; `place` overwrites the position of the last one.
+    /// Records the entry `number`. `place` overwrites the position of the previous entry.
     pub(crate) fn listed(&self, number: u64, entry: &Entry, place: impl FnOnce(&mut Position)) {
         let progress = self.monitor.progress();
         progress.told.listed(number, place);
@@ -329,23 +326,23 @@ impl<'a> Reporter<'a> {
         }
     }
 
-    /// The content of the file of that number was asked for.
+    /// Records that the content of file `number` was requested.
     pub(crate) fn wanted(&self, number: u64) {
         self.monitor.progress().told.wanted(number);
     }
 
-    /// All entries were found.
+    /// Records that the listing is complete.
     pub(crate) fn listed_all(&self) {
         self.monitor.progress().has_listed_all();
     }
 
-    /// A file's content has come further.
+    /// Counts a step of a file as done.
     pub(crate) fn came_by(&self, step: Step) {
         self.took(step);
         self.is_done(step.len());
     }
 
-    /// Counts the work of a step, by which nothing is done yet.
+    /// Counts the work of a step, which is not done yet.
     pub(crate) fn took(&self, step: Step) {
         let progress = self.monitor.progress();
         let (counter, len) = match step {
@@ -357,7 +354,7 @@ impl<'a> Reporter<'a> {
         Progress::add(counter, len);
     }
 
-    /// So many bytes of content are done.
+    /// Counts `len` bytes of content as done.
     pub(crate) fn is_done(&self, len: u64) {
         self.monitor.progress().count(Counter::BytesDone, len);
     }
@@ -367,13 +364,13 @@ impl<'a> Reporter<'a> {
         self.monitor.progress().keeps(index, bytes, path);
     }
 
-    /// The file at `path` is at work.
+    /// Records that the file at `path` is being processed.
     pub(crate) fn at(&self, path: impl FnOnce() -> Vec<u8>) {
         self.monitor.progress().at(path);
     }
 
-    /// `len` bytes of the content of the file of that number are there from an earlier job,
-    /// or from an earlier run of this one.
+    /// Counts `len` bytes of file `number` that exist from an earlier job, or an earlier run of
+    /// this one.
     pub(crate) fn resumed(&self, number: u64, len: u64) {
         let progress = self.monitor.progress();
         progress.count(Counter::BytesDone, len);
@@ -382,41 +379,40 @@ impl<'a> Reporter<'a> {
         }
     }
 
-    /// `len` bytes that were told to be there are not of this file, and will be
-    /// transferred.
+    /// Takes back `len` resumed bytes that do not belong to this file. They will be transferred.
     pub(crate) fn not_resumed(&self, len: u64) {
         let progress = self.monitor.progress();
         Progress::take_off(&progress.bytes_done, len);
         Progress::take_off(&progress.tally.bytes_resumed, len);
     }
 
-    /// `len` bytes that were taken from an old version are of no use.
+    /// Takes back `len` bytes from an old version that turned out useless.
     pub(crate) fn not_matched(&self, len: u64) {
         self.monitor.progress().tally.bytes_matched.fetch_sub(len, Ordering::Relaxed);
     }
 
-    /// A file's content is transferred from its start once more: of the first time,
-    /// `counted` bytes were counted as done, with those that were `resumed`.
+    /// Takes back the counts of a file whose content is transferred again from its start: `counted`
+    /// bytes, including the `resumed` ones.
     pub(crate) fn begins_again(&self, counted: u64, resumed: u64) {
         let progress = self.monitor.progress();
         Progress::take_off(&progress.bytes_done, counted);
         Progress::take_off(&progress.tally.bytes_resumed, resumed);
     }
 
-    /// True if the monitor shows hashes of files.
+    /// True if the monitor shows the hashes of files.
     pub(crate) fn wants_hashes(&self) -> bool {
         self.monitor.wants_hashes()
     }
 
-    /// The content of the file of that number has this hash, if it is known.
+    /// Reports the hash of file `number`, if it is known.
     pub(crate) fn hashed(&self, number: u64, hash: Option<ContentHash>) {
         if let Some(hash) = hash.filter(|_| self.wants_hashes()) {
             self.monitor.hashed(number, hash);
         }
     }
 
-    /// The fate of the entry of that number is known; `counted` bytes of it were counted as
-    /// done already. Its `path` is made if the monitor shows it.
+    /// Reports the outcome of entry `number`. `counted` bytes of it were already counted as done.
+    /// `path` is called only if the monitor shows the path.
     pub(crate) fn outcome(
         &self,
         number: u64,
@@ -439,7 +435,7 @@ impl<'a> Reporter<'a> {
         }
     }
 
-    /// The failure of what is at `path`, which has an outcome besides.
+    /// Reports a failure of the directory at `path` after its outcome.
     pub(crate) fn late(&self, path: &[u8], fault: Fault) {
         if self.monitor.progress().told.late(path) {
             self.tell(None, || path.to_vec(), &Kind::Dir, &Outcome::Failed(fault));
@@ -461,7 +457,7 @@ impl<'a> Reporter<'a> {
         self.monitor.event(Event::Entry { number, path: &shown, kind, outcome });
     }
 
-    /// In a check: only the destination has what is at `path`.
+    /// In a check: reports an entry that only the destination has.
     pub(crate) fn extra(&self, path: &[u8], kind: &Kind) {
         if !self.monitor.progress().told.extra(path) {
             return;
@@ -470,7 +466,7 @@ impl<'a> Reporter<'a> {
         self.monitor.event(Event::Extra { path, kind });
     }
 
-    /// In a mirror: an extra of the destination at `path` was removed, or would be.
+    /// In a mirror: reports an extra that was removed, or would be in a dry run.
     pub(crate) fn deleted(&self, path: &[u8], kind: &Kind) {
         if !self.monitor.progress().told.extra(path) {
             return;
@@ -480,7 +476,7 @@ impl<'a> Reporter<'a> {
         self.monitor.event(Event::Deleted { path, kind });
     }
 
-    /// The peer has found, or removed, entries that only the destination has.
+    /// Reports extras that the peer has found or removed.
     pub(crate) fn extras(&self, task: &Task, extras: &[Extra]) {
         for Extra { path, kind } in extras {
             match task.mirrors() {
@@ -495,22 +491,22 @@ impl<'a> Reporter<'a> {
         self.monitor.event(Event::Warning { side: Some(Side::Destination), path, message });
     }
 
-    /// An entry has failed after its outcome, as the peer at the destination says.
+    /// Reports a failure after its outcome at the destination.
     pub(crate) fn late_there(&self, Late { path, fault }: Late) {
         self.late(&path, Fault { side: Side::Destination, ..fault.clipped() });
     }
 
-    /// The figures of the peer. A reported failure counts, whatever they say.
+    /// The peer's figures, with at least the number of failures that were reported.
     pub(crate) fn with_failures(&self, summary: Summary) -> Summary {
         Summary { failed: summary.failed.max(self.summary().failed), ..summary }
     }
 
-    /// In a mirror: what only the destination has stays, since enough was removed.
+    /// In a mirror: counts an extra that stays because the limit of removals is reached.
     pub(crate) fn spared(&self) {
         Progress::add(&self.monitor.progress().tally.spared, 1);
     }
 
-    /// In a mirror: a file was there under another name, and was not transferred.
+    /// In a mirror: counts a file that existed under another name and was not transferred.
     pub(crate) fn renamed(&self) {
         Progress::add(&self.monitor.progress().tally.renamed, 1);
     }
@@ -530,7 +526,7 @@ mod tests {
     const FILE: Kind = Kind::File { size: 3 };
 
     #[test]
-    fn a_job_that_ends_early_has_its_own_figures() {
+    fn each_job_has_its_own_figures() {
         let monitor = Silent::default();
         let fault = Fault::new(Side::Source, FaultKind::Io, "can't read");
         let missing = Changes::MISSING.with(Changes::ABOVE);

@@ -1,5 +1,4 @@
-//! A job in plain words: its sources, its destination, its task and rules, and where the
-//! two roles run.
+//! A job as a struct: its sources, its destination, its task and rules, and its connections.
 
 use crate::cache::CachePlace;
 use haul_model::{
@@ -16,91 +15,91 @@ use std::num::{NonZeroU8, NonZeroU64};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Everything that a job is told.
+/// The full description of a job.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Job {
-    /// The sources, as paths of the machine where the sender runs. Relative
-    /// ones start in the working directory (here) or home directory (there).
+    /// The sources, as paths on the Sender's machine. Relative paths start in the working directory
+    /// (here) or the home directory (there).
     pub sources: Vec<Vec<u8>>,
-    /// The directory in which all sources of a mirror begin, if they are a list of paths in
-    /// it: none leads out of it, unless links are followed.
+    /// The directory in which the paths of a mirror's list of sources start. None leads out of it,
+    /// unless links are followed.
     pub base: Option<Vec<u8>>,
-    /// The destination, a path of the machine where the receiver runs.
+    /// The destination, a path on the Receiver's machine.
     pub dest: Vec<u8>,
-    /// The destination must be a directory: several sources, or a job that is
-    /// one of several into the same destination.
+    /// The destination must be a directory: the job has several sources, or is one of several jobs
+    /// with this destination.
     pub into_dir: bool,
     /// Directories may be copied (`-r`).
     pub recursive: bool,
     /// Symbolic links are followed (`-L`, or no `-r`).
     pub follow: bool,
-    /// The targets of symbolic links that this machine's side changes.
+    /// The change of symbolic links' targets on this machine's side.
     pub munging: Munging,
-    /// A directory of this machine for the content of named FIFOs and devices, in files
-    /// without names. Without a directory they are refused.
+    /// A directory on this machine for the content of named FIFOs and devices, in files without
+    /// names. Without it, such sources are refused.
     pub spool: Option<PathBuf>,
-    /// The directory of this machine for records of the directories that jobs have made,
-    /// where these can't remember that themselves: the one for the journals of uploads.
+    /// The directory on this machine for records of created directories, for destinations that
+    /// can't store them: the directory of the journals of uploads.
     pub state: Option<PathBuf>,
-    /// The chunk cache of this machine; without one, no chunks are offered or kept on either
-    /// side.
+    /// The chunk cache of this machine. Without one, neither side offers or stores chunks.
     pub cache: Option<CachePlace>,
     /// The task of both roles.
     pub task: Task,
-    /// The rules that leave out parts of the sources.
+    /// The rules that exclude parts of the sources.
     pub filter: Filter,
-    /// Attributes that entries get in place of those of the sources.
+    /// Attributes that replace those of the sources.
     pub altered: Altered,
-    /// A number for the one source and the destination's name, if the job may make its
-    /// destination. A directory that an earlier job with the same number has made is
-    /// the new name again, and nothing to copy into.
+    /// A number for a single source and the destination's name, if the job may create its
+    /// destination. A directory created by an earlier job with the same number is the destination
+    /// itself, not a directory to copy into.
     pub origin: Option<[u8; 16]>,
-    /// The names that entries got in an earlier run of this job, whose connection was
-    /// lost: they get the same.
+    /// The names that entries got in an earlier run of this job, before the connection was lost.
+    /// This run uses the same.
     pub naming: Option<Naming>,
-    /// A secret by which the agents of this job's runs know each other, if it may have
-    /// several: the next one ends the one before, and takes its locks.
+    /// A secret by which the agents of this job's runs find each other, if the job may be retried.
+    /// The next agent ends its predecessor, and takes its locks.
     pub token: Option<[u8; 16]>,
-    /// The directories of a mirror's [`Bases`](haul_model::Bases), as paths of the machine
-    /// where the receiver runs. Relative ones start in the destination.
+    /// The directories of a mirror's [`Bases`](haul_model::Bases), as paths on the Receiver's
+    /// machine. Relative paths start in the destination.
     pub bases: Vec<Vec<u8>>,
-    /// Where what a mirror replaces or removes is kept, if it is; a path of that machine.
+    /// The directory for entries that a mirror replaces or removes, if they are kept; a path on the
+    /// Receiver's machine.
     pub backup: Option<Backup>,
-    /// The directory in which files are staged, as those of bases; without one each is
-    /// where it will appear.
+    /// The directory for temporary files, with paths like those of `bases`. Without one, each
+    /// temporary file is next to its final name.
     pub staging: Option<Vec<u8>>,
-    /// Bytes of content that may be moved in a second, as they travel: compressed, if they are.
+    /// Maximum bytes of content per second, after compression.
     pub rate: Option<NonZeroU64>,
-    /// The way in which listings and contents are compressed on a wire.
+    /// The compression of listings and contents on a wire.
     pub compression: Compression,
-    /// The way that contents take to an agent.
+    /// The kind of connection for contents to an agent.
     pub via: Via,
-    /// The first and the last port that the agent may open for that; any if there are none.
+    /// The first and last port that the agent may open for that; `None` for any.
     pub ports: Option<Ports>,
-    /// Logins to the agent's host besides the first, for contents that go through ssh. From
-    /// one host to another it is the number of direct connections besides the first, which
-    /// is left to the time that a call takes if the user has named none.
+    /// Logins to the agent's host besides the first, for contents through ssh. Between two hosts,
+    /// the number of direct connections besides the first. If the user has not set it, it follows
+    /// from the round trip of a call.
     pub logins: Logins,
-    /// Bytes of memory that each role of this process may take for hard links, if not as
-    /// many as usual.
+    /// Bytes of memory that each role in this process may use for hard links; `None` for the
+    /// default.
     pub links_memory_max: Option<NonZeroU64>,
 }
 
-/// A change of the targets of symbolic links, by one of the roles.
+/// A change of symbolic links' targets by one of the roles.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Munging {
     /// There is none.
     #[default]
     No,
-    /// The Sender tells those that were made to lead nowhere as they were.
+    /// The Sender lists munged links with their original targets.
     Undone,
-    /// The Receiver has links lead nowhere.
+    /// The Receiver munges links, so that they lead nowhere.
     Done,
 }
 
 impl Job {
-    /// Has the names of users and groups known, if they travel in this job. To be called
-    /// before a thread is confined.
+    /// Reads the names of users and groups in advance, if this job sends names. Call it before a
+    /// thread is confined.
     pub(crate) fn expect_accounts(&self) -> Result<(), JobError> {
         if self.names_accounts() || !self.altered.is_empty() {
             haul_sys::expect_accounts().map_err(JobError::Threads)
@@ -109,12 +108,12 @@ impl Job {
         }
     }
 
-    /// True if contents may travel over connections past ssh.
+    /// True if contents may use direct connections.
     pub fn goes_directly(&self) -> bool {
         self.has_contents() && self.via != Via::Ssh
     }
 
-    /// Logins besides the first, over which contents may travel.
+    /// Logins besides the first, for contents.
     pub(crate) fn further_logins(&self) -> Logins {
         match self.has_contents() && self.via != Via::Tcp {
             true => self.logins,
@@ -122,8 +121,8 @@ impl Job {
         }
     }
 
-    /// The direct connections that are asked for; `None` leaves their number to how far away
-    /// the host is.
+    /// The number of direct connections that the user wants; `None` if it follows from the round
+    /// trip.
     pub(crate) fn direct_connections(&self) -> Option<NonZeroU8> {
         match self.logins {
             Logins::Chosen => None,
@@ -131,7 +130,7 @@ impl Job {
         }
     }
 
-    /// The file systems of this machine, as they hold that side of the job.
+    /// This machine's file systems, for that side of the job.
     pub(crate) fn local_tree(&self, side: Side) -> &'static dyn Tree {
         let is_guarded = |mirror: &Mirror| side == Side::Destination && !mirror.foreign_links;
         let links = match self.task.mirrors().is_some_and(is_guarded) {
@@ -146,14 +145,14 @@ impl Job {
         self.task.copies().is_some_and(|policy| !policy.dry_run)
     }
 
-    /// True if the Sender tells the names of users and groups, where it tells of these.
+    /// True if the Sender sends the names of users and groups.
     pub(crate) fn names_accounts(&self) -> bool {
         let of_accounts = Kept::OWNER.with(Kept::ACL).with(Kept::SET_ID);
         let is_numeric = self.task.copies().is_some_and(|policy| policy.numeric_ids);
         self.task.keeps().has_any(of_accounts) && !is_numeric
     }
 
-    /// The sources as paths of their own.
+    /// The full paths of the sources.
     pub(crate) fn source_paths(&self) -> impl Iterator<Item = Cow<'_, [u8]>> {
         self.sources.iter().map(|path| match &self.base {
             Some(base) => Cow::Owned([&**base, b"/", path].concat()),
@@ -161,50 +160,50 @@ impl Job {
         })
     }
 
-    /// Confines this thread, and those that it begins, to what a Receiver with this reach may
-    /// do: the destination and what it uses besides. Peers cause what happens there.
+    /// Confines this thread, and the threads that it starts, to the actions of a Receiver with this
+    /// reach. Peers cause what happens there.
     pub(crate) fn confine_receiver(&self, Reach { below, reads }: &Reach) {
         let confined = confine(match self.task.copies() {
             Some(_) => Access::Below { writes: below, reads },
             None => Access::ReadOnly,
         });
-        // Not in the macro, which does nothing with its words unless they are logged.
+        // Outside of the macro, which evaluates its arguments only if they are logged.
         tracing::debug!(confined, "receiving");
     }
 }
 
-/// The directories of this machine that a Receiver reaches, once it is confined.
+/// The directories of this machine that a confined Receiver can use.
 pub(crate) struct Reach {
-    /// Those in which it works.
+    /// Directories in which it writes.
     pub(crate) below: Vec<Dir>,
-    /// Those that it only reads.
+    /// Directories that it only reads.
     pub(crate) reads: Vec<Dir>,
 }
 
-/// The way to a host's SFTP server.
+/// The connections to a host's SFTP server.
 pub struct SftpRoute {
-    /// Connections to it, one at least. The job begins with the first session that
-    /// stands, the others join it, and one that fails is told as a warning; the
-    /// content of large files takes all of them.
+    /// Connections to the server, at least one. The job starts with the first session, and the
+    /// others join it. A failed one is reported as a warning. The content of large files uses all
+    /// of them.
     pub connections: Vec<Connection>,
-    /// A session by which requests were answered. With it no connections are needed.
+    /// An open session on which requests were answered. With it no connections are needed.
     pub standing: Option<Session>,
-    /// The directory on this machine where the journals of uploads are kept; it is
-    /// made if it is missing. One that can't be used, or is not the user's alone,
-    /// is told as a warning. Without one, uploads are not continued.
+    /// The directory on this machine for the journals of uploads, created if missing. If it can't
+    /// be used, or others can write to it, a warning is reported. Without it, uploads are not
+    /// resumed.
     pub journals: Option<PathBuf>,
-    /// How long the server may be silent while it is asked, if not as long as the
-    /// connections' own patience says.
+    /// The longest silence of the server while an answer is awaited; `None` for the patience of the
+    /// connections.
     pub silence_max: Option<Duration>,
 }
 
-/// Files that a process has to be allowed to have open, to run a job.
+/// Minimum number of open files that a process needs for a job.
 const OPEN_FILES_MIN: u64 = 64;
 
-/// Why a job as a whole ended early.
+/// The reason why a job as a whole ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum JobError {
-    /// The words of the job can't be carried out: nothing was done.
+    /// The job is invalid: nothing was done.
     #[error("{0}")]
     Usage(String),
     /// The destination as a whole can't be used.
@@ -215,13 +214,13 @@ pub enum JobError {
         /// The problem with it.
         fault: Fault,
     },
-    /// The connection could not be made, broke, or the peer broke the rules.
+    /// The connection failed or broke.
     #[error(transparent)]
     Connection(#[from] haul_net::ConnectError),
-    /// The peer said what the protocol does not allow.
+    /// The peer broke the protocol.
     #[error("{0}")]
     Protocol(String),
-    /// The haul on a host has another version of the protocol.
+    /// The haul on a host uses another version of the protocol.
     #[error("{host}: {cause}")]
     Version {
         /// The host, safe to show.
@@ -229,7 +228,7 @@ pub enum JobError {
         /// Both versions.
         cause: HandshakeError,
     },
-    /// There is no SFTP session with the host, or it ended before its time.
+    /// No SFTP session was opened, or it ended too early.
     #[error("{host}: {cause}")]
     Sftp {
         /// The host, safe to show.
@@ -237,13 +236,13 @@ pub enum JobError {
         /// Why.
         cause: haul_sftp::SessionError,
     },
-    /// The system gives no more threads.
+    /// The system allows no more threads.
     #[error("can't start a thread: {}", os_text(.0))]
     Threads(std::io::Error),
     /// The system allows too few open files.
     #[error("the limit of open files is {0}, but haul needs {OPEN_FILES_MIN}")]
     OpenFiles(u64),
-    /// A thread of the job panicked, which is a mistake in haul.
+    /// A thread of the job panicked, which is a bug in haul.
     #[error("internal error")]
     Panicked,
     /// The user interrupted.
@@ -252,10 +251,10 @@ pub enum JobError {
 }
 
 impl JobError {
-    /// Has as many files open as the system allows.
+    /// Raises the limit of open files as far as the system allows.
     ///
     /// # Errors
-    /// When these are too few.
+    /// When the limit is too low.
     pub(crate) fn of_open_files() -> Result<(), Self> {
         haul_sys::raise_open_files();
         match haul_sys::open_files_max() {
@@ -264,7 +263,7 @@ impl JobError {
         }
     }
 
-    /// The destination `path` can't even be looked at.
+    /// The error for a destination `path` that can't be read.
     pub(crate) fn unusable(path: &[u8], error: &std::io::Error) -> Self {
         let fault = Fault::from_io(Side::Destination, "read the directory's metadata", error);
         Self::Destination { path: escape_bytes(path), fault }

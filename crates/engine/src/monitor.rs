@@ -1,5 +1,5 @@
-//! Events and figures of a running job. The engine never prints: it counts into
-//! [`Progress`] and hands [`Event`]s to the [`Monitor`] that the caller gave.
+//! Events and figures of a running job. The engine never prints. It counts into [`Progress`] and
+//! passes [`Event`]s to the caller's [`Monitor`].
 
 use crate::census::{Census, Counting};
 use crate::told::Told;
@@ -11,74 +11,70 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Something that the monitor may show.
+/// An event that the monitor may show.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// The fate of an entry is known. `path` is relative to the destination
-    /// and raw: escape it before showing it.
+    /// An entry has its outcome. `path` is relative to the destination and raw: escape it before
+    /// showing it.
     Entry {
-        /// The number by which [`Monitor::listed`] was told of it; none if it has an outcome
-        /// besides.
+        /// The number from [`Monitor::listed`]; `None` for a failure after the outcome.
         number: Option<u64>,
-        /// The entry's path, beginning with the source's own name; empty if
-        /// [`Monitor::shows`] said that it is not needed.
+        /// The entry's path, starting with the source's own name. Empty if [`Monitor::shows`]
+        /// returned false.
         path: &'a [u8],
         /// Its kind.
         kind: &'a Kind,
         /// Its fate.
         outcome: &'a Outcome,
     },
-    /// In a check: only the destination has it. What is in a directory that only
-    /// the destination has is not told of.
+    /// In a check: only the destination has it. The entries of such a directory are not reported.
     Extra {
-        /// Its path, as that of an entry would be, raw.
+        /// Its path, like that of an entry, raw.
         path: &'a [u8],
         /// Its kind.
         kind: &'a Kind,
     },
-    /// The Receiver has made the destination; in a dry run it would. Told before the first
+    /// The Receiver has created the destination, or would in a dry run. Reported before the first
     /// outcome.
     Made {
-        /// The path of the destination, raw; that of the directory above, if the source gets
-        /// the destination's name.
+        /// The path of the destination, raw. If the source gets the destination's name, the path of
+        /// the parent directory.
         path: &'a [u8],
-        /// How many directories were missing on the way to it, with itself.
+        /// The number of directories that were missing on this path, including the last.
         dirs: u64,
     },
-    /// In a job that lists its sources: one of their entries, in their order.
+    /// In a job that lists its sources: one of their entries, in order.
     Listed {
-        /// Its path, as that of an entry would be, raw.
+        /// Its path, like that of an entry, raw.
         path: &'a [u8],
-        /// All that was asked for of it.
+        /// Its metadata, as far as requested.
         entry: &'a Entry,
     },
-    /// In a mirror: only the destination had it, and it was removed; in a dry run it would
-    /// be. What is in a directory is told before it.
+    /// In a mirror: an extra was removed, or would be in a dry run. The entries of a directory are
+    /// reported before it.
     Deleted {
-        /// Its path, as that of an entry would be, raw.
+        /// Its path, like that of an entry, raw.
         path: &'a [u8],
         /// Its kind.
         kind: &'a Kind,
     },
-    /// In a move: what the destination has now was removed from the source, or
-    /// could not be.
+    /// In a move: a source that the destination has was removed, or could not be.
     Removed {
         /// Its path, raw.
         path: &'a [u8],
         /// Its kind.
         kind: &'a Kind,
-        /// Why it stays, if it does.
+        /// The reason why it stays, if it does.
         result: Result<(), &'a Fault>,
     },
-    /// In a move: a source, or a file or link of one, is at its new place and removed from the
-    /// old.
+    /// In a move: a source, or a file or link of one, has its new name and lost the old one.
     Moved {
         /// Its path, raw.
         path: &'a [u8],
-        /// It has got a new name, and was not copied.
+        /// It was renamed, not copied.
         renamed: bool,
     },
-    /// In a move: something stays, and counts as failed.
+    /// In a move: a source stays, and counts as failed.
     Stays {
         /// Its path, raw.
         path: &'a [u8],
@@ -86,89 +82,89 @@ pub enum Event<'a> {
         at: At<'a>,
         /// Why.
         fault: &'a Fault,
-        /// The destination has it: only removing it has failed.
+        /// It was copied, and only its removal has failed.
         is_copied: bool,
     },
-    /// Worth telling, though nothing failed.
+    /// A warning, without a failure.
     Warning {
-        /// The side that it is about; `None` if that is a host, or the way to it.
+        /// The side that it is about; `None` for a host or the connection to it.
         side: Option<Side>,
         /// The path that it is about, raw.
         path: &'a [u8],
         /// The words.
         message: &'a str,
     },
-    /// News of the connection.
+    /// An event of the connection.
     Link(LinkEvent<'a>),
 }
 
 /// The place that a fault is about.
 #[derive(Debug, Clone, Copy)]
 pub enum At<'a> {
-    /// On that host, or here.
+    /// A path on a host, or on this machine.
     Named {
         /// Its name, safe to show.
         host: Option<&'a str>,
-        /// The path there, raw, as the user's words make it.
+        /// The path, raw, as derived from the user's words.
         path: &'a [u8],
     },
-    /// The entry of the event, on the fault's side of the job that removes: the last of
+    /// The entry of the event, on the fault's side of the removing job: the last of
     /// [`Machines::remove`](crate::Machines::remove).
     Entry(Naming),
 }
 
-/// News of the connections to a host.
+/// An event of the connections to a host.
 #[derive(Debug, Clone, Copy)]
 pub enum LinkEvent<'a> {
-    /// It was lost or could not be made again, and will be made once more.
+    /// The connection was lost or could not be made, and will be retried.
     Lost {
         /// The host, safe to show.
         host: &'a str,
         /// Why, safe to show.
         reason: &'a str,
-        /// The number of the coming attempt, from 1, since the job has come further last.
+        /// The number of the next attempt, from 1, since the job last made progress.
         attempt: u32,
-        /// How long is waited before it.
+        /// The pause before it.
         pause: Duration,
     },
-    /// After that, the host has greeted again.
+    /// The host has greeted again after that.
     Regained,
-    /// The host is reached by its server.
+    /// The host is reached through its server.
     Server {
         /// The host, safe to show.
         host: &'a str,
-        /// By QUIC, and not by TCP.
+        /// Through QUIC instead of TCP.
         is_quic: bool,
     },
-    /// The server of the host does not answer, and ssh takes its place.
+    /// The host's server does not answer, so ssh is used.
     ServerAway {
         /// The host, safe to show.
         host: &'a str,
         /// Why it does not, safe to show.
         reason: &'a str,
     },
-    /// Contents take connections past ssh from now on.
+    /// From now on, contents use direct connections.
     Direct {
         /// The host, safe to show.
         host: &'a str,
-        /// How many there are.
+        /// The number of connections.
         connections: u8,
     },
-    /// There are none of these, and contents go through ssh.
+    /// There are no direct connections, and contents are sent through ssh.
     NotDirect {
         /// The host, safe to show.
         host: &'a str,
         /// Why, safe to show.
         reason: &'a str,
     },
-    /// Contents take further logins, too.
+    /// Contents also use further logins.
     LoggedIn {
         /// The host, safe to show.
         host: &'a str,
-        /// How many connections there are, with the first.
+        /// The number of connections, including the first.
         connections: u8,
     },
-    /// The host had no haul, and has one now.
+    /// haul was installed on the host.
     Deployed {
         /// The host, safe to show.
         host: &'a str,
@@ -177,7 +173,7 @@ pub enum LinkEvent<'a> {
         /// The change there.
         change: Change,
     },
-    /// No further login joins the job any more.
+    /// No further login joins the job.
     NotLoggedIn {
         /// The host, safe to show.
         host: &'a str,
@@ -187,55 +183,54 @@ pub enum LinkEvent<'a> {
 }
 
 impl LinkEvent<'_> {
-    /// True if it says by which connections contents go, and nothing is wrong.
+    /// True if it only describes the connections of contents, without a problem.
     pub fn is_detail(&self) -> bool {
         !matches!(self, Self::Lost { .. } | Self::Regained | Self::Deployed { .. })
     }
 }
 
-/// The result of a deployment.
+/// The result of an installation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// There was none.
+    /// haul was not installed before.
     New,
-    /// Another one was replaced.
+    /// Another version was replaced.
     Replaced,
-    /// The very same was there, and nothing was done.
+    /// The same version was installed, and nothing was done.
     Nothing,
 }
 
-/// Figures of a running job, or of jobs that run one after the other. Totals and sums only
-/// grow, except that a file which is begun once more takes its bytes back.
+/// Figures of a running job, or of consecutive jobs. Totals and sums only grow, except that a file
+/// that is sent again takes its bytes back.
 #[derive(Debug, Default)]
 pub struct Progress {
     /// Regular files found so far.
     pub files_total: AtomicU64,
-    /// Bytes in them.
+    /// Bytes of regular files found so far.
     pub bytes_total: AtomicU64,
-    /// All entries were found: the totals are final.
+    /// The listing is complete, and the totals are final.
     pub listed_all: AtomicBool,
-    /// Regular files whose fate is known.
+    /// Regular files with an outcome.
     pub files_done: AtomicU64,
-    /// Bytes of content copied, skipped or given up, holes included.
+    /// Bytes of content copied, skipped or given up, including holes.
     pub bytes_done: AtomicU64,
-    /// Bytes of content that were transferred, without holes, for the rate.
+    /// Bytes of content transferred, without holes, for the rate.
     pub bytes_transferred: AtomicU64,
-    /// Bytes of content that have passed through this process, from one host to another.
+    /// Bytes of content between two hosts that passed through this process.
     pub relayed: AtomicU64,
-    /// More connections are being made: ssh may be asking for a password on the
-    /// terminal.
+    /// A retry is connecting: ssh may ask for a password on the terminal.
     pub asking: AtomicBool,
     /// Bytes that a comparison has hashed on this side, for the rate.
     pub bytes_hashed: AtomicU64,
-    /// The other side is there, or it is this one: nobody has to log in any more.
+    /// The other side has greeted, or it is this process. No login will ask for anything.
     pub reached: AtomicBool,
-    /// For how long nothing has come from a peer that is listened to, in milliseconds.
+    /// Milliseconds since the peer's last sign of life.
     pub silent_ms: AtomicU64,
     current: Current,
     unfinished: Mutex<Option<Unfinished>>,
-    /// The names that entries get are [`Naming::Given`].
+    /// Entries get names of kind [`Naming::Given`].
     gives_name: AtomicBool,
-    /// The job that runs has told its names.
+    /// The current job has reported its names.
     has_named: AtomicBool,
     pub(crate) tally: Tally,
     pub(crate) census: Counting,
@@ -243,16 +238,16 @@ pub struct Progress {
     counted: Counted,
 }
 
-/// The counters that a job fills from the start again each time that it is run.
+/// The counters that a retried job fills again from the start.
 #[derive(Debug, Default)]
 struct Counted {
-    /// The part of each counter that earlier runs have counted and this one has not yet.
+    /// The part of each counter that earlier runs have counted and the current run has not reached.
     ahead: [AtomicU64; 4],
-    /// Its value when the job began.
+    /// The value when the job began.
     at_begin: [AtomicU64; 4],
 }
 
-/// One of the counters that are filled again.
+/// One of these counters.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Counter {
     FilesTotal,
@@ -261,18 +256,17 @@ pub(crate) enum Counter {
     BytesDone,
 }
 
-/// A file of which a part is kept when the job ends now, for a later one to go on with.
+/// A file of which a part would be kept if the job ended now, so that a later job can resume it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unfinished {
     index: u64,
-    /// Its path, raw, and as that of its entry.
+    /// Its path, raw, like that of its entry.
     pub path: Vec<u8>,
-    /// The bytes that a later job finds there, or more; `None` if only the other machine
-    /// knows.
+    /// The minimum number of bytes that a later job finds; `None` if only the other machine knows.
     pub bytes: Option<u64>,
 }
 
-/// The file that is at work, noted only if somebody has asked for it.
+/// The file that is being processed. Recorded only on demand.
 #[derive(Debug, Default)]
 struct Current {
     asked: AtomicBool,
@@ -285,7 +279,7 @@ impl Progress {
         counter.fetch_add(n, Ordering::Relaxed);
     }
 
-    /// Adds `n` to a counter, unless an earlier run of the job has.
+    /// Adds `n` to a counter, unless an earlier run of the job has counted it.
     pub(crate) fn count(&self, which: Counter, n: u64) {
         let ahead = &self.counted.ahead[which as usize];
         let mut n = n;
@@ -298,7 +292,7 @@ impl Progress {
         Self::add(self.counters()[which as usize], n);
     }
 
-    /// Takes `n` off a counter, which then counts them again.
+    /// Subtracts `n` from a counter.
     pub(crate) fn take_off(counter: &AtomicU64, n: u64) {
         let less = |now: u64| Some(now.saturating_sub(n));
         let _ = counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
@@ -308,14 +302,14 @@ impl Progress {
         [&self.files_total, &self.bytes_total, &self.files_done, &self.bytes_done]
     }
 
-    /// The job that was begun may lose its connection, and be run again. The paths of its
-    /// sources begin in `base`.
+    /// Prepares for a retry of the job that has just begun, after a lost connection. The paths of
+    /// its sources start in `base`.
     pub fn keep(&self, task: &Task, base: Option<&[u8]>) {
         self.told.keep(task, base);
     }
 
-    /// The job is run again, since its connection was lost: what it has told and counted
-    /// is not told and counted again. `false` if it can't be: see [`Self::keep`].
+    /// Starts a retry of the job. Reports and counts of earlier runs are not repeated. Returns
+    /// false if a retry is impossible: see [`Self::keep`].
     pub fn again(&self) -> bool {
         if !self.told.again() {
             return false;
@@ -332,7 +326,7 @@ impl Progress {
         true
     }
 
-    /// A number that changes when the job that runs comes further than it ever was.
+    /// A number that changes when the job makes more progress than in any earlier run.
     pub fn furthest(&self) -> u64 {
         let outcomes = Summary { bytes_transferred: 0, bytes_resumed: 0, ..self.summary() };
         let done = [&self.files_done, &self.bytes_done].map(|done| done.load(Ordering::Relaxed));
@@ -341,24 +335,25 @@ impl Progress {
         hasher.finish()
     }
 
-    /// The path of a file that was at work when this was asked the last time, or since;
-    /// raw, and as that of its entry. Empty if there was none.
+    /// The path of a file that was being processed at the last call, or later; raw, like that of
+    /// its entry. Empty if there was none.
     pub fn current(&self) -> Vec<u8> {
         self.current.asked.store(true, Ordering::Relaxed);
         self.current.path.lock().clone()
     }
 
-    /// The file that a later job goes on with; of several, the one that came further last.
+    /// The file that a later job will resume. If there are several, the last one that made
+    /// progress.
     pub fn unfinished(&self) -> Option<Unfinished> {
         self.unfinished.lock().clone()
     }
 
-    /// The names that entries get at the destination, once the Receiver has told them.
+    /// The names that entries get at the destination, once the Receiver has reported them.
     pub fn naming(&self) -> Naming {
         if self.gives_name.load(Ordering::Relaxed) { Naming::Given } else { Naming::Own }
     }
 
-    /// A job begins: what was known of the one before it means nothing any more.
+    /// Starts a job, and resets the state of the previous one.
     pub fn begin(&self) {
         self.listed_all.store(false, Ordering::Relaxed);
         self.reached.store(false, Ordering::Relaxed);
@@ -380,18 +375,18 @@ impl Progress {
         self.has_named.store(true, Ordering::Relaxed);
     }
 
-    /// True if the other side of the job that runs, or has ended, has greeted.
+    /// True if the other side of the current or last job has greeted.
     pub fn reached(&self) -> bool {
         self.reached.load(Ordering::Relaxed)
     }
 
-    /// The names that the Receiver has told, if it has.
+    /// The names that the Receiver has reported, if it has.
     pub fn named(&self) -> Option<Naming> {
         self.has_named.load(Ordering::Relaxed).then(|| self.naming())
     }
 
-    /// Of the large file with that number so many bytes are kept, which only the other
-    /// machine knows if there are none.
+    /// Records that `bytes` bytes of the large file `index` are kept; `None` if only the other
+    /// machine knows how many.
     pub(crate) fn keeps(&self, index: u64, bytes: Option<u64>, path: impl FnOnce() -> Vec<u8>) {
         if bytes == Some(0) {
             return;
@@ -402,7 +397,7 @@ impl Progress {
         }
     }
 
-    /// Of a file that a later job goes on with no more than so many bytes are kept.
+    /// Bounds the number of bytes that are kept of the unfinished file.
     pub(crate) fn keeps_at_most(&self, bytes: u64) {
         let mut unfinished = self.unfinished.lock();
         if bytes == 0 {
@@ -413,34 +408,33 @@ impl Progress {
         }
     }
 
-    /// The large file at `path` has come to its end.
+    /// Records that the large file at `path` has its outcome.
     pub(crate) fn keeps_none(&self, path: &[u8]) {
         let mut unfinished = self.unfinished.lock();
         unfinished.take_if(|unfinished| unfinished.path == path);
     }
 
-    /// The file at `path` is at work.
+    /// Records that the file at `path` is being processed.
     pub(crate) fn at(&self, path: impl FnOnce() -> Vec<u8>) {
         let asked = &self.current.asked;
-        // Reading alone is as good as free, and that is what many threads do.
+        // Many threads call this, and a load alone costs almost nothing.
         if asked.load(Ordering::Relaxed) && asked.swap(false, Ordering::Relaxed) {
             *self.current.path.lock() = path();
         }
     }
 
-    /// All entries were found.
+    /// Records that the listing is complete.
     pub(crate) fn has_listed_all(&self) {
         self.listed_all.store(true, Ordering::Relaxed);
         self.told.listed_all();
     }
 
-    /// The entries by their kinds: found by the job that runs, or ran last, and made and
-    /// removed by all jobs.
+    /// Entries by kind: found by the current or last job, and created and removed by all jobs.
     pub fn census(&self) -> Census {
         self.census.read()
     }
 
-    /// The figures so far, of all jobs; those of a job that ended early, too.
+    /// The figures of all jobs so far, including those that ended early.
     pub fn summary(&self) -> Summary {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let tally = &self.tally;
@@ -463,13 +457,13 @@ impl Progress {
             deleted: get(&tally.deleted),
             spared: get(&tally.spared),
             renamed: get(&tally.renamed),
-            // Those of a move are counted where its parts are put together.
+            // The figures of a move are added where its jobs are combined.
             ..Summary::default()
         }
     }
 }
 
-/// Entries, counted by what became of them. The fields are those of [`Summary`].
+/// The number of entries by outcome. The fields are those of [`Summary`].
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     copied: AtomicU64,
@@ -492,7 +486,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// The fate of an entry is known.
+    /// Counts an outcome.
     pub(crate) fn count(&self, kind: &Kind, outcome: &Outcome) {
         if *outcome == Outcome::Grew {
             Progress::add(&self.grown, 1);
@@ -517,7 +511,7 @@ impl Tally {
                 &self.copied
             }
             (Outcome::Skipped(Skip::Special), _) => &self.special,
-            // That a directory exists is no news, nor what rules are not about.
+            // Existing directories and entries excluded by rules are not counted.
             (Outcome::Skipped(_), Kind::Dir) | (Outcome::Skipped(Skip::Ruled), _) => return,
             (Outcome::Skipped(_), _) => &self.skipped,
             (Outcome::Failed(_), _) => &self.failed,
@@ -528,39 +522,37 @@ impl Tally {
     }
 }
 
-/// Receives what a job tells. Called from several threads at once.
+/// Receives the reports of a job. Called from several threads at once.
 pub trait Monitor: Sync {
-    /// The counters that the job updates and that the monitor may read any time.
+    /// The counters that the job updates. The monitor may read them at any time.
     fn progress(&self) -> &Progress;
 
-    /// Takes an event; must be quick, the job waits for it.
+    /// Processes an event. Must be quick, because the job waits for it.
     fn event(&self, event: Event<'_>);
 
-    /// An entry of the sources was listed, and gets that number until its fate is known. Must
-    /// be as quick as possible.
+    /// Called when an entry of the sources is listed. `_number` identifies it until its outcome.
+    /// Must be as quick as possible.
     fn listed(&self, _number: u64, _entry: &Entry) {}
 
-    /// False if [`Event::Entry`] of such an entry is counted only: its path may be left
-    /// empty then. Must be as quick as possible.
+    /// False if [`Event::Entry`] of such an entry is only counted. Its path may then be empty. Must
+    /// be as quick as possible.
     fn shows(&self, _kind: &Kind, _outcome: &Outcome) -> bool {
         true
     }
 
-    /// True if [`Self::hashed`] is of use: local copies are hashed for that alone.
+    /// True if [`Self::hashed`] is needed. Local copies are hashed only for this.
     fn wants_hashes(&self) -> bool {
         false
     }
 
-    /// The content of the file of that number has this hash. Called before its fate is known,
-    /// where this side knows the hash.
+    /// Reports the hash of file `_number` before its outcome, if this side knows the hash.
     fn hashed(&self, _number: u64, _hash: ContentHash) {}
 
-    /// True if the job shall stop: asked often, and answered `true` for good
-    /// once the user has interrupted.
+    /// True if the job should stop. Called often. Once it returns true, it must keep doing so.
     fn cancelled(&self) -> bool;
 }
 
-/// A monitor for a job that nobody watches.
+/// A monitor that shows nothing.
 #[derive(Debug, Default)]
 pub struct Silent(Progress);
 

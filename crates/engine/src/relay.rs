@@ -1,12 +1,11 @@
-//! A job between two hosts, each of which has a role: their agents talk to each other
-//! through this process, frame by frame. Who logs in to both is their client, and tells
-//! each its part; what the roles say passes through here as it is, and is looked at as far
-//! as it takes to show how the job goes (`course.rs`). `passing.rs` moves the frames.
-//! Contents go straight from one host to the other where that can be (`straight.rs`).
+//! A job between two hosts, each with one role. Their agents exchange frames through this process,
+//! which is connected to both as their client. It assigns the roles, and forwards the messages
+//! unchanged. `course.rs` reads from them the progress of the job, and `passing.rs` forwards the
+//! frames. Contents use direct connections between the hosts where possible (`straight.rs`).
 //!
-//! Neither host is believed more than in a job with this machine. The receiver is told
-//! which sources were named, and takes nothing else; it tells the sender nothing but which
-//! contents it wants, and what came of them.
+//! Neither host is trusted more than in a job with this machine. The receiver knows which sources
+//! were named, and accepts no others. It tells the sender only which contents it wants, and their
+//! outcomes.
 
 mod course;
 mod passing;
@@ -35,27 +34,27 @@ use std::sync::Arc;
 
 /// Two agents of a job.
 pub struct Between {
-    /// The one with the sources.
+    /// The agent with the sources.
     pub from: Greeted,
-    /// The one with the destination.
+    /// The agent with the destination.
     pub to: Greeted,
-    /// Set if the first may call the second.
+    /// Set if the first host may call the second.
     pub straight: Option<Straight>,
 }
 
-/// One of the two.
+/// One of the two agents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Side {
     From,
     To,
 }
 
-/// The two agents while a job runs: their names, and which of them has ended it.
+/// The two agents while a job runs: their names, and the one that was lost.
 struct Hosts<'a> {
     control: &'a Control<'a>,
     names: [String; 2],
     calls: Calls<'a>,
-    /// The one whose connection has broken.
+    /// The first agent whose connection broke.
     lost: Mutex<Option<Side>>,
 }
 
@@ -66,7 +65,7 @@ pub(crate) fn between(
     monitor: &dyn Monitor,
 ) -> Result<Summary, JobError> {
     let Between { from, to, straight } = hosts;
-    // What one compresses the other has to read.
+    // Each agent must understand the compression of the other.
     let compression = match from.caps == to.caps {
         true => job.compression,
         false => Compression::None,
@@ -88,13 +87,13 @@ fn sending(job: &Job, compression: Compression) -> Result<Vec<u8>, JobError> {
     Ok(request(job, compression, job.token, None, remote::sender(job)?))
 }
 
-/// The request to the one that receives. It is told how the sources are named, so that it
-/// takes no others, and not where they are.
+/// The request to the agent that receives. It names the sources, so that the agent accepts no
+/// others, without their directories.
 fn receiving(job: &Job, calls: &Calls<'_>) -> Result<Vec<u8>, JobError> {
     let asked = named_sources(job);
     let paths_len = remote::paths_len(&asked.sources, &asked.base);
     remote::check_len(job, remote::receiver_words_len(job) + paths_len)?;
-    // Both may be on one machine, where one token is one agent.
+    // Both agents may run on one machine, where a token identifies one agent.
     let token = job.token.map(|token| token.map(|byte| !byte));
     let direct = calls.wish(job);
     Ok(request(job, job.compression, token, direct, remote::receiver(job, Some(asked))))
@@ -111,7 +110,7 @@ fn request(
     encode(&Message::Job(JobRequest { compression, token, direct, ..request }))
 }
 
-/// The sources of `job`, each cut to the part of its path that gives it its place.
+/// The sources of `job`, each reduced to the part of its path that determines its place.
 fn named_sources(job: &Job) -> NamedSources {
     let relative = job.task.mirrors().map(|mirror| mirror.walking.relative).unwrap_or_default();
     let is_plain = relative == Relative::No && job.base.is_none();
@@ -127,14 +126,14 @@ fn named_sources(job: &Job) -> NamedSources {
     }
 }
 
-/// A path with the same place as `path`, which says no more than that.
+/// The shortest path with the same place as `path`.
 fn name_alone(path: &[u8]) -> Vec<u8> {
     let Ok(place) = Place::of(words::without_tilde(path), None, Relative::No) else {
-        // It can only fail.
+        // Such a path fails later.
         return path.to_vec();
     };
     let Some(name) = place.names.first() else { return b".".to_vec() };
-    // A name of a single "~" is no home directory.
+    // The `./` keeps a name of a single "~" from meaning the home directory.
     let slash: &[u8] = if place.slash { b"/" } else { b"" };
     [b"./", name.as_bytes(), slash].concat()
 }
@@ -169,7 +168,7 @@ fn run(
                 let sent = run_writer(&mut output, &frames, request, sign_after, None);
                 drop((frames, output));
                 if let Err(error) = sent {
-                    // The host may have said why before, or that all is done.
+                    // The host may have sent the reason, or that the job is done.
                     control.linger_for(Some(&vigil));
                     hosts.ends(side, ReadEnd::Lost(error));
                 }
@@ -190,7 +189,7 @@ fn run(
                     Side::To => passing.answers(input),
                 };
                 match read {
-                    // The sender has heard so first.
+                    // The sender received Done first, and left.
                     Err(ReadEnd::Lost(_)) if side == Side::From && course.is_done() => {}
                     Err(end) => hosts.ends(side, end),
                     Ok(()) => {}
@@ -212,18 +211,18 @@ fn run(
 }
 
 impl Hosts<'_> {
-    /// Sees that no thread waits for a host any more, when the job has ended.
+    /// Releases all threads that wait for a host, when the job has ended.
     fn let_go(&self, result: &Result<Summary, JobError>, killers: &[Killer; 2], left: &Left<()>) {
         let is_over = match result {
-            // What a login started may hold its stream open for ever.
+            // A process that the login started may hold its stream open forever.
             Ok(_) => leave_within(left, CLOSE_MAX),
-            // Why a connection broke shows in how ssh ends by itself.
+            // The exit of ssh shows why a connection broke.
             Err(JobError::Connection(ConnectError::Lost { .. })) => {
                 let lost = *self.lost.lock();
                 lost.map(|side| killers[side as usize].ends_within(LAST_WORDS_MAX));
                 false
             }
-            // The one that has told why tidies up, as in a job from here.
+            // The host that sent the reason tidies up, as in a job with this machine.
             Err(JobError::Destination { .. }) => {
                 killers[Side::To as usize].ends_within(TIDYING_MAX);
                 false
@@ -234,13 +233,13 @@ impl Hosts<'_> {
             return;
         }
         killers.iter().for_each(Killer::kill);
-        // One that was stopped, or hangs, does not end when it is asked to.
+        // A stopped or hanging process does not end when it is asked to.
         if !leave_within(left, ASKED_MAX) {
             killers.iter().for_each(Killer::kill);
         }
     }
 
-    /// The conversation with one of them has ended before its time.
+    /// Handles the early end of the conversation with `side`.
     fn ends(&self, side: Side, end: ReadEnd) {
         let name = &self.names[side as usize];
         match end {
@@ -254,7 +253,7 @@ impl Hosts<'_> {
     }
 }
 
-/// `error`, which names the host that has said it or is at fault.
+/// `error` with the name of the host that reported or caused it.
 fn by(name: &str, error: JobError) -> JobError {
     match error {
         JobError::Protocol(words) => JobError::Protocol(format!("{name}: {words}")),
@@ -263,7 +262,7 @@ fn by(name: &str, error: JobError) -> JobError {
     }
 }
 
-/// Closes both connections, and finds out why one broke if it did.
+/// Closes both connections. If one broke, finds out why.
 fn conclude(
     result: Result<Summary, JobError>,
     lost: Option<Side>,
@@ -288,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_receiver_learns_no_more_of_a_source_than_its_name() {
+    fn a_receiver_gets_only_the_name_of_a_source() {
         let told = |path: &str| String::from_utf8(name_alone(path.as_bytes())).expect("text");
         let paths =
             ["/home/ann/secret/x", "x/", "a/b/.", "~", "~/", "/", "..", "a/~", "a/..", "x/./"];

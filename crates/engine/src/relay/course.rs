@@ -1,6 +1,6 @@
-//! The course of a job between two hosts, as far as the messages that pass here tell it:
-//! what was listed and has no outcome yet, and what is told of it. Its memory is bounded by
-//! the window of the listing and the depth of directories, whatever either host says.
+//! The progress of a job between two hosts, read from the messages that pass through: the entries
+//! without an outcome, and the reports about them. Its memory is bounded by the listing's window
+//! and the depth of directories, whatever either host sends.
 
 use crate::control::{Control, Reporter, Step};
 use crate::in_flight::InFlight;
@@ -16,63 +16,63 @@ use haul_store::RESUME_LEN_MIN_FAR;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// The course of one job.
+/// The progress of one job.
 pub(super) struct Course<'a> {
     control: &'a Control<'a>,
     reporter: Reporter<'a>,
     task: Task,
-    /// The destination as the user calls it.
+    /// The destination as the user wrote it.
     dest: Vec<u8>,
     state: Mutex<State>,
 }
 
 struct State {
-    /// The number that the next entry or fault has.
+    /// The number of the next entry or fault.
     next_index: u64,
-    /// The number of the source that is listed.
+    /// The number of the source that is being listed.
     source: u64,
-    /// Directories whose end was not listed, with their numbers: each is in the one before.
+    /// Directories whose listing has not ended, with their numbers. Each contains the next.
     open: Vec<(u64, Arc<Way>)>,
     /// Entries and faults without an outcome.
     in_flight: InFlight<Item>,
-    /// Those of them whose contents are wanted.
+    /// The number of them whose contents are wanted.
     wanted: usize,
-    /// Bytes of their contents that are to come.
+    /// Bytes of wanted contents that have no outcome.
     awaited: u64,
-    /// Those that have passed, and that no outcome has accounted for.
+    /// Bytes of contents that have passed and are not accounted to an outcome yet.
     passed: u64,
-    /// The receiver has said so.
+    /// The receiver has reported the end.
     is_done: bool,
 }
 
-/// A directory, by its name in the one above; the root has neither.
+/// A directory, by its name in the parent directory. The root has neither.
 struct Way(Option<(Arc<Way>, Option<Name>)>);
 
 /// An entry without an outcome.
 struct Item {
     way: Arc<Way>,
     name: Option<Name>,
-    /// The path of a fault, in place of both.
+    /// The path of a fault, instead of `way` and `name`.
     shown: Option<Vec<u8>>,
     kind: Kind,
     cost: u64,
     wanted: bool,
-    /// Bytes of it that the receiver had.
+    /// Bytes of it that the receiver already had.
     there: u64,
 }
 
 impl Way {
-    /// The path of `name` in it.
+    /// The path of `name` in this directory.
     fn path_of(&self, name: Option<&Name>) -> Vec<u8> {
         words::path_upwards(name.into_iter().chain(self.upwards()))
     }
 
-    /// Writes that path to `path`, in place of its content: its memory is used again.
+    /// Writes that path into `path`, whose memory is reused.
     fn write_path(&self, name: Option<&Name>, path: &mut Vec<u8>) {
         words::join_upwards(name.into_iter().chain(self.upwards()), path);
     }
 
-    /// Its names, from the lowest up.
+    /// The names on the path, from the bottom up.
     fn upwards(&self) -> impl Iterator<Item = &Name> + Clone {
         let upwards = std::iter::successors(self.0.as_ref(), |(above, _)| above.0.as_ref());
         upwards.filter_map(|(_, name)| name.as_ref())
@@ -88,14 +88,14 @@ impl Item {
         if let Kind::File { size } = self.kind { size } else { 0 }
     }
 
-    /// Bytes of it that are to come, or have.
+    /// Bytes of it that are wanted.
     fn awaited(&self) -> u64 {
         if self.wanted { self.size().saturating_sub(self.there) } else { 0 }
     }
 }
 
 impl<'a> Course<'a> {
-    /// That of `job`, which has not begun.
+    /// A course for `job`, which has not begun.
     pub(super) fn new(job: &Job, control: &'a Control<'a>) -> Self {
         let state = State {
             next_index: 1,
@@ -116,7 +116,7 @@ impl<'a> Course<'a> {
         self.control.monitor().progress()
     }
 
-    /// The sender lists these.
+    /// Processes listed items.
     pub(super) fn listed(&self, items: Vec<ListItem>) -> Result<(), ReadEnd> {
         let mut state = self.state.lock();
         for item in items {
@@ -143,7 +143,7 @@ impl<'a> Course<'a> {
                         self.reporter.listed_all();
                     }
                 }
-                // They have no outcome.
+                // These have no outcome.
                 ListItem::Subdirs { .. }
                 | ListItem::Account(_)
                 | ListItem::Closed { .. }
@@ -182,14 +182,14 @@ impl<'a> Course<'a> {
         state.add(Item::of(way, entry.name, entry.kind, cost))
     }
 
-    /// So many bytes of content pass.
+    /// Counts `len` bytes of content that pass through.
     pub(super) fn passed(&self, len: u64) {
         Progress::add(&self.progress().relayed, len);
         self.moved(len);
     }
 
-    /// So many bytes of content have passed here, or have gone another way. What is sent once
-    /// more, since it was lost with a connection, makes no more of them than there are.
+    /// Counts content that passed through here or was sent directly. Content that is sent again
+    /// after a loss does not count beyond the wanted length.
     fn moved(&self, len: u64) {
         if len > 0 {
             let counted = {
@@ -203,7 +203,7 @@ impl<'a> Course<'a> {
         }
     }
 
-    /// The receiver has got this from the other host itself.
+    /// Processes a report of the receiver about directly received content.
     pub(super) fn arrived(&self, arrived: Arrived) -> Result<(), ReadEnd> {
         let Arrived { bytes, index, blocks, size } = arrived;
         let is_length = size.is_none_or(|size| size <= i64::MAX as u64);
@@ -227,7 +227,7 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
-    /// The content of that file has so many bytes, whatever was listed.
+    /// Sets the actual length of a file, in bytes.
     pub(super) fn sized(&self, index: u64, size: u64) {
         let mut state = self.state.lock();
         let state = &mut *state;
@@ -240,7 +240,7 @@ impl<'a> Course<'a> {
         }
     }
 
-    /// A block of that file has passed.
+    /// Records that a block of a file has passed.
     pub(super) fn sealed(&self, index: u64) {
         let mut state = self.state.lock();
         let Some(item) = state.in_flight.get_mut(index) else { return };
@@ -251,12 +251,12 @@ impl<'a> Course<'a> {
         }
     }
 
-    /// The receiver wants these contents.
+    /// Processes the receiver's requests.
     pub(super) fn wanted(&self, wants: &[Want]) {
         let mut state = self.state.lock();
         let state = &mut *state;
         for want in wants.iter().filter(|want| !want.blocks.is_empty()) {
-            // The sender refuses what it has not listed.
+            // The sender refuses unlisted entries.
             let Some(item) = state.in_flight.get_mut(want.index) else { continue };
             state.awaited = state.awaited.saturating_sub(item.awaited());
             state.wanted += usize::from(!std::mem::replace(&mut item.wanted, true));
@@ -270,7 +270,7 @@ impl<'a> Course<'a> {
         }
     }
 
-    /// The fate of these is known.
+    /// Processes outcomes.
     pub(super) fn outcomes(&self, outcomes: Vec<OutcomeItem>) -> Result<(), ReadEnd> {
         for OutcomeItem { index, outcome } in outcomes {
             let (item, counted) = {
@@ -289,7 +289,7 @@ impl<'a> Course<'a> {
                     counted += of_it;
                 }
                 if state.wanted == 0 {
-                    // It was in frames beside contents.
+                    // The rest was overhead of frames with contents.
                     let more = std::mem::take(&mut state.passed);
                     Progress::take_off(&self.progress().bytes_done, more);
                 }
@@ -300,7 +300,7 @@ impl<'a> Course<'a> {
         Ok(())
     }
 
-    /// Only the destination has these.
+    /// Reports entries that only the destination has.
     pub(super) fn extras(&self, extras: &[Extra]) -> Result<(), ReadEnd> {
         if !self.task.finds_extras() && self.task.mirrors().is_none() {
             return Err(refused("the peer reported extras where none are expected"));
@@ -314,17 +314,17 @@ impl<'a> Course<'a> {
         self.reporter.warning(warning);
     }
 
-    /// A directory has failed after all.
+    /// Reports a directory that failed after its outcome.
     pub(super) fn late(&self, late: Late) {
         self.reporter.late_there(late);
     }
 
-    /// The place to which entries go.
+    /// Records the names that entries get at the destination.
     pub(super) fn naming(&self, named: Named) {
         self.control.named(named, &self.dest);
     }
 
-    /// All is done. Gives the figures.
+    /// Processes the end of the job. Returns its figures.
     pub(super) fn done(&self, summary: Summary) -> Result<Summary, ReadEnd> {
         let mut state = self.state.lock();
         if !state.in_flight.is_over() {
@@ -335,7 +335,7 @@ impl<'a> Course<'a> {
         Ok(self.reporter.with_failures(summary))
     }
 
-    /// True once Done may be sent to the sender: it leaves then.
+    /// True once Done may be forwarded to the sender, which then leaves.
     pub(super) fn is_done(&self) -> bool {
         self.state.lock().is_done
     }
@@ -348,7 +348,7 @@ impl Item {
 }
 
 impl State {
-    /// The directory `dir`, which must be the one that was opened last.
+    /// The directory `dir`, which must be the innermost open one.
     fn way(&self, dir: u64) -> Result<Arc<Way>, ReadEnd> {
         match self.open.last() {
             Some((number, way)) if *number == dir => Ok(Arc::clone(way)),
@@ -356,7 +356,7 @@ impl State {
         }
     }
 
-    /// Remembers what has the next number.
+    /// Adds an item with the next number.
     fn add(&mut self, item: Item) -> Result<(), ReadEnd> {
         self.in_flight.add(self.next_index, item.cost, item);
         self.next_index += 1;
@@ -376,7 +376,7 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     #[test]
-    fn what_comes_once_more_makes_no_more_of_a_file_than_it_has() {
+    fn repeated_content_does_not_count_beyond_the_length_of_a_file() {
         const LEN: u64 = 10 << 20;
         let silent = Silent::default();
         let (control, job) = (Control::new(&silent), Job::default());

@@ -1,5 +1,5 @@
-//! Frames on their way from one host to the other. A frame that has no place in its
-//! direction ends the job here; the rest is for the roles to judge.
+//! Forwards frames from one host to the other. A frame that is not allowed in its direction ends
+//! the job here; the roles check the rest.
 
 use super::course::Course;
 use super::straight::Calls;
@@ -17,11 +17,10 @@ use haul_proto::{
 use std::io::Read;
 use std::sync::Arc;
 
-/// Buffers for contents: those that fill the queue of a writer, one that it writes, and one
-/// that is read.
+/// Buffers for contents: those in the queue of a writer, one being written, and one being read.
 const BUFFERS: usize = 10;
 
-/// Bytes in front of the content of a piece, at most.
+/// The most bytes before the content of a piece.
 const PIECE_HEAD_MAX: usize = 32;
 
 /// The frames of one direction.
@@ -29,14 +28,14 @@ pub(super) struct Passing<'p, 'a> {
     course: &'p Course<'a>,
     calls: &'p Calls<'a>,
     control: &'p Control<'a>,
-    /// The way to the other host.
+    /// The queue to the other host.
     onwards: Arc<Outbox>,
     pool: Pool,
     unwrapper: Unwrapper,
 }
 
 impl<'p, 'a> Passing<'p, 'a> {
-    /// Those that leave through `onwards`.
+    /// Forwards frames to `onwards`.
     pub(super) fn new(
         (course, calls): (&'p Course<'a>, &'p Calls<'a>),
         control: &'p Control<'a>,
@@ -46,7 +45,7 @@ impl<'p, 'a> Passing<'p, 'a> {
         Self { course, calls, control, onwards, pool, unwrapper }
     }
 
-    /// Passes on the sender's messages, until its stream ends.
+    /// Forwards the sender's messages, until its stream ends.
     pub(super) fn contents(mut self, mut input: FromPeer) -> Result<(), ReadEnd> {
         loop {
             let header = read_header(&mut input)?;
@@ -89,7 +88,7 @@ impl<'p, 'a> Passing<'p, 'a> {
         }
     }
 
-    /// Passes on the receiver's messages, until all is done.
+    /// Forwards the receiver's messages, until the job is done.
     pub(super) fn answers(self, mut input: FromPeer) -> Result<(), ReadEnd> {
         let mut is_first = true;
         loop {
@@ -111,7 +110,7 @@ impl<'p, 'a> Passing<'p, 'a> {
                 Message::Taken(Taken { lane: 1..=LANES_MAX, .. }) if self.calls.are_made() => {}
                 Message::Direct(offer) => {
                     self.hand_on(OutFrame::message(&self.calls.offered(offer)?));
-                    // It comes before all else, and the names come first after it.
+                    // It precedes all other messages. Naming must be the first after it.
                     continue;
                 }
                 Message::Arrived(arrived) if self.calls.are_made() => {
@@ -136,11 +135,11 @@ impl<'p, 'a> Passing<'p, 'a> {
     }
 
     fn hand_on(&self, frame: OutFrame) {
-        // Refused only when the job has ended.
+        // The queue is closed only when the job has ended.
         let _ = self.onwards.send(frame);
     }
 
-    /// Hands on a frame that may be large; `None` if the job has ended.
+    /// Forwards a frame that may be large. `None` if the job has ended.
     fn pass_content(
         &mut self,
         header: Header,
@@ -155,7 +154,7 @@ impl<'p, 'a> Passing<'p, 'a> {
         Ok(self.onwards.send(frame))
     }
 
-    /// The bytes of content in a frame, about. A listing in it is looked at.
+    /// The approximate bytes of content in a frame. Processes a compressed listing.
     fn content_len(&mut self, kind: FrameType, payload: &[u8]) -> Result<u64, ReadEnd> {
         let content = match kind {
             FrameType::Data => {
@@ -163,7 +162,7 @@ impl<'p, 'a> Passing<'p, 'a> {
                 decode_data_start(start, payload.len()).map_err(refused)?.content.len()
             }
             FrameType::Pack => packed(self.course, payload)?,
-            // Both say what has to be shown.
+            // Listings and packs are needed for the progress.
             _ if [FrameType::List, FrameType::Pack]
                 .iter()
                 .any(|kind| payload.first() == Some(&kind.byte())) =>

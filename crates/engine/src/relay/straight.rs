@@ -1,7 +1,7 @@
-//! Direct connections from the host that sends to the one that receives, as far as this
-//! process has a part in them: the first has it make a key, which the second lets in; where
-//! that is reached is told on only if its name leads there; and the user hears what came of
-//! it. Without them contents pass here.
+//! The part of this process in direct connections between two hosts. The sending host makes a key,
+//! which the receiving host accepts. This process forwards the receiving host's address only if it
+//! is an address of that host's name, and reports the result to the user. Without direct
+//! connections, contents pass through this process.
 
 use crate::control::Control;
 use crate::job::{Job, JobError};
@@ -17,24 +17,24 @@ use parking_lot::Mutex;
 use std::num::NonZeroU8;
 use std::time::Duration;
 
-/// How long a host may take to make a key.
+/// The longest time for a host to make a key.
 const KEY_MAX: Duration = Duration::from_secs(10);
 
-/// News of calls in one job, at most.
+/// The most reports about calls in one job.
 const NEWS_MAX: usize = 2 * LANES_MAX as usize;
 
-/// The wish that one host calls the other.
+/// The plan that one host calls the other.
 #[derive(Debug)]
 pub struct Straight {
-    /// The key of the one that calls, or why it does not.
+    /// The key of the calling host, or the reason why it does not call.
     key: Result<DirectKey, String>,
     from: Whereabouts,
     to: Whereabouts,
 }
 
 impl Straight {
-    /// Has the haul that answers `from` make a key, if the contents of `job` may go straight.
-    /// Where both hosts are tells `at`.
+    /// Asks the host `from` for a key, if the contents of `job` may be sent directly. `at` are the
+    /// addresses of both hosts.
     ///
     /// # Errors
     /// When the connection fails.
@@ -49,7 +49,7 @@ impl Straight {
             true => {
                 let connections = job.direct_connections().map_or(0, NonZeroU8::get);
                 let call = Call { is_required: job.via == Via::Tcp, connections };
-                // A connection that takes nothing has the answer tell that.
+                // If the connection is broken, the answer below reports that.
                 let _ = agent.say(OutFrame::message(&Message::Call(call)), KEY_MAX);
                 match agent.hear_within(KEY_MAX)? {
                     Message::Called(Called::Key(key)) => Ok(key),
@@ -62,7 +62,7 @@ impl Straight {
         Ok(Some(Self { key, from, to }))
     }
 
-    /// The same where the haul that is called has these capabilities.
+    /// Checks the capabilities of the called host.
     pub(super) fn calling_one_with(self, caps: Caps) -> Self {
         match caps.has(Caps::CALLS) {
             true => self,
@@ -87,19 +87,19 @@ pub(super) struct Calls<'a> {
 
 #[derive(Default)]
 struct State {
-    /// It has sent its addresses.
+    /// The called host has sent its address.
     has_offered: bool,
-    /// Why it is not called there.
+    /// The reason why that address is not called.
     refused: Option<String>,
-    /// News of calls.
+    /// The number of reports about calls.
     news: usize,
 }
 
 impl<'a> Calls<'a> {
-    /// Those of `job` to the host `to`, if it is wished that there are any.
+    /// The direct connections of `job` to the host `to`.
     ///
     /// # Errors
-    /// When there can be none, and contents must go no other way.
+    /// When none is possible, but contents must not pass through this machine.
     pub(super) fn new(
         job: &Job,
         control: &'a Control<'a>,
@@ -118,7 +118,7 @@ impl<'a> Calls<'a> {
         Ok(Self { control, to, is_required, wish, state: Mutex::default() })
     }
 
-    /// The wish for the host that is called.
+    /// The request for the called host.
     pub(super) fn wish(&self, job: &Job) -> Option<Box<DirectWish>> {
         let key = *self.wish.as_ref()?.key.as_ref().ok()?;
         let ports = job.ports.map(|ports| (ports.0, ports.1));
@@ -130,7 +130,7 @@ impl<'a> Calls<'a> {
         matches!(self.wish, Some(Straight { key: Ok(_), .. }))
     }
 
-    /// Why none is made, if one was wished for.
+    /// The reason why no call is made although one was wanted.
     pub(super) fn unmade(&self) -> Option<&str> {
         match &self.wish {
             Some(Straight { key: Err(reason), .. }) => Some(reason),
@@ -138,7 +138,7 @@ impl<'a> Calls<'a> {
         }
     }
 
-    /// The called host sends its addresses, or why it can't be called. Returns the message for
+    /// Processes the called host's address, or its reason against calls. Returns the message for
     /// the other host.
     pub(super) fn offered(&self, offer: Result<DirectOffer, String>) -> Result<Message, ReadEnd> {
         let Some(Straight { key: Ok(_), from, to }) = &self.wish else {
@@ -158,7 +158,7 @@ impl<'a> Calls<'a> {
         Ok(Message::Direct(Err(reason)))
     }
 
-    /// The calling host reports the result.
+    /// Processes the calling host's report.
     pub(super) fn called(&self, called: Called) -> Result<(), ReadEnd> {
         let refused = {
             let mut state = self.state.lock();
@@ -186,13 +186,13 @@ impl<'a> Calls<'a> {
                 let host = &*host;
                 self.control.monitor().event(Event::Link(LinkEvent::Direct { host, connections }));
             }
-            // That was reported, or can't be.
+            // It was already reported, or is impossible.
             (_, Some(_)) | (Called::Key(_), _) => {}
         }
         Ok(())
     }
 
-    /// Tells that contents pass here.
+    /// Reports that contents pass through this machine.
     pub(super) fn tell_not_direct(&self, reason: &str) {
         let (host, reason) = (&*self.to, &*format!("{reason}; they go through this machine"));
         self.control.monitor().event(Event::Link(LinkEvent::NotDirect { host, reason }));
