@@ -1,5 +1,5 @@
-//! The other end of a connection: greets, answers requests, and plays its role
-//! in one job.
+//! The agent, at the other end of a connection. It greets, answers requests, and plays its role in
+//! one job.
 
 mod apart;
 mod calls;
@@ -41,16 +41,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Serves one client: reads requests and jobs from `input`, answers on
-/// `output`, and returns after one job, or when the client has left.
+/// Serves one client. Reads requests and jobs from `input`, answers on `output`, and returns after
+/// one job or when the client has left. A client that is silent for longer than it announced counts
+/// as gone.
 ///
-/// The calling thread is confined to what the job needs, for good. Neither stream blocks
-/// until this returns, and no thread is left then.
+/// The calling thread stays confined to the needs of the job. Neither stream blocks until this
+/// returns, and then all threads have ended.
 ///
 /// # Errors
 /// When the client breaks the protocol or the streams fail.
-///
-/// A client that is silent for longer than it announced has left, and is not waited for.
 pub fn serve(
     input: impl Read + AsFd + Send + 'static,
     output: impl Write + AsFd + Send + 'static,
@@ -59,52 +58,52 @@ pub fn serve(
     serve_with(Serving::default(), connection)
 }
 
-/// Keeps this process, and so whoever it serves, below the directory `root`; with
-/// [`Rights::Read`] nothing there can be changed either. It may use `cache`. No symbolic link is
-/// followed in a `root` that `is_canonical`. **To be called before any other thread is started.**
-/// Paths are taken as in a chroot.
+/// Confines this process, and thus its clients, to the directory `root` and `cache`. With
+/// [`Rights::Read`] nothing in `root` can be changed. No symbolic link is followed in a `root` that
+/// `is_canonical`. **Call it before other threads are started.** Afterwards, paths are resolved as
+/// in a chroot.
 ///
 /// # Errors
-/// Where the kernel can't enforce it, and those of opening the directory.
+/// When the kernel can't enforce it, and those of opening the directory.
 pub fn stay_below(
     root: &Path,
     is_canonical: bool,
     rights: Rights,
     cache: Option<&ChunkCache>,
 ) -> std::io::Result<()> {
-    // It is read where nothing can be opened afterwards.
+    // Cached now, because these files can't be opened later.
     haul_sys::boot_id();
     haul_sys::umask();
     let besides: Vec<_> = cache.map(ChunkCache::dir).transpose()?.into_iter().collect();
     haul_sys::enter_jail(root, is_canonical, rights == Rights::Write, &besides)
 }
 
-/// How long a client that keeps its connection may take until its next visit. It ends the
-/// connection earlier; this is for one whose machine has vanished.
+/// The longest time between two visits of a client that keeps its connection. Clients end it
+/// earlier; this bound is for a client whose machine has vanished.
 const BETWEEN_VISITS: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Takes the task of a job, the side of it that was here, and its result.
+/// Called with the task of a job, the side that this process had, and the result.
 pub type OnEnd<'s> = dyn Fn(&Task, Side, &Result<Summary, JobError>) + 's;
 
-/// How a client is served.
+/// The settings for serving a client.
 #[derive(Clone, Copy)]
 pub struct Serving<'s> {
     /// The rights that it has.
     pub rights: Rights,
-    /// Called by a job that ends early before its threads are waited for: one may be stuck
-    /// in a file system that does not answer.
+    /// Called when a job ends early, before its threads are waited for: one may hang in a file
+    /// system that does not answer.
     pub on_failure: &'s dyn Fn(),
-    /// The way by which direct connections come if the client wants some, or why there is none.
+    /// The way in which direct connections arrive, or the reason why there are none.
     pub doorway: Result<&'s Doorway, &'s str>,
     /// The path of this program, if the client may know it.
     pub program: Option<&'s Path>,
-    /// It may have this machine call another, which receives what it sends.
+    /// The client may make this machine call another host, which receives the content.
     pub calls: bool,
     /// Called at the end of a job.
     pub on_end: &'s OnEnd<'s>,
     /// Opens the chunk cache of this client, if there is one.
     pub cache: &'s dyn Fn() -> Option<ChunkCache>,
-    /// Called at the end of a visit that had no job, with the number of its requests.
+    /// Called at the end of a visit without a job, with the number of its requests.
     pub on_requests: &'s dyn Fn(u64),
 }
 
@@ -124,8 +123,8 @@ impl Default for Serving<'_> {
     }
 }
 
-/// As [`serve`], in this way and over any `connection`. A client that keeps the connection may
-/// begin another job on it.
+/// Like [`serve`], with these settings and over any `connection`. A client that keeps the
+/// connection may start another job on it.
 ///
 /// # Errors
 /// See [`serve`].
@@ -136,22 +135,21 @@ pub fn serve_with(serving: Serving<'_>, connection: Connection) -> Result<(), Jo
     while let Some(connection) = next {
         next = visit(serving, connection)?;
         if let Some(dir) = dir.as_ref().filter(|_| next.is_some()) {
-            // Another directory may have its name by now, as for a new login.
+            // As for a new login, the path may now name another directory.
             let _ = std::env::set_current_dir(dir);
         }
     }
     Ok(())
 }
 
-/// Serves one visit, from the client's greeting on. Returns the connection if the client keeps
-/// it.
+/// Serves one visit, from the client's greeting on. Returns the connection if the client keeps it.
 fn visit(serving: Serving<'_>, connection: Connection) -> Result<Option<Connection>, JobError> {
     let Serving { rights, doorway, program, calls, on_requests, .. } = serving;
-    // The closer goes last.
+    // The closer is dropped last.
     let Connection { reader, writer: output, closer } = connection;
     let vigil = Vigil::new(closer.patience());
     let input = listen(reader, &vigil);
-    // Only descriptors outlive the process that serves a job.
+    // Only descriptors survive the process that serves a job.
     let caps = match closer.streams() {
         Some(_) => Caps::OURS,
         None => Caps::OURS.without(Caps::SESSIONS),
@@ -190,7 +188,7 @@ fn visit(serving: Serving<'_>, connection: Connection) -> Result<Option<Connecti
     }
 }
 
-/// Serves `job`. Where this process `is_apart`, it ends as soon as the connection is at rest.
+/// Serves `job`. If this process `is_apart`, it ends as soon as the connection is at rest.
 fn serve_job(
     serving: Serving<'_>,
     client: Client,
@@ -212,9 +210,9 @@ fn serve_job(
         let error = JobError::Usage(reason.to_owned());
         return refuse(client, (&task, side), error, on_end).map(drop);
     }
-    // A login that joins may come before the one before has left.
+    // Opened now: a further login may arrive before the previous agent has left.
     let handover = joins.and_then(|secret| entrance::open(&secret));
-    // Behind this the one before has left, and whoever follows waits for its end.
+    // After this the previous agent has left. A successor waits until this one has ended.
     let _held = token.and_then(|token| Held::take(&token, client.killer()));
     let job = Job { task, filter, altered, rate, compression, ..Job::default() };
     let door = direct.map(|wish| Door::open(&wish, doorway));
@@ -228,7 +226,7 @@ fn serve_job(
                 let NamedSources { sources, base, recursive, follow } = *named;
                 Asked::of(&Job { sources, base, recursive, follow, ..job.clone() })
             });
-            // What comes from another host its client does not see.
+            // The client does not see content from another host.
             let tells_arrivals = asked.is_some() && client.caps().has(Caps::CALLS);
             receive(client, &job, (asked, tells_arrivals), around)
         }
@@ -270,7 +268,7 @@ fn receive(
             return refuse(client, side, error, around.on_end).map(drop);
         }
     };
-    // What writes from here on is confined with the rest.
+    // Threads that write after this are confined, too.
     let line = client.into_line()?;
     job.expect_accounts()?;
     job.confine_receiver(&dirs);
@@ -278,7 +276,7 @@ fn receive(
     run(job, line, around, |wire| Placed::Receiver(receiving, Box::new(wire)))
 }
 
-/// Ends a job that has not begun; returns its end.
+/// Ends a job that has not begun, and returns its end.
 fn refuse(
     client: Client,
     (task, side): (&Task, Side),
@@ -292,11 +290,11 @@ fn refuse(
 }
 
 fn send(client: Client, job: &Job, around: Around<'_>) -> Result<(), JobError> {
-    // What writes from here on is confined with the rest.
+    // Threads that write after this are confined, too.
     let line = client.into_line()?;
     job.expect_accounts()?;
     let confined = match job.task.moving() {
-        // What is set aside is renamed, and back, also before anything is copied.
+        // Setting aside renames sources. Names are also restored before anything is copied.
         Some(_) => {
             let sources: Vec<_> = job.source_paths().collect();
             let is_mirror = job.task.mirrors().is_some();
@@ -305,17 +303,17 @@ fn send(client: Client, job: &Job, around: Around<'_>) -> Result<(), JobError> {
         None => confine(Access::ReadOnly),
     };
     tracing::debug!(confined, "sending");
-    // sshd takes small pieces out of its pipe, and has more to do than haul.
+    // sshd reads small pieces from its pipe, and has more work than haul.
     haul_sys::wait_for_turns();
     let tree = job.local_tree(Side::Source);
     run(job, line, around, |wire| Placed::Sender(Sending::of(tree), Box::new(wire)))
 }
 
-/// The circumstances of a job, beside its words.
+/// The circumstances of a job, in addition to its description.
 struct Around<'s> {
     on_failure: &'s dyn Fn(),
     on_end: &'s OnEnd<'s>,
-    /// Set if the client wishes for direct connections.
+    /// Set if the client wants direct connections.
     door: Option<Door>,
     /// Set if further logins may join.
     handover: Option<Handover>,
@@ -327,15 +325,15 @@ struct Around<'s> {
     cache: &'s dyn Fn() -> Option<ChunkCache>,
 }
 
-/// A port that is open for the client, or why there is none.
+/// A port that is open for the client, or the reason why none is.
 struct Door {
     opened: Result<(DirectListener, DirectOffer), String>,
-    /// The contents that go another way.
+    /// The contents that use the wire instead.
     by_wire: ByWire,
 }
 
 impl Door {
-    /// Opens one in this way.
+    /// Opens a port in this `doorway`.
     fn open(wish: &DirectWish, doorway: Result<&Doorway, &str>) -> Self {
         let DirectWish { key, is_required, ports } = *wish;
         let opened = doorway.map_err(str::to_owned).and_then(|doorway| {
@@ -350,7 +348,7 @@ impl Door {
     }
 }
 
-/// Runs this side's part in `job`.
+/// Runs this side's role in `job`.
 fn run<'a>(
     job: &'a Job,
     line: Line,
@@ -360,7 +358,7 @@ fn run<'a>(
     let Line { input, output, vigil, killer, caps } = line;
     let mut wire = Wire::of_agent(input, output, CLIENT, caps, vigil.max());
     let direct = door.and_then(|Door { opened, by_wire }| {
-        // The queue is empty yet.
+        // The queue is still empty.
         wire.outbox.tell(&Message::Direct(opened.as_ref().map(|(_, o)| *o).map_err(Clone::clone)));
         wire.by_wire = by_wire;
         opened.ok().map(|(listener, _)| listener)
@@ -400,13 +398,13 @@ struct Served<'c> {
     vigil: &'c Vigil,
     on_failure: &'c dyn Fn(),
     on_end: &'c dyn Fn(&Result<Summary, JobError>),
-    /// The client has asked for calls, and receives their results.
+    /// The client has requested calls, and receives their results.
     calls: bool,
 }
 
 impl Way for Served<'_> {
-    /// Tells the client of an early end. The last words may take as long as silence may:
-    /// nobody may listen any more.
+    /// Sends the reason of an early end to the client. The last messages may take as long as the
+    /// peer may be silent, because it may not be reading.
     fn end(&self, result: &Result<Summary, JobError>, mut leaving: Leaving<'_>) {
         (self.on_end)(result);
         if result.is_err() {
@@ -425,7 +423,7 @@ impl Way for Served<'_> {
                 self.outbox.tell_within(&Message::Called(called), patience);
             }
             let rests = result.is_ok() && self.outbox.rests();
-            // The answer to the client's Rest is the last word: nothing that follows is read here.
+            // The reply to the client's Rest is the last message. Later bytes are not read here.
             if rests && self.at_rest.is_sent_within(patience) {
                 self.outbox.tell_within(&Message::Rest, patience);
             }
@@ -435,11 +433,11 @@ impl Way for Served<'_> {
             }
             let has_written = leave_within(&leaving.writer, patience);
             if rests && has_written && self.is_apart && self.at_rest.take().is_some() {
-                // The next visit does not wait for lanes that linger.
+                // The next visit does not wait for lingering lanes.
                 apart::end_at_rest();
             }
         }
-        // Behind the last words: a lane that ends has no reason.
+        // After the last messages: the end of a lane gives no reason.
         leaving.hang_up(false);
         self.outbox.close();
         self.outbox.cut();
@@ -447,7 +445,7 @@ impl Way for Served<'_> {
     }
 }
 
-/// The news of calls without which the job could not go on, for the client.
+/// The report to the client about a failed call that the job needs.
 fn called(result: &Result<Summary, JobError>) -> Option<Called> {
     match result {
         Err(JobError::Connection(ConnectError::NotDirect { detail, .. })) => {
@@ -460,19 +458,19 @@ fn called(result: &Result<Summary, JobError>) -> Option<Called> {
     }
 }
 
-/// Why a client that has these rights is refused that part in a job.
+/// The reason why a client with these rights is refused this role.
 fn refused(rights: Rights, role: &Role, task: &Task) -> Option<&'static str> {
     let reads = match role {
         Role::Receiver { .. } => task.keeps_destination(),
-        // The copy of a move is refused, too, before it is made in vain.
+        // The copy of a move is refused too, because its sources could not be removed.
         Role::Sender { .. } => task.moving().is_none(),
     };
     (rights == Rights::Read && !reads)
         .then_some("this login is read-only: haul can't copy to it or move from it")
 }
 
-/// The directories that hold `sources`, each once, and those that they are themselves if
-/// links that lead to them are followed, as in a mirror.
+/// The directories that contain `sources`, each once. In a mirror, also sources that end with `/.`,
+/// because links to them are followed.
 fn holding<'s>(sources: &'s [Cow<'_, [u8]>], is_mirror: bool) -> Vec<&'s Path> {
     let above = sources.iter().map(|path| words::split(words::without_dot(path)).parent);
     let itself =
@@ -481,7 +479,7 @@ fn holding<'s>(sources: &'s [Cow<'_, [u8]>], is_mirror: bool) -> Vec<&'s Path> {
     dirs.into_iter().map(|path| Path::new(OsStr::from_bytes(path))).collect()
 }
 
-/// How the client is called in messages.
+/// The client's name in messages.
 const CLIENT: &str = "the client";
 
 fn abort(error: &JobError) -> Abort {

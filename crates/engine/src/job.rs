@@ -214,7 +214,7 @@ pub enum JobError {
         /// The problem with it.
         fault: Fault,
     },
-    /// The connection failed or broke.
+    /// The connection could not be made or used, or it broke.
     #[error(transparent)]
     Connection(#[from] haul_net::ConnectError),
     /// The peer broke the protocol.

@@ -1,5 +1,4 @@
-//! A job with one role here and the other in the agent at the other end of a
-//! connection.
+//! A job with one role here and the other in an agent at the other end of a connection.
 
 use crate::assembly::{
     Assembly, AtRest, Beside, Calling, Greeting, Leaving, Placed, Receiving, Sending, Way, Wire,
@@ -24,20 +23,19 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long ssh may take to end by itself when the connection has broken.
+/// How long ssh may take to end by itself after the connection broke.
 pub(crate) const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
 
-/// How long an agent that has told the end of the job may take to leave by itself.
+/// How long an agent that has reported the end of the job may take to leave.
 pub(crate) const TIDYING_MAX: Duration = Duration::from_secs(1);
 
-/// How long the threads of a connection may take to leave it after a job that is
-/// done.
+/// How long the threads of a connection may take to leave after a successful job.
 pub(crate) const CLOSE_MAX: Duration = Duration::from_secs(2);
 
-/// How long ssh may take to end when it was asked to.
+/// How long ssh may take to end after it was asked to.
 pub(crate) const ASKED_MAX: Duration = Duration::from_secs(1);
 
-/// Bytes of a Job frame besides paths and rules, at most.
+/// The most bytes of a Job frame, without paths and rules.
 const JOB_LEN_MAX: usize = 128;
 
 /// The agent at the other end of a connection.
@@ -46,11 +44,11 @@ struct Agent {
     closer: Closer,
     vigil: Arc<Vigil>,
     outbox: Arc<Outbox>,
-    /// It holds the destination.
+    /// The agent holds the destination.
     receives: bool,
 }
 
-/// The receiver runs in the agent; the sources are in `tree`.
+/// Runs a job whose Receiver is in the agent. The sources are in `tree`.
 pub(crate) fn upload(
     job: &Job,
     session: Session,
@@ -68,7 +66,7 @@ pub(crate) fn upload(
     conclude(result, agent.closer, &at_rest)
 }
 
-/// The sender runs in the agent.
+/// Runs a job whose Sender is in the agent.
 pub(crate) fn download(
     job: &Job,
     session: Session,
@@ -92,7 +90,7 @@ pub(crate) fn download(
     conclude(result, agent.closer, &at_rest)
 }
 
-/// Opens the chunk cache of this machine, if the job may use it. Without it all is sent.
+/// Opens the chunk cache of this machine, if the job may use it. Without it all content is sent.
 fn open_cache(job: &Job, monitor: &dyn Monitor) -> Option<ChunkCache> {
     let is_used = |place: &&CachePlace| job.has_contents() && !place.dir.as_os_str().is_empty();
     let place = job.cache.as_ref().filter(is_used)?;
@@ -107,7 +105,7 @@ fn open_cache(job: &Job, monitor: &dyn Monitor) -> Option<ChunkCache> {
 /// The role of an agent that sends.
 ///
 /// # Errors
-/// When it can't be told all of it.
+/// When the request is too large.
 pub(crate) fn sender(job: &Job) -> Result<Role, JobError> {
     check_len(job, paths_len(&job.sources, &job.base))?;
     if job.sources.len() > SOURCES_MAX {
@@ -120,14 +118,14 @@ pub(crate) fn sender(job: &Job) -> Result<Role, JobError> {
     Ok(Role::Sender { sources, base, recursive: job.recursive, follow: job.follow })
 }
 
-/// The role of one that receives, from this process or from those who are `asked`.
+/// The role of an agent that receives. `asked` are the sources of a job between two hosts.
 pub(crate) fn receiver(job: &Job, asked: Option<NamedSources>) -> Role {
     let Job { dest, into_dir, origin, naming, bases, backup, staging, .. } = job.clone();
     let asked = asked.map(Box::new);
     Role::Receiver { dest, into_dir, origin, naming, bases, backup, staging, asked }
 }
 
-/// Bytes of the paths in the role of one that receives, without those of the sources.
+/// Bytes of the paths in a receiving role, without those of the sources.
 pub(crate) fn receiver_words_len(job: &Job) -> usize {
     let bases: usize = job.bases.iter().map(|path| path.len() + 5).sum();
     let backup = job.backup.as_ref().map_or(0, Backup::encoded_len_max);
@@ -140,7 +138,7 @@ pub(crate) fn paths_len(sources: &[Vec<u8>], base: &Option<Vec<u8>>) -> usize {
     sources.iter().chain(base).map(|path| path.len() + 5).sum()
 }
 
-/// Refuses what can't be told in one frame: rules, and `words` bytes besides.
+/// Refuses a job whose rules and `words` further bytes do not fit into one frame.
 pub(crate) fn check_len(job: &Job, words: usize) -> Result<(), JobError> {
     let max = FrameType::Job.payload_max() as usize;
     let rules = job.filter.encoded_len_max() + job.altered.encoded_len_max();
@@ -156,7 +154,7 @@ pub(crate) fn check_len(job: &Job, words: usize) -> Result<(), JobError> {
     Ok(())
 }
 
-/// The request that gives an agent its `role` in `job`, without further connections.
+/// The request that assigns an agent its `role` in `job`, without further connections.
 pub(crate) fn request_of(job: &Job, role: Role) -> JobRequest {
     let Job { task, rate, compression, token, .. } = *job;
     JobRequest {
@@ -174,22 +172,21 @@ pub(crate) fn request_of(job: &Job, role: Role) -> JobRequest {
 }
 
 impl Agent {
-    /// The agent behind `session`, which is told its `role` in `job`, and greeted in one go
-    /// with that: a job costs no round trip before it starts.
+    /// Prepares the wire to the agent of `session`. The greeting and the request for `role` in
+    /// `job` are sent together, so a job costs no round trip before it starts.
     fn tell(session: Session, job: &Job, role: Role) -> (Self, Wire) {
         let receives = matches!(role, Role::Receiver { .. });
-        // A connection to a server is one of those that are asked for.
+        // A direct connection to a server counts as one of the requested connections.
         let is_direct = session.closer().is_direct();
         let (connections, is_enough) = match job.logins {
             Logins::UpTo(others) if is_direct => (NonZeroU8::new(others), others == 0),
             _ => (job.direct_connections(), false),
         };
-        // Without a key there is ssh.
-        // One connection by QUIC does what several by TCP do.
+        // Without a key, ssh is used. One QUIC connection replaces several TCP connections.
         let goes_directly = job.goes_directly() && !is_enough && !session.closer().is_quic();
         let identity = goes_directly.then(|| Identity::new().ok()).flatten();
         let is_required = job.via == Via::Tcp;
-        // It is looked up by a thread that is not confined.
+        // The lookup runs on an unconfined thread.
         let there = identity.as_ref().map(|_| session.closer().whereabouts());
         let wish = |identity: &Identity| {
             let (key, ports) = (identity.public(), job.ports.map(|ports| (ports.0, ports.1)));
@@ -197,7 +194,7 @@ impl Agent {
         };
         let direct = identity.as_ref().map(wish);
         let logins = match (job.further_logins(), &session) {
-            // How the user has logged in was not seen.
+            // The way in which the user logged in is unknown.
             (Logins::Chosen, Session::Greeted(_)) => Logins::UpTo(0),
             (logins, _) => logins,
         };
@@ -240,14 +237,14 @@ impl Way for Agent {
         leaving.write = None;
         let killer = self.closer.killer();
         let is_over = match result {
-            // What the login started on the host may hold the stream open for ever.
+            // A process that the login started on the host may hold the stream open forever.
             Ok(_) => leaving.within(CLOSE_MAX),
-            // Why a connection broke shows in how ssh ends by itself.
+            // The exit of ssh shows why a connection broke.
             Err(JobError::Connection(ConnectError::Lost { .. })) => {
                 killer.ends_within(LAST_WORDS_MAX)
             }
-            // It has told why, and tidies up. Where no ssh is between, a signal would be the
-            // end of it before it has.
+            // The agent has sent the reason, and tidies up. Without ssh in between, a signal would
+            // end it before.
             Err(JobError::Destination { .. }) if self.receives => {
                 killer.ends_within(TIDYING_MAX);
                 false
@@ -256,7 +253,7 @@ impl Way for Agent {
         };
         if !is_over {
             killer.kill();
-            // One that was stopped, or hangs, does not end when it is asked to.
+            // A stopped or hanging process does not end when it is asked to.
             if !leaving.within(ASKED_MAX) {
                 killer.kill();
             }
@@ -264,7 +261,7 @@ impl Way for Agent {
     }
 }
 
-/// The reason for which a connection was `lost`, if its end tells more.
+/// The reason for a `lost` connection, if its end reveals more.
 pub(crate) fn explained(lost: ConnectError, closer: Closer) -> ConnectError {
     match closer.explain() {
         ConnectError::Stopped { .. } => lost,
@@ -272,7 +269,7 @@ pub(crate) fn explained(lost: ConnectError, closer: Closer) -> ConnectError {
     }
 }
 
-/// Closes the connection, or keeps it if it is `at_rest`, and finds out why it broke if it did.
+/// Closes the connection, or keeps it if it is `at_rest`. If it broke, finds out why.
 fn conclude(
     result: Result<Summary, JobError>,
     closer: Closer,
@@ -282,7 +279,7 @@ fn conclude(
         Err(JobError::Connection(lost @ ConnectError::Lost { .. })) => {
             Err(explained(lost, closer).into())
         }
-        // Everything is in its place.
+        // All entries are at their final places.
         Ok(summary) => {
             match at_rest.take() {
                 Some((input, output)) => closer.keep(input.into_inner().into_inner(), output),
@@ -300,7 +297,7 @@ mod tests {
     use haul_model::{Action, Filter, Pattern, Rule};
     use haul_proto::HEADER_LEN;
 
-    /// A filter whose rules take `len` bytes in a message, as far as anybody has to know.
+    /// A filter whose rules take `len` bytes in a message, as computed for the check.
     fn filter_of(mut len: usize) -> Filter {
         let mut filter = Filter::default();
         while len > 0 {
@@ -320,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_to_a_host_fits_into_its_frame() {
+    fn an_accepted_request_fits_into_its_frame() {
         let max = FrameType::Job.payload_max() as usize;
         let words = 10_000;
         let job = Job { filter: filter_of(max - words - JOB_LEN_MAX), ..Job::default() };

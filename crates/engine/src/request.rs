@@ -1,6 +1,5 @@
-//! Single requests beside jobs: stat, list, hash and measure, here, at a peer, or
-//! at a host that has an SFTP server alone. The same functions answer here and at a
-//! peer.
+//! Single requests outside of jobs: stat, list, hash and measure. They are answered here, by a
+//! peer, or through a host's SFTP server. The same functions answer here and at a peer.
 
 mod answer;
 mod measure;
@@ -30,18 +29,18 @@ use std::path::Path;
 /// The requests that a client may make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rights {
-    /// Nothing that writes or removes.
+    /// Requests that change nothing.
     Read,
-    /// Everything.
+    /// All requests.
     Write,
 }
 
-/// Answers requests about one machine's files: this one's, or another's.
+/// Answers requests about the files of one machine.
 pub struct Requests(Answering);
 
-/// Who answers.
+/// The answering side.
 enum Answering {
-    /// This process, and what it was asked to mark.
+    /// This process, with the mark that it was asked to make.
     Here(Held),
     /// haul on another machine.
     Agent(Peer),
@@ -49,25 +48,24 @@ enum Answering {
     Sftp(SftpPeer),
 }
 
-/// An entry of a directory; or the name of one that can't be looked at, and why.
+/// An entry of a directory. If it can't be inspected, its name and the reason.
 pub type ListedEntry = Result<Entry, (Vec<u8>, Fault)>;
 
-/// The way to a host where requests were answered: a job goes on over it without another
-/// login.
+/// A connection on which requests were answered. A job can use it without another login.
 pub enum Standing {
-    /// haul there has answered.
+    /// Connected to haul on the host.
     Agent(Greeted),
-    /// The SFTP server there has.
+    /// Connected to the host's SFTP server.
     Sftp(SftpSession),
 }
 
-/// Why a request has no answer.
+/// The reason why a request has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
-    /// The path can't be looked at; the next request may fare better.
+    /// The path can't be read. Other requests may succeed.
     #[error(transparent)]
     Fault(#[from] Fault),
-    /// The connection is of no more use.
+    /// The connection can't be used any more.
     #[error(transparent)]
     Job(#[from] JobError),
 }
@@ -81,12 +79,13 @@ impl Requests {
     /// Requests to the agent at the other end of `session`.
     ///
     /// # Errors
-    /// When the peer does not greet, or speaks another version.
+    /// When the peer does not greet, or uses another version.
     pub fn remote(session: impl Into<Session>) -> Result<Self, JobError> {
         Peer::start(session.into(), None).map(|peer| Self(Answering::Agent(peer)))
     }
 
-    /// The same, unless the user has `cancelled` before the peer greets, which is asked often.
+    /// The same, unless the user has `cancelled` before the peer greets. `cancelled` is called
+    /// often.
     ///
     /// # Errors
     /// See [`Self::remote`], and [`JobError::Interrupted`].
@@ -98,9 +97,9 @@ impl Requests {
         peer.map(|peer| Self(Answering::Agent(peer)))
     }
 
-    /// Requests to the SFTP server at the other end of `connection`, of a host
-    /// without haul. Times are in whole seconds from 1970 to 2106, there are no
-    /// inodes, and a file is hashed here: all of its content is read.
+    /// Requests to the SFTP server at the other end of `connection`, on a host without haul. Times
+    /// are in whole seconds from 1970 to 2106, there are no inodes, and files are read and hashed
+    /// here.
     ///
     /// # Errors
     /// When there is no such server, or none of version 3.
@@ -108,18 +107,17 @@ impl Requests {
         SftpPeer::start(connection).map(|peer| Self(Answering::Sftp(peer)))
     }
 
-    /// True if they are answered on this machine, without a peer.
+    /// True if requests are answered by this process.
     pub(crate) fn are_here(&self) -> bool {
         matches!(self.0, Answering::Here(_))
     }
 
-    /// True if they are answered by the haul of another machine, which has greeted.
+    /// True if requests are answered by haul on another machine, which has greeted.
     pub fn are_at_agent(&self) -> bool {
         matches!(self.0, Answering::Agent(_))
     }
 
-    /// The version of the haul that answers at another machine, safe to show; `None` where
-    /// none does.
+    /// The version of haul on the answering machine, safe to show; `None` if no other haul answers.
     pub fn version(&self) -> Option<&str> {
         match &self.0 {
             Answering::Agent(peer) => Some(peer.version()),
@@ -127,7 +125,7 @@ impl Requests {
         }
     }
 
-    /// Where the host of the haul that answers is, as its name says here.
+    /// The addresses of the answering host, looked up by its name.
     pub fn whereabouts(&self) -> Whereabouts {
         match &self.0 {
             Answering::Agent(peer) => peer.whereabouts(),
@@ -135,14 +133,14 @@ impl Requests {
         }
     }
 
-    /// Ends the conversation. A connection that is to be kept is, if the peer agrees.
+    /// Ends the requests. A connection is kept if that is wanted and the peer agrees.
     pub fn leave(self) {
         if let Answering::Agent(peer) = self.0 {
             peer.leave();
         }
     }
 
-    /// The haul at the other end, if one answers.
+    /// The peer, if haul on another machine answers.
     pub(crate) fn agent(&mut self) -> Option<&mut Peer> {
         match &mut self.0 {
             Answering::Agent(peer) => Some(peer),
@@ -150,8 +148,8 @@ impl Requests {
         }
     }
 
-    /// The way to the host, for a job; `None` if this machine has answered, or the
-    /// connection is of no more use.
+    /// The connection to the host, for a job. `None` for this machine, or if the connection can't
+    /// be used any more.
     pub fn into_standing(self) -> Option<Standing> {
         match self.0 {
             Answering::Here(_) => None,
@@ -160,8 +158,8 @@ impl Requests {
         }
     }
 
-    /// Sees what is at each of `paths`, links not followed; the reason where nothing can be
-    /// seen. They are asked about at the same time.
+    /// Checks whether an entry exists at each of `paths`, without following links. Returns the
+    /// fault otherwise. The requests overlap.
     ///
     /// # Errors
     /// When the connection fails.
@@ -186,8 +184,8 @@ impl Requests {
         })
     }
 
-    /// The entry at `path`; a symbolic link is followed if `follow` says so.
-    /// The entry's name is the path's last component, or `None` if it has none.
+    /// The entry at `path`. A symbolic link is followed if `follow` is set. The entry's name is the
+    /// last component of the path; `None` if the path has none.
     ///
     /// # Errors
     /// See [`RequestError`].
@@ -203,9 +201,8 @@ impl Requests {
         }
     }
 
-    /// The entries of the directory at `path` in ascending order of their
-    /// bytes, handed to `each` as they arrive. An entry that could not be read
-    /// arrives as a fault with its name.
+    /// Passes the entries of the directory at `path` to `each` as they arrive, in ascending order
+    /// of their bytes. An entry that can't be read arrives as a fault with its name.
     ///
     /// # Errors
     /// See [`RequestError`].
@@ -239,9 +236,9 @@ impl Requests {
         }
     }
 
-    /// True if the directory at `path` was made by a job of `origin`; see
-    /// [`crate::Job::origin`]. Of a host without haul that may be on record
-    /// here, in the directory `state`.
+    /// True if the directory at `path` was created by a job of `origin`; see
+    /// [`crate::Job::origin`]. For a host without haul, the record may be in the local directory
+    /// `state`.
     ///
     /// # Errors
     /// See [`RequestError`].
@@ -276,8 +273,8 @@ impl Requests {
     }
 
     /// True if the directory at `path` shows `mark`, which was made elsewhere; see
-    /// [`Request::Mark`]. What was made there goes with [`Self::unmark`]. An SFTP server
-    /// is never asked to make something: the job that goes there does that.
+    /// [`Request::Mark`]. [`Self::unmark`] removes a mark that was made there. An SFTP server is
+    /// never asked to make one: the job that connects to it checks this itself.
     ///
     /// # Errors
     /// See [`RequestError`].
@@ -303,7 +300,7 @@ impl Requests {
         }
     }
 
-    /// Has what was made for [`Self::mark`] removed.
+    /// Removes the mark that was made for [`Self::mark`].
     ///
     /// # Errors
     /// See [`RequestError`].
@@ -319,9 +316,8 @@ impl Requests {
         }
     }
 
-    /// Has what a killed move has set aside that had this path get its name back, if
-    /// nothing else has that; tells whether there was something. Through SFTP nothing is
-    /// set aside.
+    /// Restores the name `path` of an entry that a killed move has set aside, if the name is free.
+    /// Returns true if there was one. Through SFTP nothing is set aside.
     ///
     /// # Errors
     /// See [`RequestError`].
@@ -337,8 +333,7 @@ impl Requests {
         }
     }
 
-    /// The BLAKE3 hash of the file at `path`, links followed. How far it is on the way is
-    /// `told`.
+    /// The BLAKE3 hash of the file at `path`, following links. `told` is called with the progress.
     ///
     /// # Errors
     /// See [`RequestError`].

@@ -1,27 +1,27 @@
-//! A job in a process of its own. That confines itself, and the process of the connection stays
-//! as it is for the client's next visit.
+//! Runs a job in its own process, which confines itself. The process of the connection stays
+//! unconfined for the client's next visit.
 
 use super::conversation::Client;
 use crate::JobError;
 use haul_net::CLIENT_LOST_STATUS;
 
-/// The status of a process whose job has ended, and whose connection is at rest.
+/// Exit status: the job has ended, and the connection is at rest.
 const AT_REST: u8 = 0;
 
-/// The same of a job that has failed, or whose client does not keep the connection.
+/// Exit status: the job has failed, or the client does not keep the connection.
 const OVER: u8 = 1;
 
-/// Has a child process `serve` the job of `client`; the argument says whether it is one. Returns
-/// true if the connection is at rest then. Where other threads run, there is no child, and the
-/// connection ends with the job.
+/// Serves the job of `client` in a child process; the second argument of `serve` is true there.
+/// Returns true if the connection is at rest afterwards. If this process has other threads, there
+/// is no child, and the connection ends with the job.
 ///
 /// # Errors
-/// When there is no child, or the client has left.
+/// When no child can be created, or the client has left.
 pub(super) fn serve(
     client: Client,
     serve: impl FnOnce(Client, bool) -> Result<(), JobError>,
 ) -> Result<bool, JobError> {
-    // The threads of the client end with this.
+    // This ends the threads of the client.
     let line = client.into_line()?;
     if !haul_sys::is_single_threaded() {
         return serve(Client::of_line(line)?, false).map(|()| false);
@@ -35,19 +35,19 @@ pub(super) fn serve(
         tracing::debug!(?served, "the connection ends with the job");
         match served {
             Err(JobError::Connection(_)) => CLIENT_LOST_STATUS,
-            // The client knows.
+            // The client was informed.
             Ok(()) | Err(_) => OVER,
         }
     });
     match child.and_then(haul_sys::Child::wait).map_err(JobError::Threads)? {
         Some(AT_REST) => Ok(true),
         Some(CLIENT_LOST_STATUS) => Err(super::lost(&std::io::ErrorKind::BrokenPipe.into())),
-        // A signal may have ended it. The client sees the end.
+        // A signal may have ended the child. The client sees the end.
         _ => Ok(false),
     }
 }
 
-/// Ends the process of a job that has ended, and whose connection is at rest.
+/// Ends the process of a job whose connection is at rest.
 pub(super) fn end_at_rest() -> ! {
     haul_sys::exit_at_once(AT_REST)
 }

@@ -1,5 +1,5 @@
-//! Calls to another host that a client may ask an agent for: which of them are made, and
-//! the reports about them to the client.
+//! Calls to another host that a client requests from an agent, and the reports about them to the
+//! client.
 
 use crate::link::wire::Outbox;
 use crate::{Event, LinkEvent, Monitor, Progress};
@@ -10,24 +10,24 @@ use std::sync::Arc;
 
 /// The calls of an agent.
 pub(super) struct Calls {
-    /// It may call others at all.
+    /// Calls are allowed.
     are_allowed: bool,
     asked: Option<Asked>,
 }
 
-/// A call that the client has asked for, in the job that comes.
+/// A call that the client has requested for its next job.
 pub(super) struct Asked {
     pub(super) identity: Identity,
     pub(super) call: Call,
 }
 
 impl Calls {
-    /// None was asked for.
+    /// No call is requested yet.
     pub(super) fn new(are_allowed: bool) -> Self {
         Self { are_allowed, asked: None }
     }
 
-    /// Makes a key for a call, in place of one that was made before.
+    /// Makes a key for a call. It replaces an earlier one.
     pub(super) fn ask(&mut self, call: Call) -> Called {
         if !self.are_allowed {
             return Called::Failed(
@@ -44,18 +44,18 @@ impl Calls {
         }
     }
 
-    /// True if there is to be one.
+    /// True if a call is requested.
     pub(super) fn is_asked(&self) -> bool {
         self.asked.is_some()
     }
 
-    /// Takes the call, if one was asked for.
+    /// Takes the requested call, if any.
     pub(super) fn take(&mut self) -> Option<Asked> {
         self.asked.take()
     }
 }
 
-/// Reports calls to the client; the other host reports the rest.
+/// Reports calls to the client. The other host reports everything else.
 pub(super) struct Telling {
     progress: Progress,
     outbox: Arc<Outbox>,

@@ -1,7 +1,6 @@
-//! The beginning of a client's visit: greetings, and requests, until a job comes.
-//! All of it happens on a thread of its own, and another one writes: a client that
-//! falls silent is noticed whatever this side is doing, and one that waits for a
-//! long answer is told that this side is there.
+//! The start of a client's visit: greetings, and requests until a job. It runs on its own thread,
+//! with another thread for writing. So a silent client is noticed at any time, and a client that
+//! waits for a long answer gets signs of life.
 
 use super::CLIENT;
 use super::calls::{Asked, Calls};
@@ -26,7 +25,7 @@ use std::thread::{Builder, JoinHandle};
 pub(super) struct Client {
     input: FromPeer,
     outbox: Arc<Outbox>,
-    /// The writer gives back what it wrote to.
+    /// Returns the stream from the writer when it has ended.
     written: crossbeam_channel::Receiver<io::Result<Writer>>,
     writer: JoinHandle<()>,
     vigil: Arc<Vigil>,
@@ -39,20 +38,20 @@ pub(super) struct Asking {
     /// The requests that it may make.
     pub(super) rights: Rights,
     pub(super) measuring: Measuring,
-    /// To other hosts, in the job that comes.
+    /// Calls to other hosts in the next job.
     pub(super) calls: Calls,
     /// The number of requests so far.
     pub(super) requests: Arc<AtomicU64>,
 }
 
-/// The two streams to a client, on which nothing is being said.
+/// The two streams to a client, between messages.
 pub(super) struct Line {
     pub(super) input: FromPeer,
     pub(super) output: Writer,
     pub(super) vigil: Arc<Vigil>,
-    /// Lets go of both.
+    /// Closes both streams.
     pub(super) killer: Killer,
-    /// In force, once greetings were said. Before, those that this side offers.
+    /// The negotiated capabilities. Before the greetings, the capabilities that this side offers.
     pub(super) caps: Caps,
 }
 
@@ -60,21 +59,21 @@ pub(super) struct Line {
 pub(super) struct LastRequest {
     pub(super) client: Client,
     pub(super) asked: Asks,
-    /// The call to another host that it has asked for, if it has.
+    /// The call to another host that the client has requested, if any.
     pub(super) call: Option<Asked>,
 }
 
-/// Words of a client behind which it makes no more requests.
+/// A message that ends a client's requests.
 pub(super) enum Asks {
-    /// It begins a job: its task, and this side's part in it.
+    /// Starts a job, with its task and this side's role.
     Job(Box<JobRequest>),
-    /// It joins one that it has begun elsewhere.
+    /// Joins a job that the client has started on another connection.
     Join(Join),
-    /// It ends its visit, and keeps the connection.
+    /// Ends the visit, and keeps the connection.
     Rest,
 }
 
-/// Greets and answers requests until a job comes; `None` if none does.
+/// Greets and answers requests until a job; `None` if the client leaves without one.
 ///
 /// # Errors
 /// When the client breaks the protocol, is silent, or its streams fail.
@@ -84,7 +83,7 @@ pub(super) fn begin(line: Line, asking: Asking) -> Result<Option<LastRequest>, J
     let mark = Held::default();
     let held = Arc::clone(&mark);
     let talking = Builder::new().name("talking".to_owned()).spawn(move || {
-        // Nobody waits for it any more if the client was silent.
+        // If the client was silent, nobody waits for this.
         let _ = done.send(talk(line, asking, held));
     });
     let talking = talking.map_err(JobError::Threads)?;
@@ -123,7 +122,7 @@ fn talk(line: Line, mut asking: Asking, mark: Held) -> Result<Option<LastRequest
             Ok(Some(LastRequest { client, asked, call }))
         }
         Ok(None) => {
-            // It has left: what it did not take was of no use to it.
+            // The client has left, and needs no unread answers.
             let _ = client.into_line();
             Ok(None)
         }
@@ -136,7 +135,7 @@ fn talk(line: Line, mut asking: Asking, mark: Held) -> Result<Option<LastRequest
     }
 }
 
-/// Exchanges greetings. The client's settings are in force, as far as this side `offers` them.
+/// Exchanges greetings. Returns the client's greeting with the negotiated capabilities.
 fn greet(input: &mut impl Read, output: &mut Writer, offers: Caps) -> Result<Hello, ReadEnd> {
     let header = read_first_header(input)?;
     if header.kind != FrameType::Hello {
@@ -144,7 +143,7 @@ fn greet(input: &mut impl Read, output: &mut Writer, offers: Caps) -> Result<Hel
     }
     let hello = Hello::decode(&read_payload(input, header)?).map_err(refused)?;
     let caps = check_hello(&hello).map(|caps| caps.intersection(offers));
-    // A client of another version receives ours, and can say what is wrong.
+    // A client of another version receives the greeting too, and can report the mismatch.
     let welcome = Hello::ours(caps.clone().unwrap_or_default(), hello.silence_seconds, PROGRAM);
     output.write_all(&frame_bytes(FrameType::Welcome, &welcome.encode()))?;
     output.flush()?;
@@ -152,10 +151,10 @@ fn greet(input: &mut impl Read, output: &mut Writer, offers: Caps) -> Result<Hel
 }
 
 impl Client {
-    /// The client at the other end of `line`, which has greeted.
+    /// The client at the other end of `line`, after the greetings.
     ///
     /// # Errors
-    /// When there is no thread to write to it.
+    /// When the writer's thread can't be started.
     pub(super) fn of_line(line: Line) -> Result<Self, JobError> {
         let Line { input, mut output, vigil, killer, caps } = line;
         let (outbox, frames) = Outbox::new(false);
@@ -171,10 +170,10 @@ impl Client {
         Ok(Self { input, outbox, written, writer, vigil, killer, caps })
     }
 
-    /// Answers requests until a job comes, or the client joins one; `None` if it does neither.
+    /// Answers requests until the client starts or joins a job, or rests; `None` if it leaves.
     fn hear_job(&mut self, asking: &mut Asking, mark: &Held) -> Result<Option<Asks>, ReadEnd> {
         let Asking { rights, measuring, calls, requests } = asking;
-        // A client that goes away between two messages has what it wanted.
+        // A client that leaves between two messages has received all answers.
         while let Some(header) = self.next_header()? {
             match read_message_behind(header, &mut self.input)? {
                 Message::Job(JobRequest {
@@ -207,7 +206,7 @@ impl Client {
         Ok(None)
     }
 
-    /// The header of the next frame that says something; `None` once the client has left.
+    /// The header of the next frame except signs of life; `None` once the client has left.
     fn next_header(&mut self) -> Result<Option<Header>, ReadEnd> {
         loop {
             match self.input.fill_buf() {
@@ -223,12 +222,12 @@ impl Client {
         }
     }
 
-    /// Lets go of the client.
+    /// A handle that disconnects the client.
     pub(super) fn killer(&self) -> Killer {
         self.killer.clone()
     }
 
-    /// The capabilities that are in force.
+    /// The negotiated capabilities.
     pub(super) fn caps(&self) -> Caps {
         self.caps
     }
@@ -238,16 +237,17 @@ impl Client {
         self.outbox.tell(message);
     }
 
-    /// Ends the writer, when it has sent all. That may take as long as silence may.
+    /// Ends the writer once it has sent everything, which may take as long as the client may be
+    /// silent.
     ///
     /// # Errors
-    /// When the client takes nothing any more.
+    /// When the client no longer reads.
     pub(super) fn into_line(self) -> Result<Line, JobError> {
         let Self { input, outbox, written, writer, vigil, killer, caps } = self;
         outbox.close();
         let output = match vigil.max() {
             Some(max) => written.recv_timeout(max).map_err(|_| {
-                // The writer leaves.
+                // This ends the writer.
                 killer.kill();
                 let (host, seconds) = (CLIENT.to_owned(), max.as_secs());
                 JobError::Connection(ConnectError::Silent { host, seconds })
@@ -255,19 +255,18 @@ impl Client {
             None => written.recv().unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into())),
         };
         let output = output.map_err(|error| super::lost(&error))?;
-        // It has nothing left to do.
+        // The thread is about to end.
         drop(writer.join());
         Ok(Line { input, output, vigil, killer, caps })
     }
 }
 
-/// True if the client has closed the connection: a process that ends does it without a word.
+/// True if the client has closed the connection, as an ending process does.
 fn is_hang_up(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset)
 }
 
-/// True if a call to another host makes sense in a job: this side sends, and is not called
-/// itself.
+/// True if the job may call another host: this side sends, and accepts no connections itself.
 fn may_call(job: &JobRequest) -> bool {
     matches!(job.role, Role::Sender { .. }) && job.direct.is_none() && job.joins.is_none()
 }

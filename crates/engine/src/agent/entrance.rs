@@ -1,6 +1,6 @@
-//! Logins that join a job of another: the process that such a login has started finds the
-//! agent of the job by the secret that the client sends both, hands its streams over, and
-//! waits, so that sshd keeps the connection.
+//! Logins that join an existing job. The process of such a login finds the job's agent by the
+//! secret that the client sends to both. It hands over its streams and waits, so that sshd keeps
+//! the connection.
 
 use super::CLIENT;
 use super::conversation::Client;
@@ -11,15 +11,14 @@ use haul_sys::{Handover, Taker};
 use std::io;
 use std::time::{Duration, Instant};
 
-/// How long a login may come before that of its job: the client begins others when the first
-/// takes long.
+/// How long a login may arrive before its job's own login: the client starts further logins while
+/// the first is slow.
 const EARLY_MAX: Duration = Duration::from_secs(3);
 
-/// How often it looks whether that is there.
+/// The interval at which it looks for the job's agent.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// Waits for those who know `secret`, if that can be done. **To be called before the thread
-/// is confined.**
+/// Waits for logins that know `secret`, if possible. **Call it before the thread is confined.**
 pub(super) fn open(secret: &JoinSecret) -> Option<Handover> {
     let handover = Handover::new(secret);
     if let Err(error) = &handover {
@@ -28,11 +27,11 @@ pub(super) fn open(secret: &JoinSecret) -> Option<Handover> {
     handover.ok().flatten()
 }
 
-/// Hands the connection to `client`, which `closer` holds open, over to the agent of the job
-/// that it `join`s, and returns when that lets go of it.
+/// Hands the connection to `client`, which `closer` holds open, over to the agent of the job that
+/// it `join`s. Returns when the agent closes it.
 ///
 /// # Errors
-/// When the client has left, or does not wait for an answer.
+/// When the client has left, or does not wait for the answer.
 pub(super) fn join(client: Client, join: Join, closer: &Closer) -> Result<(), JobError> {
     let found = join.secret.map(|secret| find(&secret));
     let (Some(Ok(taker)), Some([input, output])) = (found, closer.streams()) else {
@@ -40,7 +39,7 @@ pub(super) fn join(client: Client, join: Join, closer: &Closer) -> Result<(), Jo
         client.tell(&Message::Abort(Abort::Usage("no such job to join".to_owned())));
         return client.into_line().map(|_| ());
     };
-    // From here on the agent speaks.
+    // From here on the agent sends the messages.
     let line = client.into_line()?;
     if !line.input.buffer().is_empty() {
         return Err(JobError::Protocol(
@@ -51,7 +50,7 @@ pub(super) fn join(client: Client, join: Join, closer: &Closer) -> Result<(), Jo
     handed_over.map_err(|error| ConnectError::lost(CLIENT, &error).into())
 }
 
-/// Finds the agent of a job, which may be about to come.
+/// Finds the agent of a job, which may not have started yet.
 fn find(secret: &JoinSecret) -> io::Result<Taker> {
     let begun = Instant::now();
     loop {
@@ -64,7 +63,7 @@ fn find(secret: &JoinSecret) -> io::Result<Taker> {
     }
 }
 
-/// True if nobody listens.
+/// True if no agent listens.
 fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
 }

@@ -1,5 +1,5 @@
-//! The next agent of the same job: a client whose connection was lost has begun it again.
-//! The one before may not know of that for long, and leaves, so that its locks are free.
+//! The successor of a job's agent, when a client retries after a lost connection. The previous
+//! agent may not notice the loss for a long time, so it is made to leave and release its locks.
 
 use haul_net::Killer;
 use haul_proto::TOKEN_LEN;
@@ -8,8 +8,7 @@ use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-/// How long the agent before may take to leave, with a last checkpoint of what it is at,
-/// until it is killed.
+/// How long the previous agent may take to leave, including a last checkpoint. Then it is killed.
 const LEAVING_MAX: Duration = Duration::from_secs(5);
 
 /// This agent's place in its job, until it is dropped.
@@ -19,9 +18,9 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Takes the place of the agent before, if there is one; `killer` lets go of the client
-    /// when somebody takes this one's. `None` if there is no way to find each other: then
-    /// locks tell. **To be called before the thread is confined.**
+    /// Takes the place of the previous agent, if there is one. `killer` disconnects the client when
+    /// a successor takes this place. `None` if agents can't find each other; then only locks
+    /// protect the files. **Call it before the thread is confined.**
     pub(super) fn take(token: &[u8; TOKEN_LEN], killer: Killer) -> Option<Self> {
         let taken = Post::take(token, LEAVING_MAX);
         if let Err(error) = &taken {
@@ -43,7 +42,7 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         self.post.leave();
-        // The successor waits until this is over.
+        // The successor waits for this.
         if let Some(waits) = self.waits.take() {
             drop(waits.join());
         }

@@ -15,15 +15,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Entries in one part of a listing, at most: with names, link targets and
-/// messages as long as they can be, the part stays within its frame's bound.
+/// The most entries in one part of a listing. With the longest names, link targets and messages,
+/// the part fits into its frame.
 const ENTRIES_PER_REPLY_MAX: usize = 32;
 
-/// How often a client is told how far the hashing of a file is, at most.
+/// The shortest time between two progress reports for a hash.
 const TELL_AFTER: Duration = Duration::from_millis(250);
 
-/// Answers a request of a client that has these rights; an error is one of the output.
-/// The mark that it asks for is in `held`.
+/// Answers a request of a client with these rights. The error is that of the output. A requested
+/// mark is stored in `held`.
 pub(crate) fn answer(
     request: Request,
     output: &Outbox,
@@ -51,7 +51,7 @@ pub(crate) fn answer(
             hash(words::without_tilde(&path), &mut |hashing| {
                 if hashing.done < hashing.size && told.elapsed() >= TELL_AFTER {
                     told = Instant::now();
-                    // Where that fails, so does the answer.
+                    // If this fails, the answer fails too.
                     let _ = tell(output, Reply::Hashing(hashing));
                 }
             })
@@ -95,7 +95,7 @@ pub(super) fn stat(path: &[u8], follow: bool) -> Result<Entry, Fault> {
         .map_err(|error| source("read its metadata", &error))
 }
 
-/// The entry `name`, as a reply has it; `target` reads where a link points.
+/// The entry `name` for a reply. `target` reads the target of a link.
 pub(super) fn entry(
     name: Option<&[u8]>,
     meta: Meta,
@@ -108,7 +108,7 @@ pub(super) fn entry(
     Ok(Entry { inode, id, special, ..Entry::new(name, kind, attributes.only(Kept::NONE)) })
 }
 
-/// The empty path, as in `host:`, is the working directory.
+/// An empty path, as in `host:`, means the working directory.
 fn path_or_dot(path: &[u8]) -> &[u8] {
     if path.is_empty() { b"." } else { path }
 }
@@ -126,7 +126,7 @@ pub(super) fn list_at(
     list(&dir, each)
 }
 
-/// Lists `dir`, in ascending order of the bytes of the names.
+/// Lists `dir` in ascending order of the names' bytes.
 pub(super) fn list(
     dir: &dyn TreeDir,
     each: &mut dyn FnMut(Listed) -> io::Result<()>,
@@ -142,7 +142,7 @@ pub(super) fn list(
         });
         let listed = match looked {
             Ok(Some(entry)) => Listed::Entry(entry),
-            // It is gone since the directory was read: not there.
+            // It was removed since the directory was read.
             Ok(None) => continue,
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => Listed::Fault { name, fault: source("read its metadata", &error) },
@@ -152,11 +152,11 @@ pub(super) fn list(
     Ok(())
 }
 
-/// Hashes the file at `path`, and tells how far it is.
+/// Hashes the file at `path`, and reports the progress.
 pub(super) fn hash(path: &[u8], told: &mut dyn FnMut(Hashing)) -> Result<ContentHash, Fault> {
     let split = words::split(path);
     let Some(name) = split.name.filter(|_| !split.slash) else {
-        // A slash behind what is no directory is an error of its own.
+        // A slash after a file's name is reported as its own error.
         stat(path, true)?;
         return Err(is_dir());
     };

@@ -1,4 +1,4 @@
-//! A connection to an agent that answers requests, until a job takes it.
+//! A connection to an agent that answers requests, until a job uses it.
 
 use super::{RequestError, Session};
 use crate::JobError;
@@ -14,29 +14,28 @@ use std::sync::Arc;
 use std::thread::Builder;
 use std::time::Duration;
 
-/// Requests that are on their way at the same time, at most, and so answers that were read
-/// and not taken.
+/// The most unanswered requests, and also the most unread answers.
 const AT_ONCE_MAX: usize = 128;
 
-/// How long a peer may take to answer that the connection is at rest.
+/// The longest wait for a peer's Rest.
 const LEAVING_MAX: Duration = Duration::from_secs(2);
 
-/// An agent. One thread writes to it, and says that this side is there while nothing is
-/// asked; another reads as many messages as are awaited, and none ahead.
+/// An agent. One thread writes, and sends signs of life between requests. Another thread reads as
+/// many messages as are awaited, and never ahead.
 pub(crate) struct Peer {
     outbox: Arc<Outbox>,
-    /// Takes one for each message that is to be read.
+    /// Receives one item for each message to be read.
     awaited: Sender<()>,
     answers: Receiver<Result<Answer, ReadEnd>>,
     watch: Watch,
     vigil: Arc<Vigil>,
     closer: Option<Closer>,
     name: String,
-    /// In force.
+    /// The negotiated capabilities.
     caps: Caps,
-    /// The version of its program.
+    /// The version of the peer's program.
     version: String,
-    /// Where the two threads give back their streams in the end.
+    /// The two threads return their streams here when they end.
     streams: (Receiver<FromPeer>, Receiver<Writer>),
 }
 
@@ -47,24 +46,24 @@ enum Answer {
     Message(Box<Message>),
 }
 
-/// A connection to an agent that has greeted, and has answered all that it was asked.
+/// A connection to an agent that has greeted and answered all requests.
 pub struct Greeted {
     pub(crate) input: FromPeer,
     pub(crate) output: Writer,
     pub(crate) vigil: Arc<Vigil>,
     pub(crate) closer: Closer,
-    /// In force.
+    /// The negotiated capabilities.
     pub(crate) caps: Caps,
-    /// The version of its program.
+    /// The version of the peer's program.
     pub(crate) version: String,
 }
 
 impl Peer {
-    /// Greets the agent at the other end of `session`, unless that has greeted, or the user has
-    /// `cancelled` before.
+    /// Exchanges greetings with the agent of `session`, unless it has greeted already, or the user
+    /// has `cancelled`.
     ///
     /// # Errors
-    /// When it does not greet, or speaks another version.
+    /// When the agent does not greet, or uses another version.
     pub(super) fn start(
         session: Session,
         cancelled: Option<&dyn Fn() -> bool>,
@@ -85,7 +84,7 @@ impl Peer {
         let (give_writer, writers) = crossbeam_channel::bounded(1);
         let write = move || {
             let sign_after = sign_after(patience.silence_max);
-            // When it breaks, the reader is told why.
+            // If the connection breaks, the reader finds out why.
             if run_writer(&mut writer, &frames, hello, sign_after, None).is_ok() {
                 let _ = give_writer.send(writer);
             }
@@ -115,7 +114,7 @@ impl Peer {
         let begin = |name: &str| Builder::new().name(name.to_owned());
         let begun = begin("writer").spawn(write).and_then(|_| begin("reader").spawn(read));
         if let Err(error) = begun {
-            // It is what the first question is answered with.
+            // The first request gets this as its answer.
             let _ = refused.send(Err(ReadEnd::Refused(JobError::Threads(error))));
         }
         let (closer, streams) = (Some(closer), (readers, writers));
@@ -140,11 +139,11 @@ impl Peer {
         self.read()
     }
 
-    /// Asks all of `requests`, many at the same time, and gives what `take` makes of the
-    /// replies, in their order. Each has one message as its reply.
+    /// Sends all `requests`, overlapping, and returns the results of `take` for the replies, in
+    /// order. Each reply is one message.
     ///
     /// # Errors
-    /// When the connection fails, and that of `take`.
+    /// When the connection fails, and those of `take`.
     pub(super) fn ask_each<T>(
         &mut self,
         requests: impl Iterator<Item = Request>,
@@ -157,7 +156,7 @@ impl Peer {
                 taken.push(take(self, reply)?);
                 on_their_way -= 1;
             }
-            // A peer that takes nothing is told of where its reply is waited for.
+            // If the peer reads nothing, waiting for its reply reports that.
             let patience = self.vigil.max().unwrap_or(Duration::MAX);
             self.outbox.tell_within(&Message::Request(request), patience);
             let _ = self.awaited.send(());
@@ -171,12 +170,12 @@ impl Peer {
     }
 
     pub(super) fn read(&mut self) -> Result<Reply, RequestError> {
-        // A reader that has ended has said why.
+        // A reader that has ended has sent the reason.
         let _ = self.awaited.send(());
         Ok(self.take_reply()?)
     }
 
-    /// The next reply, which is awaited.
+    /// The next awaited reply.
     fn take_reply(&mut self) -> Result<Reply, JobError> {
         match self.take()? {
             Answer::Message(message) => match *message {
@@ -187,7 +186,7 @@ impl Peer {
         }
     }
 
-    /// The next message of the peer, which is awaited.
+    /// The next awaited message.
     fn take(&mut self) -> Result<Answer, JobError> {
         self.take_unless(None)
     }
@@ -199,7 +198,7 @@ impl Peer {
             .map_err(|end| self.broken(end))
     }
 
-    /// An answer that is no answer to what was asked.
+    /// The error for a reply that does not fit the request.
     pub(super) fn refuse(&mut self, reply: Reply) -> RequestError {
         match reply {
             Reply::Fault(fault) => fault.into(),
@@ -207,7 +206,7 @@ impl Peer {
         }
     }
 
-    /// The capabilities that are in force.
+    /// The negotiated capabilities.
     pub(crate) fn caps(&self) -> Caps {
         self.caps
     }
@@ -217,24 +216,23 @@ impl Peer {
         &self.version
     }
 
-    /// Where the host is, as its name says here.
+    /// The addresses of the host, looked up by its name.
     pub(crate) fn whereabouts(&self) -> Whereabouts {
         let closer = self.closer.as_ref();
         closer.map_or_else(|| Whereabouts::at(Vec::new()), Closer::whereabouts)
     }
 
-    /// Sends a frame, if that can be done within `limit`; if not, the next message that is
-    /// awaited tells why.
+    /// Sends a frame within `limit`. If that fails, the next awaited message contains the reason.
     pub(crate) fn say(&self, frame: OutFrame, limit: Duration) -> Option<()> {
         self.outbox.send_within(frame, limit)
     }
 
-    /// The next message, which is no answer to a request, if it comes within `limit`.
+    /// The next message that is not a reply, if it arrives within `limit`.
     ///
     /// # Errors
-    /// When the connection fails, the peer gives up, or nothing comes.
+    /// When the connection fails, the peer aborts, or nothing arrives.
     pub(crate) fn hear_within(&mut self, limit: Duration) -> Result<Message, JobError> {
-        // A reader that has ended has said why.
+        // A reader that has ended has sent the reason.
         let _ = self.awaited.send(());
         let heard = self.watch.receive_within(&self.answers, limit)?;
         let Some(heard) = heard else {
@@ -254,7 +252,7 @@ impl Peer {
         match (end, self.closer.take()) {
             (ReadEnd::Refused(error), _) => error,
             (ReadEnd::Lost(_), Some(closer)) => {
-                // The peer sees the end, and ends itself.
+                // The peer sees the end of the stream, and ends.
                 self.outbox.close();
                 closer.explain().into()
             }
@@ -262,7 +260,7 @@ impl Peer {
         }
     }
 
-    /// Ends the visit, and keeps the connection if that was asked for and the peer agrees.
+    /// Ends the visit. The connection is kept if that is wanted and the peer agrees.
     pub(super) fn leave(mut self) {
         if !self.caps.has(Caps::SESSIONS) {
             return;
@@ -277,12 +275,11 @@ impl Peer {
         }
     }
 
-    /// The connection, on which nothing is being said any more; `None` if it is of no more
-    /// use.
+    /// The idle connection; `None` if it can't be used any more.
     pub(super) fn into_greeted(self) -> Option<Greeted> {
         let Self { outbox, awaited, vigil, closer, caps, version, streams, .. } = self;
         let (readers, writers) = streams;
-        // Nothing is awaited: the reader waits for this, and the writer has sent all.
+        // Nothing is awaited: the reader waits for this, and the writer has sent everything.
         drop(awaited);
         outbox.close();
         let patience = vigil.max().unwrap_or(Duration::MAX);

@@ -5,9 +5,9 @@ use haul_net::{Closer, Connection};
 
 /// A connection to an agent.
 pub enum Session {
-    /// The agent has not greeted. It does so with its first answer: that saves a round trip.
+    /// The agent has not greeted. It greets with its first answer, which saves a round trip.
     New(Connection),
-    /// The agent has greeted, and answered all that it was asked.
+    /// The agent has greeted, and answered all requests.
     Greeted(Greeted),
 }
 

@@ -1,5 +1,5 @@
-//! Requests to a host without haul: they are answered through its tree, and content is
-//! read from its SFTP server and hashed here.
+//! Requests to a host without haul. They are answered through its SFTP tree. Content is read from
+//! the server and hashed here.
 
 use super::RequestError;
 use super::answer::{entry, is_dir, list, source};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// A host's SFTP server.
 pub(super) struct SftpPeer {
-    /// `None` once it is over.
+    /// `None` once it has ended.
     session: Option<Session>,
     host: Arc<SftpHost>,
 }
@@ -37,7 +37,7 @@ impl SftpPeer {
         Ok(Self { session: Some(session), host })
     }
 
-    /// The mark of the directory at `path`, by which it is told from all others, of any host.
+    /// An identifier of the directory at `path`, unique among all hosts.
     pub(super) fn place(&self, path: &[u8]) -> Option<Vec<u8>> {
         let real = self.host.io(self.host.client().real_path(as_asked(path))).ok()?;
         Some(self.host.place(&real))
@@ -54,7 +54,7 @@ impl SftpPeer {
         self.answer(found.map_err(|error| source("read its metadata", &error)))
     }
 
-    /// The session, if it stands.
+    /// The session, if it is open.
     pub(super) fn into_session(self) -> Option<Session> {
         self.session.filter(Session::is_open)
     }
@@ -98,12 +98,12 @@ impl SftpPeer {
         self.answer(hash)
     }
 
-    /// Returns `found`, or why the session has ended.
+    /// Returns `found`, or the reason why the session has ended.
     fn answer<T>(&mut self, found: Result<T, Fault>) -> Result<T, RequestError> {
         found.map_err(|fault| self.over().map_or_else(|| fault.into(), RequestError::from))
     }
 
-    /// Why the session ended, if it has.
+    /// The reason why the session ended, if it has.
     fn over(&mut self) -> Option<JobError> {
         let lost = &self.host.lost;
         let end = lost.reason()?.clone();
@@ -115,7 +115,7 @@ impl SftpPeer {
     }
 }
 
-/// Hashes the file at `path` of `host`, and tells how far it is.
+/// Hashes the file at `path` of `host`, and reports the progress.
 fn hash(host: &SftpHost, path: &[u8], told: &mut dyn FnMut(Hashing)) -> Result<ContentHash, Fault> {
     let split = words::split(path);
     if split.name.is_none() {
@@ -123,7 +123,7 @@ fn hash(host: &SftpHost, path: &[u8], told: &mut dyn FnMut(Hashing)) -> Result<C
     }
     let (client, path) = (host.client(), as_asked(path));
     let open = |error: io::Error| source("open", &error);
-    // Opening a FIFO would hold up the server, and all that is asked of it.
+    // Opening a FIFO would block the server.
     let attrs = host.io(client.stat(path)).map_err(open)?;
     let refused = |kind, message| Err(Fault::new(Side::Source, kind, message));
     match attrs.file_type() {
