@@ -1,7 +1,6 @@
-//! Sources that are set aside: in the moment before it is removed a source has a
-//! name of its own form, under which nobody else looks for it. What a killed
-//! move has left under such a name gets its own back from the next one, which also takes
-//! away the marks that it has left (see [`haul_tree::Mark`]).
+//! Sets sources aside: just before a source is removed, it gets a temporary name of a special form.
+//! If a killed move has left such a name, the next move restores it, and also removes the marks
+//! left by the killed move (see [`haul_tree::Mark`]).
 
 use haul_model::{Fault, FaultKind, Name, Side, escape_bytes, words};
 use haul_sys::Dir;
@@ -21,7 +20,7 @@ impl Aside {
     /// Sets the entry `name` of `dir` aside.
     ///
     /// # Errors
-    /// Those of renaming.
+    /// The errors of renaming.
     pub(crate) fn set(dir: &dyn TreeDir, name: &Name) -> io::Result<Self> {
         let rename = |short| {
             let aside = haul_store::aside_name(name, short);
@@ -33,25 +32,25 @@ impl Aside {
         }
     }
 
-    /// The name that it has now.
+    /// The temporary name.
     pub(crate) fn name(&self) -> &Name {
         &self.aside
     }
 
-    /// Gives it its own name back in `dir`, the directory that it is in.
+    /// Restores its name in `dir`, the directory that contains it.
     ///
     /// # Errors
-    /// If that can't be done; the fault has its name now.
+    /// When that fails. The fault contains the temporary name.
     pub(crate) fn put_back(self, dir: &dyn TreeDir) -> Result<(), Fault> {
         match dir.rename(&self.aside, &self.own) {
             Ok(()) => Ok(()),
-            // Another move took it for a leftover, and put it back.
+            // Another move took it for a leftover, and restored its name.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(self.stays(&error)),
         }
     }
 
-    /// It can't get its own name back for this reason.
+    /// The fault of an entry whose name can't be restored.
     pub(crate) fn stays(&self, error: &io::Error) -> Fault {
         let error = Fault::from_io(Side::Source, "rename it back", error);
         let aside = escape_bytes(self.aside.as_bytes());
@@ -60,9 +59,8 @@ impl Aside {
     }
 }
 
-/// Gives those of `entries` of `dir` their names back that a killed move has set
-/// aside, and removes its marks. Where the name is taken, what was set aside is an entry
-/// like any other.
+/// Restores the names of `entries` of `dir` that a killed move has set aside, and removes its
+/// marks. If a name is taken, the entry keeps its temporary name and is treated like any other.
 pub(crate) fn restore(dir: &dyn TreeDir, entries: &mut Vec<TreeEntry>) {
     let is_mark =
         |name: &Name| dir.system_handle().is_ok_and(|dir| haul_store::remove_mark(&dir, name));
@@ -81,10 +79,10 @@ pub(crate) fn restore(dir: &dyn TreeDir, entries: &mut Vec<TreeEntry>) {
     }
 }
 
-/// The same for what had the path `path` of this machine, whose directory is opened.
+/// The same for the entry that had the local path `path`.
 ///
 /// # Errors
-/// Those of opening it.
+/// The errors of opening its directory.
 pub(crate) fn restore_named(path: &[u8]) -> Result<bool, Fault> {
     let split = words::split(path);
     let Some(Ok(name)) = split.name.map(Name::new) else { return Ok(false) };
@@ -94,8 +92,8 @@ pub(crate) fn restore_named(path: &[u8]) -> Result<bool, Fault> {
     Ok(restore_one(&LocalDir::new(dir), &name))
 }
 
-/// Gives the entry `name` of `dir` its name back if a killed move has set it aside,
-/// and nothing else has that name; returns whether it did.
+/// Restores the name `name` in `dir` if a killed move has set the entry aside and the name is free.
+/// Returns whether it did.
 pub(crate) fn restore_one(dir: &dyn TreeDir, name: &Name) -> bool {
     let Ok(entries) = dir.entries() else { return false };
     let is_it = |entry: &TreeEntry| haul_store::set_aside(&entry.name).as_ref() == Some(name);

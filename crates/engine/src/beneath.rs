@@ -1,6 +1,5 @@
-//! Finds directories below one that nothing may lead out of, through links that may point
-//! anywhere: a list of paths may be another's than the tree, and a destination may have
-//! links of anybody's.
+//! Finds directories below a root that no link may lead out of. The links may be untrusted: a list
+//! of paths may come from someone else, and anyone may have made links at a destination.
 
 use crate::dirs::DirNode;
 use haul_model::{Fault, FaultKind, Name, Side};
@@ -9,21 +8,21 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-/// Links that are followed on one way, at most; as many as Linux does.
+/// The most links that are followed on one path, as in Linux.
 const LINKS_MAX: usize = 40;
 
-/// The directory.
+/// A root directory.
 pub(crate) struct Beneath {
     root: Arc<DirNode>,
-    /// Links are followed wherever they lead: that was asked for.
+    /// Links are followed anywhere, because the user asked for that.
     is_free: bool,
 }
 
-/// Opens what the symbolic link `name` of `above` leads to, a directory below the root that
-/// `above` is in, under the link's own name.
+/// Opens the target of the symbolic link `name` of `above`, under the link's own name. The target
+/// must be a directory below the root of `above`.
 ///
 /// # Errors
-/// Why there is none, [`FaultKind::Link`] where it is elsewhere.
+/// The reason why there is none; [`FaultKind::Link`] if it is outside the root.
 pub(crate) fn follow(above: &Arc<DirNode>, name: &Name, side: Side) -> Result<Arc<DirNode>, Fault> {
     let mut names: Vec<Name> = Vec::new();
     let mut dir = above;
@@ -34,7 +33,7 @@ pub(crate) fn follow(above: &Arc<DirNode>, name: &Name, side: Side) -> Result<Ar
     names.reverse();
     names.push(name.clone());
     let found = resolve(dir, &names, side)?;
-    // By its own name, so that it is shown and selected by that; and no other.
+    // Opened by its own name, which is shown and filtered. It must be the same directory.
     let opened = open(above, name, true, side)?;
     match opened.id().is_some() && opened.id() == found.id() {
         true => Ok(opened),
@@ -47,11 +46,11 @@ impl Beneath {
         Self { root, is_free }
     }
 
-    /// The directory `name` of `above`, which is below the first. If that is a link, it may
-    /// lead to what is below it, too, where `follow` says so.
+    /// The directory `name` of `above`, which is below the root. If it is a link and `follow` is
+    /// set, its target must be below the root too.
     ///
     /// # Errors
-    /// Why there is none, [`FaultKind::Link`] where it is elsewhere.
+    /// The reason why there is none; [`FaultKind::Link`] if it is outside the root.
     pub(crate) fn open(
         &self,
         above: &Arc<DirNode>,
@@ -64,7 +63,7 @@ impl Beneath {
         self::follow(above, name, Side::Source)
     }
 
-    /// The directory at the end of these `names` below the first.
+    /// The directory at the path `names` below the root.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -77,7 +76,7 @@ impl Beneath {
     }
 }
 
-/// The directory at the end of these `names` below `first`. No link is left to the system.
+/// The directory at the path `names` below `first`. Links are resolved here, not by the system.
 fn resolve(first: &Arc<DirNode>, names: &[Name], side: Side) -> Result<Arc<DirNode>, Fault> {
     let mut dirs = vec![Arc::clone(first)];
     let mut left: VecDeque<Vec<u8>> = names.iter().map(|name| name.as_bytes().to_vec()).collect();

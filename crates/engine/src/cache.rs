@@ -1,7 +1,7 @@
-//! The chunk cache of this machine, as jobs are given it.
+//! The chunk cache of this machine, as jobs use it.
 //!
-//! It is opened before the job is confined. The confined job may read earlier destinations:
-//! that is where the chunks are.
+//! It is opened before the job is confined. A confined job may read earlier destinations, because
+//! they contain the chunks.
 
 use haul_store::{CACHE_DIR_MODE, Cache, destinations, note_destination};
 use haul_sys::{Dir, MountPoints};
@@ -15,12 +15,12 @@ use std::sync::Arc;
 
 pub use haul_store::{CacheFigures, CheckedChunks};
 
-/// Where the chunk cache of a job is on this machine, in words.
+/// The location and limit of a job's chunk cache on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CachePlace {
-    /// Its directory; an empty path if this machine has no place for one. The other side may.
+    /// Its directory. An empty path if this machine has none; the other side may have one.
     pub dir: PathBuf,
-    /// The bound of the replaced and removed files that are kept, in bytes.
+    /// The most bytes of replaced and removed files that are kept.
     pub kept_max: u64,
 }
 
@@ -38,15 +38,15 @@ impl CachePlace {
 #[derive(Clone)]
 pub struct ChunkCache {
     dir: Arc<Dir>,
-    /// The bound of the replaced and removed files that are kept, in bytes.
+    /// The most bytes of replaced and removed files that are kept.
     kept_max: u64,
-    /// Read now: a confined job may not.
+    /// Read now, because a confined job can't.
     mounts: Arc<MountPoints>,
 }
 
 impl ChunkCache {
-    /// The cache in the directory `path`, which is made if it is missing; it keeps at most
-    /// `kept_max` bytes of replaced and removed files.
+    /// The cache in the directory `path`, which is created if missing. It keeps at most `kept_max`
+    /// bytes of replaced and removed files.
     ///
     /// # Errors
     /// The errors of opening the directory, and [`io::ErrorKind::PermissionDenied`] if others
@@ -61,7 +61,7 @@ impl ChunkCache {
         Ok(cache)
     }
 
-    /// The same of a directory that was made for the user that this process becomes later.
+    /// The same for a directory that was created for the user that this process becomes later.
     ///
     /// # Errors
     /// The errors of opening the directory.
@@ -70,18 +70,18 @@ impl ChunkCache {
         Ok(Self { dir: Arc::new(Dir::open(path)?), kept_max, mounts })
     }
 
-    /// True if it keeps replaced and removed files.
+    /// True if replaced and removed files are kept.
     pub(crate) fn keeps(&self) -> bool {
         self.kept_max > 0
     }
 
-    /// The directory, for a job that is confined.
+    /// The directory, for a job that will be confined.
     pub(crate) fn dir(&self) -> io::Result<Dir> {
         self.dir.try_clone()
     }
 
-    /// The destinations of earlier jobs on the mount of `root`, as far as they can be opened. What
-    /// is on others may not answer, and links lead elsewhere by now.
+    /// The destinations of earlier jobs on the mount of `root` that can be opened. Other mounts may
+    /// hang. A path that now leads elsewhere through a link is skipped.
     pub(crate) fn destinations(&self, root: &Dir) -> Vec<Dir> {
         let open = |path: Vec<u8>| {
             let path = Path::new(OsStr::from_bytes(&path));
@@ -94,8 +94,8 @@ impl ChunkCache {
         all.filter(|path| is_noted(path) && is_here(path)).filter_map(open).collect()
     }
 
-    /// Returns a test for absolute paths: true on the mount of `here`. Other mounts may not answer.
-    /// In a jail every path passes, as the mount table does not describe its paths.
+    /// Returns a test for absolute paths: true on the mount of `here`. Other mounts may hang. In a
+    /// jail every path passes, because the mount table does not describe its paths.
     fn is_on_mount_of(&self, here: &[u8]) -> impl Fn(&[u8]) -> bool {
         let here = self.mounts.of(here).filter(|_| !haul_sys::is_jailed());
         move |path| here.is_none() || self.mounts.of(path) == here
@@ -137,7 +137,7 @@ impl ChunkCache {
         Cache::clear(&self.dir)
     }
 
-    /// Reads all content that it knows of, and drops what is not what the index says.
+    /// Reads all content in the index, and drops chunks that differ from the index.
     ///
     /// # Errors
     /// As [`Self::clear`].

@@ -1,5 +1,5 @@
-//! Callers at a port that is open for one client: a caller that has its key, and names its
-//! lane, is accepted. Others are disconnected without an explanation.
+//! Callers at a port that is open for one client. A caller that presents the client's key and names
+//! its lane is accepted. Others are disconnected without an explanation.
 
 use crate::control::CANCEL_POLL;
 use crate::link::greeting::read_message;
@@ -12,22 +12,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// How long a known caller may take to name its lane.
+/// The longest time for a caller with the right key to name its lane.
 const JOIN_MAX: Duration = Duration::from_secs(5);
 
-/// Callers whose keys are being looked at; a further one takes the place of one of them
+/// The most callers whose keys are being checked. A further caller displaces one of them
 /// ([`Callers::last_in_line`]).
 const CALLERS_MAX: usize = 16;
 
-/// The same with those that were hung up on, and whose threads have not noticed yet.
+/// The most threads, including those of disconnected callers that have not ended yet.
 const THREADS_MAX: usize = 2 * CALLERS_MAX;
 
-/// How often is looked whether they have.
+/// The interval at which it checks for ended threads.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
-/// Lets in who has the client's key, as long as that `goes_on` and not all lanes are taken.
-/// Each lane is given to `take` once, on a thread of its own, and nobody hangs up on it any
-/// more. When `ended` is closed, `goes_on` is asked at once.
+/// Accepts callers with the client's key, while `goes_on` and not all lanes are taken. Each lane is
+/// passed to `take` once, on its own thread, and is not disconnected afterwards. When `ended` is
+/// closed, `goes_on` is checked at once.
 pub(crate) fn let_in(
     listener: &DirectListener,
     ended: Option<&PipeReader>,
@@ -81,19 +81,19 @@ pub(crate) fn let_in(
     });
 }
 
-/// Callers who are not known yet, in the order in which they have called.
+/// Callers whose keys are not checked yet, in the order of their calls.
 struct Callers<K>(Vec<Caller<K>>);
 
 struct Caller<K> {
     number: usize,
     from: Neighbourhood,
-    /// It has sent a greeting that could be answered.
+    /// It has sent a valid greeting.
     has_greeted: Arc<AtomicBool>,
-    /// Hangs up on it.
+    /// Disconnects the caller.
     killer: K,
 }
 
-/// The part of an address that one who has it can't choose freely.
+/// The part of an address that its owner can't choose freely.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Neighbourhood(u128);
 
@@ -114,8 +114,8 @@ impl<K> Default for Callers<K> {
 }
 
 impl<K> Callers<K> {
-    /// Adds one who has just called. Gives what hangs up on one of them, perhaps that one, if
-    /// there are too many.
+    /// Adds a new caller. If there are too many, returns the handle that disconnects one of them,
+    /// possibly the new one.
     fn add(&mut self, caller: Caller<K>) -> Option<K> {
         self.0.push(caller);
         let is_full = self.0.len() > CALLERS_MAX;
@@ -123,11 +123,11 @@ impl<K> Callers<K> {
         last.map(|at| self.0.remove(at).killer)
     }
 
-    /// The one that has to leave: of those who have said nothing sensible, or are more from
-    /// one neighbourhood than a client has lanes, one of the largest neighbourhood; of that
-    /// rather one who has said nothing, and the first. So a client who has greeted is not
-    /// displaced by those who say nothing, and one who has not by those who are elsewhere,
-    /// unless they come from many places.
+    /// The caller to disconnect. Candidates are silent callers, and callers from a neighbourhood
+    /// with more callers than a client has lanes. Among these, the largest neighbourhood counts
+    /// first, then silence, then the order of the calls. So silent callers never displace a client
+    /// that has greeted. Callers from elsewhere displace a silent client only if they come from
+    /// many places.
     fn last_in_line(&self) -> Option<usize> {
         let rank = |caller: &Caller<K>| {
             let crowd = self.0.iter().filter(|other| other.from == caller.from).count();
@@ -140,7 +140,7 @@ impl<K> Callers<K> {
     }
 }
 
-/// Finds out which lane a caller is, if it is the client.
+/// Finds the lane of a caller, if it is the client.
 fn identify(
     caller: DirectCaller,
     goes_on: &dyn Fn() -> bool,
@@ -178,8 +178,8 @@ mod tests {
         callers.add(Caller { number, from, has_greeted, killer: number })
     }
 
-    /// The client has called from 192.0.2.1, and then so many strangers from these addresses;
-    /// `true` if it is displaced.
+    /// Lets the client call from 192.0.2.1, then many strangers from these addresses. Returns true
+    /// if the client is displaced.
     fn is_displaced(client_greets: bool, strangers: &[(&str, bool)]) -> bool {
         let mut callers = Callers::default();
         assert_eq!(call(&mut callers, CLIENT, "192.0.2.1", client_greets), None);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_who_say_nothing_displace_none_who_has_greeted() {
+    fn silent_strangers_do_not_displace_a_client_that_has_greeted() {
         assert!(!is_displaced(true, &[("192.0.2.1", false)]));
         assert!(!is_displaced(true, &[("192.0.2.1", false), ("192.0.2.2", false)]));
         assert!(is_displaced(false, &[("192.0.2.1", false)]), "nothing tells it from them");
@@ -205,13 +205,13 @@ mod tests {
         assert!(!is_displaced(false, &[("192.0.2.2", true)]));
         assert!(!is_displaced(true, &[("192.0.2.2", true)]));
         assert!(!is_displaced(true, &[("192.0.2.2", true), ("192.0.2.3", false)]));
-        // One host has all of these.
+        // One host has all of these addresses.
         assert!(!is_displaced(false, &[("2001:db8::1", false), ("2001:db8::2", false)]));
         assert!(!is_displaced(false, &[("::ffff:192.0.2.2", false), ("192.0.2.2", false)]));
     }
 
     #[test]
-    fn a_client_finds_a_place_where_one_neighbour_has_all() {
+    fn a_client_gets_a_place_although_one_neighbour_has_taken_all() {
         let mut callers = Callers::default();
         for number in 1..100 {
             call(&mut callers, number, "192.0.2.2", true);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn all_lanes_of_a_client_stay_where_others_say_nothing() {
+    fn silent_strangers_displace_no_lane_of_a_client() {
         let mut callers = Callers::default();
         for lane in 0..usize::from(LANES_MAX) {
             call(&mut callers, lane, "192.0.2.1", true);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn of_those_who_are_alike_the_first_makes_room() {
+    fn among_equal_callers_the_first_is_displaced() {
         let mut callers = Callers::default();
         let displaced =
             (0..2 * CALLERS_MAX).filter_map(|number| call(&mut callers, number, "192.0.2.1", true));

@@ -1,11 +1,10 @@
-//! The entries of a job, counted by their kinds: found in the sources, made and removed at
-//! the destination. Of a job that is run again what was found is counted anew; what was made
-//! is told once.
+//! The entries of a job, counted by kind: found in the sources, created and removed at the
+//! destination. A retry counts found entries again from the start, but created entries only once.
 
 use haul_model::{Changes, Entry, Kind, Outcome, Special};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Entries by their kinds.
+/// The number of entries by kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Kinds {
     /// Regular files.
@@ -14,14 +13,14 @@ pub struct Kinds {
     pub dirs: u64,
     /// Symbolic links.
     pub links: u64,
-    /// Devices, where these are told from other special entries.
+    /// Devices, if they are distinguished from other special entries.
     pub devices: u64,
     /// FIFOs and sockets.
     pub specials: u64,
 }
 
 impl Kinds {
-    /// All of them.
+    /// The sum of all kinds.
     pub fn total(self) -> u64 {
         self.files + self.dirs + self.links + self.devices + self.specials
     }
@@ -30,18 +29,17 @@ impl Kinds {
 /// The entries of a job.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Census {
-    /// Those of the sources that were found.
+    /// Entries found in the sources.
     pub found: Kinds,
-    /// The bytes in their files, and in what their links point to as words.
+    /// The bytes of their files, and of the target paths of their links.
     pub size: u64,
-    /// In a mirror: those that the destination did not have, and has now; in a dry run it
-    /// would.
+    /// In a mirror: entries created at the destination, or those that a dry run would create.
     pub made: Kinds,
-    /// In a mirror: those that only the destination had.
+    /// In a mirror: extras that were removed.
     pub removed: Kinds,
-    /// In a mirror: files whose content was sent, and the bytes in them.
+    /// In a mirror: files whose content was sent.
     pub sent: u64,
-    /// See `sent`.
+    /// In a mirror: the bytes in these files.
     pub sent_size: u64,
 }
 
@@ -84,19 +82,19 @@ impl OfKinds {
 }
 
 impl Counting {
-    /// The sources are listed from their start.
+    /// Resets the counts of found entries, before the sources are listed from the start.
     pub(crate) fn begin(&self) {
         self.found.clear();
         self.size.store(0, Ordering::Relaxed);
     }
 
-    /// An entry was found.
+    /// Counts an entry that was found.
     pub(crate) fn found(&self, entry: &Entry) {
         self.found.count(&entry.kind, entry.special);
         add(&self.size, entry.shown_len());
     }
 
-    /// The fate of an entry is known, and was not reported before.
+    /// Counts an outcome that was not reported before.
     pub(crate) fn came_to(&self, kind: &Kind, outcome: &Outcome) {
         let found = match outcome {
             Outcome::Synced(found) => *found,
@@ -112,7 +110,7 @@ impl Counting {
         }
     }
 
-    /// An entry that only the destination had was removed.
+    /// Counts an extra that was removed.
     pub(crate) fn removed(&self, kind: &Kind) {
         self.removed.count(kind, None);
     }

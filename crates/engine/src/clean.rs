@@ -1,7 +1,6 @@
-//! Removes what copies have left behind: walks one tree, for which nobody else
-//! is needed, and so is no job of two roles. It goes through the directories by itself, and
-//! not by `walk`, which looks at every entry, ahead and by the rules of a job: of a directory
-//! nothing but haul's own names and the directories in it matter here.
+//! Removes leftovers of interrupted copies. It needs one tree only, so it is not a job with two
+//! roles. It does not use `walk`, which inspects every entry ahead and by a job's rules: only
+//! haul's own names and subdirectories matter here.
 
 use crate::dirs::{DirNode, OpenDirs};
 use haul_model::words;
@@ -19,31 +18,30 @@ use std::sync::Arc;
 /// The rules of cleaning.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CleanRules {
-    /// Also in all directories below.
+    /// Includes all directories below.
     pub recursive: bool,
-    /// Also what could be continued.
+    /// Includes leftovers that could be resumed.
     pub all: bool,
-    /// Nothing is removed, all is reported.
+    /// Nothing is removed, but everything is reported.
     pub dry_run: bool,
 }
 
 /// An event of cleaning.
 #[derive(Debug)]
 pub enum CleanEvent<'a> {
-    /// A leftover, and what became of it.
+    /// A leftover, and its fate.
     Found {
-        /// The directory that it is in, relative to the one that was named, raw;
-        /// `.` for that one itself.
+        /// The directory that contains it, relative to the named directory, raw; `.` for the named
+        /// directory itself.
         dir: &'a [u8],
         /// The leftover.
         cleaned: &'a Cleaned,
     },
-    /// Something can't be looked at or removed.
+    /// An entry can't be inspected or removed.
     Failed {
-        /// Its path, relative to the directory that was named, raw; `.` for that one
-        /// itself.
+        /// Its path, relative to the named directory, raw; `.` for the named directory itself.
         path: &'a [u8],
-        /// Why.
+        /// The reason.
         fault: &'a Fault,
     },
 }
@@ -51,13 +49,13 @@ pub enum CleanEvent<'a> {
 /// The figures of cleaning.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CleanSummary {
-    /// Leftovers that were removed (dry run: would be).
+    /// Leftovers that were removed, or would be in a dry run.
     pub removed: Stages,
-    /// Those that stay because they can be continued.
+    /// Leftovers that stay because they can be resumed.
     pub kept: Stages,
-    /// Those that stay because another process works on them.
+    /// Leftovers that stay because another process uses them.
     pub busy: Stages,
-    /// Those that stay because somebody may be at work on them.
+    /// Leftovers that stay because another process may be using them.
     pub recent: Stages,
 }
 
@@ -66,7 +64,7 @@ pub struct CleanSummary {
 pub struct Stages {
     /// How many there are.
     pub count: u64,
-    /// Storage that they take, in bytes.
+    /// The storage that they use, in bytes.
     pub bytes: u64,
 }
 
@@ -98,8 +96,8 @@ impl AddAssign for Stages {
     }
 }
 
-/// Cleans the directory at `path`, reports each find to `each`, and returns the figures.
-/// Symbolic links below it are not followed.
+/// Cleans the directory at `path`, reports to `each`, and returns the figures. Symbolic links below
+/// it are not followed.
 pub fn clean(path: &[u8], rules: CleanRules, each: &mut dyn FnMut(CleanEvent<'_>)) -> CleanSummary {
     let mut summary = CleanSummary::default();
     let counted = &mut |event: CleanEvent<'_>| {
@@ -141,7 +139,7 @@ fn walk(path: &[u8], rules: CleanRules, each: &mut dyn FnMut(CleanEvent<'_>)) ->
         let node = Arc::clone(node);
         match DirNode::open(&node, name, false) {
             Ok(node) => levels.push(visit(node, rules, each)),
-            // A link, or removed since the directory was read: nothing to look into.
+            // It is a link, or was removed since the directory was read.
             Err(error) if is_no_directory(&error) => {}
             Err(error) => each(CleanEvent::Failed {
                 path: &path,
@@ -151,10 +149,10 @@ fn walk(path: &[u8], rules: CleanRules, each: &mut dyn FnMut(CleanEvent<'_>)) ->
     }
 }
 
-/// A directory on the way down, with those in it still to visit.
+/// A directory on the current path, with its subdirectories that are still to visit.
 type Level = (Arc<DirNode>, std::vec::IntoIter<Name>);
 
-/// Cleans one directory, and gives those in it if they are to be visited.
+/// Cleans one directory. Returns its subdirectories if they must be visited.
 fn visit(node: Arc<DirNode>, rules: CleanRules, each: &mut dyn FnMut(CleanEvent<'_>)) -> Level {
     let path = node.path_of(None);
     let looked = node.handle().and_then(|handle| {
@@ -174,8 +172,8 @@ fn visit(node: Arc<DirNode>, rules: CleanRules, each: &mut dyn FnMut(CleanEvent<
     (node, subdirs.into_iter())
 }
 
-/// The directories in `dir`; where the listing does not say the kind of an entry,
-/// opening it will.
+/// The possible subdirectories of `dir`. If the listing does not report an entry's kind, opening it
+/// will show it.
 fn subdirs(dir: &dyn TreeDir) -> io::Result<Vec<Name>> {
     let entries = dir.entries()?.into_iter();
     Ok(entries.filter(|entry| entry.is_dir != Some(false)).map(|entry| entry.name).collect())
@@ -219,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_is_not_there_is_told_of_as_itself() {
+    fn a_missing_directory_is_reported_as_itself() {
         let mut told = Vec::new();
         let summary = clean(b"/no/such/directory", CleanRules::default(), &mut |event| {
             let CleanEvent::Failed { path, fault } = event else { panic!("{event:?}") };

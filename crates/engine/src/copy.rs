@@ -1,5 +1,5 @@
-//! Moving a file's content between two open files: inside the kernel where that
-//! is possible, else by reading and writing. Holes stay holes.
+//! Copies a file's content between two open files, in the kernel if possible, otherwise by reading
+//! and writing. Holes are preserved.
 
 mod blocks;
 mod read_back;
@@ -13,20 +13,20 @@ use haul_store::{Mover, NotAssembled};
 use haul_tree::{ContentStream, SourceFile, StagedFile, changed, check_size};
 use std::io;
 
-/// Files up to this size, in bytes, are read and written in one go, unless the kernel
-/// is known to copy them for less ([`StagedFile::copies_small_files`]).
+/// Files up to this size, in bytes, are read and written at once, unless the kernel copies them
+/// faster ([`StagedFile::copies_small_files`]).
 pub(crate) const WHOLE_MAX: u64 = 1 << 20;
 
-/// Bytes that the kernel is asked to move in one call: enough to make the call
-/// itself free, little enough to show progress and to stop quickly.
+/// Bytes that the kernel copies per call: enough to make the call's overhead negligible, little
+/// enough to show progress and to stop quickly.
 const RANGE_LEN: u64 = 16 << 20;
 
-/// Bytes that are read, hashed and written in one go within a block. Less is
-/// hashed faster, but a medium that is written to at once takes it more slowly.
+/// Bytes that are read, hashed and written at once within a block. Smaller parts are hashed faster,
+/// but written more slowly to a medium without caching.
 const PART_LEN: usize = 512 << 10;
 
-/// Bytes that go through one thread in one go between a file and a connection:
-/// they stay in the cache that is nearest to the processor.
+/// Bytes that one thread passes between a file and a connection at once: they stay in the
+/// processor's nearest cache.
 pub(crate) const STEP_LEN: usize = 128 << 10;
 
 /// Bytes of a hole that are hashed between two checks that the job continues.
@@ -45,7 +45,7 @@ impl Scratch {
     }
 }
 
-/// Copies all of `source`, unhashed.
+/// Copies all of `source`, without hashing.
 ///
 /// # Errors
 /// The fault of the side that could not be read or written.
@@ -67,7 +67,7 @@ pub(crate) fn content(
             Ok(())
         });
     }
-    // What nobody has to look at need not come into this process.
+    // Content that is not inspected need not enter this process.
     let leaves_zeros = into.stage().leaves_zeros();
     let mut in_kernel = !leaves_zeros && (size > WHOLE_MAX || into.stage().copies_small_files());
     while let Some(data) = source.next_data(into.at()).map_err(|error| read(&error))? {
@@ -92,7 +92,7 @@ pub(crate) fn content(
                 None => into.put(|stage, at| by_hand(source, &**stage, scratch, at, end))?,
             };
             if copied == 0 {
-                // The file ends before it should.
+                // The file ended too early.
                 return Err(changed());
             }
             told(Step::Moved(copied));
@@ -102,15 +102,14 @@ pub(crate) fn content(
     Ok(())
 }
 
-/// Passes a hole up to `end`, of which nothing has to be written.
+/// Skips a hole up to `end`. Nothing has to be written.
 fn pass(into: &mut Mover<Box<dyn StagedFile>>, end: u64, told: &mut dyn FnMut(Step)) {
     let hole = end.saturating_sub(into.at());
     into.pass(hole);
     told(Step::Passed(hole));
 }
 
-/// Has the kernel move a part of `start..end`; gives its length, or `None` if the kernel
-/// can't.
+/// Lets the kernel copy a part of `start..end`. Returns its length; `None` if the kernel can't.
 fn move_range(
     source: &dyn SourceFile,
     stage: &dyn StagedFile,
@@ -121,8 +120,7 @@ fn move_range(
     Some(haul_sys::copy_range(source.handle()?, stage.handle()?, start, len)? as u64)
 }
 
-/// Gives `each` what comes of a source up to `end`, piece by piece, and how much is still
-/// to come.
+/// Passes the pieces of a source up to its end to `each`, with the number of bytes still to come.
 fn streamed(
     mut stream: Box<dyn ContentStream + '_>,
     mut left: u64,
@@ -142,8 +140,8 @@ fn streamed(
     Ok(())
 }
 
-/// Hashes a hole up to `end`, and calls `passed` with the length of each part of it;
-/// `None` if the job ends before. A hole can be so large that it takes hours.
+/// Hashes a hole up to `end`, and calls `passed` with the length of each part. `None` if the job
+/// ends first. A huge hole can take hours.
 pub(crate) fn hash_hole(
     hasher: &mut ContentHasher,
     end: u64,
@@ -165,7 +163,7 @@ pub(crate) fn interrupted() -> Fault {
     Fault::new(Side::Source, FaultKind::Io, "interrupted")
 }
 
-/// Reads and writes a part of `start..end`; returns its length.
+/// Reads and writes a part of `start..end`. Returns its length.
 fn by_hand(
     source: &dyn SourceFile,
     stage: &dyn StagedFile,
@@ -182,7 +180,7 @@ fn by_hand(
     Ok(read.len() as u64)
 }
 
-/// Reads the beginning of `start..end`, no more than [`WHOLE_MAX`] bytes.
+/// Reads the beginning of `start..end`, at most [`WHOLE_MAX`] bytes.
 fn read_part<'s>(
     source: &dyn SourceFile,
     scratch: &'s mut Scratch,
@@ -194,7 +192,7 @@ fn read_part<'s>(
     Ok(&buffer[..len])
 }
 
-/// The fault of a content that could not be put together.
+/// The fault of a content that could not be assembled.
 pub(crate) fn not_assembled(error: &NotAssembled) -> Fault {
     let corrupt = |side| Fault::new(side, FaultKind::Corrupt, error.to_string());
     match error {

@@ -1,9 +1,9 @@
-//! The threads of a job. All of them begin here, for two things must hold of each:
-//! one that can't be had is no panic, and one that panics leaves nobody waiting.
+//! The threads of a job. All of them are started here, because two rules hold for each: a thread
+//! that can't be started causes no panic, and a thread that panics leaves no other thread waiting.
 //!
-//! A thread that the job needs and that can't be had ends the job with
-//! [`JobError::Threads`]. Where several do the same, the job continues with fewer.
-//! Threads that only overlap what could be done in turn are in [`haul_tree::both`].
+//! If a required thread can't be started, the job ends with [`JobError::Threads`]. If several
+//! threads do the same work, the job continues with fewer. Threads that only overlap sequential
+//! work are in [`haul_tree::both`].
 
 use crate::JobError;
 use crate::control::Control;
@@ -13,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::{Builder, Scope, scope};
 
-/// Begins the threads of a job, all of which are waited for at its end.
+/// Starts the threads of a job, all of which are joined at its end.
 #[derive(Clone, Copy)]
 pub(crate) struct Crew<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
@@ -21,7 +21,7 @@ pub(crate) struct Crew<'scope, 'env> {
 }
 
 impl<'scope, 'env> Crew<'scope, 'env> {
-    /// The crew of the job that `control` is about.
+    /// The crew of the job of `control`.
     pub(crate) fn new(
         scope: &'scope Scope<'scope, 'env>,
         control: &'scope Control<'scope>,
@@ -34,8 +34,7 @@ impl<'scope, 'env> Crew<'scope, 'env> {
         self.control
     }
 
-    /// Begins a thread that the job can't do without. Where it can't be had, the
-    /// work comes back.
+    /// Starts a required thread. If it can't be started, the job ends and the work is returned.
     pub(crate) fn begin_or_return<F>(&self, name: &str, work: F) -> Result<(), F>
     where
         F: FnOnce() + Send + 'scope,
@@ -52,15 +51,14 @@ impl<'scope, 'env> Crew<'scope, 'env> {
         })
     }
 
-    /// Begins a thread that the job can't do without.
+    /// Starts a required thread.
     pub(crate) fn begin(&self, name: &str, work: impl FnOnce() + Send + 'scope) {
         if let Err(error) = self.try_begin(name, work) {
             self.control.fail(JobError::Threads(error));
         }
     }
 
-    /// Begins up to `count` threads that take the same work from one queue, of
-    /// which the job needs one.
+    /// Starts up to `count` threads that share the same work. The job requires one of them.
     pub(crate) fn begin_several(
         &self,
         name: &str,
@@ -78,10 +76,10 @@ impl<'scope, 'env> Crew<'scope, 'env> {
         }
     }
 
-    /// Begins a thread that the job can do without.
+    /// Starts an optional thread.
     ///
     /// # Errors
-    /// When it can't be had.
+    /// When it can't be started.
     pub(crate) fn try_begin(
         &self,
         name: &str,
@@ -92,27 +90,27 @@ impl<'scope, 'env> Crew<'scope, 'env> {
     }
 }
 
-/// Does `work`; if it panics, the job ends.
+/// Runs `work`. If it panics, the job ends.
 fn watched<'w>(
     control: &'w Control<'_>,
     work: impl FnOnce() + Send + 'w,
 ) -> impl FnOnce() + Send + 'w {
     move || {
-        // The job looks at nothing any more that the panic may have left half done.
+        // The job no longer uses data that the panic may have left inconsistent.
         if catch_unwind(AssertUnwindSafe(work)).is_err() {
             control.fail(JobError::Panicked);
         }
     }
 }
 
-/// Does `work` here and in up to `helpers` further threads, all of which take it
-/// from one place; returns when all have ended. A panic in one ends the job.
+/// Runs `work` here and in up to `helpers` further threads, which share it. Returns when all have
+/// ended. A panic in one ends the job.
 pub(crate) fn share_out(control: &Control<'_>, name: &str, helpers: usize, work: impl Fn() + Sync) {
     with_helpers(control, name, helpers, &work, watched(control, &work));
 }
 
-/// Does `work` here while up to `helpers` further threads `help`; returns when all have
-/// ended. A panic in a helper ends the job.
+/// Runs `work` here while up to `helpers` further threads run `help`. Returns when all have ended.
+/// A panic in a helper ends the job.
 pub(crate) fn with_helpers<T>(
     control: &Control<'_>,
     name: &str,
@@ -142,7 +140,7 @@ mod tests {
         let control = Control::new(&silent);
         scope(|scope| {
             let crew = Crew::new(scope, &control);
-            // One that waits for what the other will never give.
+            // A thread that waits for a message that never arrives.
             let (give, take) = crossbeam_channel::unbounded::<()>();
             crew.begin("waits", move || {
                 let _ = take.recv();

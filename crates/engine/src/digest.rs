@@ -1,5 +1,5 @@
-//! The hash of a file, for comparing it with another, or with what was copied of it:
-//! read in order, holes left out of reading.
+//! The hash of a file, to compare it with another or with its copy. The file is read in order,
+//! without its holes.
 
 use crate::control::{Control, Step};
 use crate::copy;
@@ -7,14 +7,13 @@ use haul_model::{ContentHash, ContentHasher, Fault, FaultKind, Side};
 use haul_proto::FileSeal;
 use haul_tree::{SourceFile, StagedFile};
 
-/// Bytes that are read at once.
+/// The most bytes per read.
 const READ_LEN: u64 = 1 << 20;
 
-/// Hashes `file`; `scratch` is a buffer that is kept from file to file. Each step is told
-/// to `count`.
+/// Hashes `file`. `scratch` is a reusable buffer. `count` is called with each step.
 ///
 /// # Errors
-/// When it can't be read, or changes meanwhile; the side is `Source`.
+/// When the file can't be read, or changes meanwhile. The side is `Source`.
 pub(crate) fn seal_of(
     file: &dyn SourceFile,
     scratch: &mut Vec<u8>,
@@ -35,14 +34,14 @@ pub(crate) fn seal_of(
     Ok(FileSeal { size: seal.size, mtime: seal.mtime, hash: Some(hash), grew: false })
 }
 
-/// True if `source` has only grown since it was opened: it is longer, and begins with
-/// what was copied of it, whose hash `copied` gives where that can be known. So the copy
-/// is what the source was at one moment. If it is to be `strict`, growing is changing. One
-/// whose size and time may hide a change is looked at in the same way.
+/// True if `source` has only grown since it was opened: it is longer, and starts with the copied
+/// content, whose hash is `copied()` if it can be known. So the copy is a state that the source
+/// once had. With `strict`, growing counts as a change. A file whose size and time may hide a
+/// change is checked in the same way.
 ///
 /// # Errors
-/// [`FaultKind::Changed`] if it has changed otherwise, or nobody knows; the fault of the
-/// side that can't be read.
+/// [`FaultKind::Changed`] if it changed otherwise, or if that is unknown; the fault of the side
+/// that can't be read.
 pub(crate) fn has_grown(
     source: &dyn SourceFile,
     strict: bool,
@@ -60,8 +59,7 @@ pub(crate) fn has_grown(
     }
 }
 
-/// The hash of what was written to `stage`, by reading it, where that takes no round
-/// trips.
+/// The hash of the content written to `stage`, read back if that needs no round trips.
 ///
 /// # Errors
 /// When it can't be read.
@@ -75,11 +73,10 @@ pub(crate) fn hash_of_stage(
     hash.map(Some).map_err(|fault| Fault { side: Side::Destination, ..fault })
 }
 
-/// The hash of as much of `file` as there was when it was opened, without
-/// counting it as progress.
+/// The hash of `file` up to its length when it was opened, without counting progress.
 ///
 /// # Errors
-/// When it can't be read, or ends before; the side is `Source`.
+/// When it can't be read, or was truncated. The side is `Source`.
 pub(crate) fn hash_again(
     file: &dyn SourceFile,
     control: &Control<'_>,
@@ -87,10 +84,10 @@ pub(crate) fn hash_again(
     hash(file, &mut Vec::new(), control, &mut |_| ())
 }
 
-/// The same, with each step told to `count`.
+/// Like [`hash_again`], with `count` called for each step.
 ///
 /// # Errors
-/// As there.
+/// See [`hash_again`].
 pub(crate) fn hash(
     file: &dyn SourceFile,
     scratch: &mut Vec<u8>,
@@ -138,7 +135,7 @@ pub(crate) fn hash(
     Ok(hasher.finish())
 }
 
-/// The fault of a file that is not what it was a moment ago.
+/// The fault of a file that changed while it was hashed.
 pub(crate) fn changed() -> Fault {
     Fault::new(Side::Source, FaultKind::Changed, "it changed while it was compared")
 }

@@ -1,6 +1,5 @@
-//! The directories of a running job: each knows its parent and its name, holds
-//! its handle while it is in use, and opens it again when the handle had to
-//! make room for others.
+//! The directories of a running job. Each knows its parent and its name. It keeps its handle open
+//! while in use, and reopens it if the handle was closed to bound the number of open files.
 
 use crate::rules::{self, Unruly};
 use haul_model::words;
@@ -14,20 +13,17 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once, OnceLock, Weak};
 
-/// Handles that are kept open for directories at rest, in each role, at most; see
-/// [`open_dirs_max`].
+/// The most open handles of idle directories in each role; see [`open_dirs_max`].
 const OPEN_DIRS_MAX: u64 = 256;
 
-/// Handles that are kept open in any case.
+/// The number of handles that are always kept open.
 const OPEN_DIRS_MIN: u64 = 4;
 
-/// Handles that are left to all else: what workers, connections and the program
-/// have open.
+/// Handles reserved for everything else: workers, connections and the program.
 pub(crate) const HANDLES_ELSEWHERE: u64 = 64;
 
-/// Handles that are kept open for directories at rest, in each role, by a process
-/// that may have `open_max` files open. As much as both roles have is left for what
-/// is in use or held.
+/// The most open handles of idle directories in each role, for a process with a limit of `open_max`
+/// open files. As many as both roles use are left for handles in use.
 pub(crate) fn open_dirs_max(open_max: Option<u64>) -> u64 {
     let handles = open_max.map_or(u64::MAX, |max| max.saturating_sub(HANDLES_ELSEWHERE));
     (handles / 4).clamp(OPEN_DIRS_MIN, OPEN_DIRS_MAX)
@@ -42,37 +38,37 @@ pub(crate) struct DirNode {
     open: Arc<OpenDirs>,
     /// See [`Self::is_led`].
     led: OnceLock<bool>,
-    /// Of a source: the rules of files above a root.
+    /// In a source: the rules of files above a root.
     above: OnceLock<Scope>,
-    /// The same with those of files in it.
+    /// These rules, together with those of rule files in this directory.
     scope: OnceLock<Scope>,
     /// See [`Self::begin_to_count`].
     is_counted: AtomicBool,
 }
 
-/// How a directory is reached.
+/// The way in which a directory is opened.
 enum Reached {
-    /// Held open for the whole job, and shown under this name if it has one.
+    /// Open for the whole job, and shown under this name if there is one.
     Root { label: Option<Name> },
     /// By its name in its parent.
     Below { parent: Arc<DirNode>, name: Name, follow: bool },
 }
 
-/// The filter as it applies to one directory of a source: the rules, if there are any, and
-/// its path within the job with a slash behind.
+/// The filter for one directory of a source: the rules, if there are any, and the directory's path
+/// in the job, ending with a slash.
 pub(crate) struct Selection<'f>(Option<(&'f Filter, Scope, Vec<u8>)>);
 
 /// The directories whose handles are open.
 pub(crate) struct OpenDirs {
-    /// Oldest first.
+    /// The oldest first.
     nodes: Mutex<VecDeque<Weak<DirNode>>>,
     nodes_max: usize,
-    /// Others may have them close what is idle.
+    /// Registered, so that idle handles can be closed when files run out.
     is_known: Once,
 }
 
 impl DirNode {
-    /// A directory that stays open; shown as `label`.
+    /// A directory that stays open, shown as `label`.
     pub(crate) fn root(
         handle: Arc<dyn TreeDir>,
         label: Option<Name>,
@@ -94,10 +90,10 @@ impl DirNode {
         }))
     }
 
-    /// The directory `name` in `parent`, opened now.
+    /// Opens the directory `name` in `parent`.
     ///
     /// # Errors
-    /// Those of opening it.
+    /// The errors of opening it.
     pub(crate) fn open(parent: &Arc<Self>, name: Name, follow: bool) -> io::Result<Arc<Self>> {
         let handle = parent.handle()?.open_dir(&name, follow)?;
         let node = Arc::new(Self {
@@ -114,11 +110,11 @@ impl DirNode {
         Ok(node)
     }
 
-    /// The handle, opened again if need be.
+    /// The handle, reopened if necessary.
     ///
     /// # Errors
-    /// Those of opening it; [`io::ErrorKind::NotFound`] if another directory
-    /// stands in its place now.
+    /// The errors of opening it; [`io::ErrorKind::NotFound`] if it was replaced by another
+    /// directory.
     pub(crate) fn handle(self: &Arc<Self>) -> io::Result<Arc<dyn TreeDir>> {
         let mut held = self.handle.lock();
         if let Some(handle) = &*held {
@@ -140,15 +136,14 @@ impl DirNode {
         Ok(handle)
     }
 
-    /// Gives up the handle, if that is of no matter. Whoever uses it at this moment
-    /// keeps it until done.
+    /// Closes the handle, if it can be reopened. Current users keep it until they are done.
     fn close(&self) {
         if let Some(mut held) = self.handle.try_lock() {
             held.take_if(|handle| handle.can_be_opened_again());
         }
     }
 
-    /// It stays in memory, and counts from now on. False if it does already.
+    /// Marks the directory as counted in memory. Returns false if it already was.
     pub(crate) fn begin_to_count(&self) -> bool {
         !self.is_counted.swap(true, Ordering::Relaxed)
     }
@@ -158,7 +153,7 @@ impl DirNode {
         self.meta.id
     }
 
-    /// The directory above, and its name there; `None` for a root.
+    /// The parent directory, and the name in it; `None` for a root.
     pub(crate) fn place(&self) -> Option<(&Arc<Self>, &Name)> {
         match &self.place {
             Reached::Root { .. } => None,
@@ -166,10 +161,10 @@ impl DirNode {
         }
     }
 
-    /// True if a symbolic link on the way from a root was followed to it.
+    /// True if a symbolic link on its path from a root was followed.
     ///
     /// # Errors
-    /// Those of looking at the way.
+    /// The errors of inspecting the path.
     pub(crate) fn is_led(self: &Arc<Self>) -> io::Result<bool> {
         if let Some(is_led) = self.led.get() {
             return Ok(*is_led);
@@ -187,9 +182,8 @@ impl DirNode {
         Ok(*self.led.get_or_init(|| is_led))
     }
 
-    /// True if it stands under its name in the directory above as it did when it was first
-    /// opened: nothing in it was made, removed or renamed since, and none of its attributes
-    /// was set.
+    /// True if it still has its name, and is unchanged since it was first opened: no entry was
+    /// created, removed or renamed in it, and none of its attributes was set.
     pub(crate) fn is_as_opened(&self) -> bool {
         let Some((parent, name)) = self.place() else { return false };
         let there = parent.handle().and_then(|handle| handle.stat(name, false));
@@ -198,7 +192,7 @@ impl DirNode {
         })
     }
 
-    /// The directories on the way from the top of the job down to it, itself included.
+    /// The number of directories from the root of the job down to it.
     pub(crate) fn depth(&self) -> usize {
         let mut depth = 0;
         let mut place = self.place();
@@ -214,10 +208,9 @@ impl DirNode {
         &self.meta
     }
 
-    /// The number by which an object in this directory is told from one that
-    /// takes its place. For a file whose stage is found by it, and for all if
-    /// `always` says so, that of the file system is mixed in: another disk may
-    /// have the same file under the same number.
+    /// The number that distinguishes an object in this directory from one that replaces it. It
+    /// includes the file system's number for files whose temporary file is found by it, and for all
+    /// objects if `always` is set: another disk may have the same file number.
     pub(crate) fn number_of(self: &Arc<Self>, meta: &Meta, always: bool) -> u64 {
         let Some(id) = meta.id else { return 0 };
         match meta.kind {
@@ -226,7 +219,7 @@ impl DirNode {
             _ => {}
         }
         let beside = self.meta.id.is_some_and(|dir| dir.dev == id.dev);
-        // A file can be mounted by itself, or be what a link leads to.
+        // A file can be a mount point, or the target of a link.
         let volume = match self.handle() {
             Ok(handle) if beside => handle.volume(),
             _ => id.dev,
@@ -234,7 +227,8 @@ impl DirNode {
         number(&[volume.to_le_bytes(), id.ino.to_le_bytes()].concat())
     }
 
-    /// When a file in this directory of `min` bytes and more last changed in any way, where its file system can be believed about that.
+    /// The change time of a file in this directory of at least `min` bytes, if its file system
+    /// reports it reliably.
     pub(crate) fn ctime_of(
         self: &Arc<Self>,
         name: &Name,
@@ -250,11 +244,11 @@ impl DirNode {
         if self.meta.id.zip(meta.id).is_some_and(|(dir, file)| dir.dev == file.dev) {
             return handle.keeps_ctime(meta).then_some(ctime);
         }
-        // It is on another file system: mounted by itself, or what a link leads to.
+        // The file is on another file system: a mount point, or the target of a link.
         handle.open_file(name, follow).ok()?.ctime().filter(|there| *there == ctime)
     }
 
-    /// True if it, or a directory above it in the job, is the object `id`.
+    /// True if it, or one of its parent directories in the job, is the object `id`.
     pub(crate) fn is_or_is_below(&self, id: FileId) -> bool {
         let mut node = self;
         loop {
@@ -273,12 +267,12 @@ impl DirNode {
         words::path_upwards(name.into_iter().chain(self.upwards()))
     }
 
-    /// Writes that path to `path`, in place of its content: its memory is used again.
+    /// Writes that path into `path`, whose memory is reused.
     pub(crate) fn write_path(&self, name: Option<&Name>, path: &mut Vec<u8>) {
         words::join_upwards(name.into_iter().chain(self.upwards()), path);
     }
 
-    /// The names of this directory and of those that it is in, from the lowest up.
+    /// The names of this directory and its parents, from the bottom up.
     fn upwards(&self) -> impl Iterator<Item = &Name> + Clone {
         let upwards = std::iter::successors(Some(self), |node| match &node.place {
             Reached::Root { .. } => None,
@@ -290,7 +284,7 @@ impl DirNode {
         })
     }
 
-    /// The path within the job of what is in it: empty, or with a slash behind.
+    /// The prefix of the paths of its entries in the job: empty, or ending with a slash.
     pub(crate) fn front(&self) -> Vec<u8> {
         let mut path = match self.path_of(None) {
             // The root itself has no name.
@@ -301,12 +295,12 @@ impl DirNode {
         path
     }
 
-    /// This root is in a directory with the rules `above`.
+    /// Sets the rules above this root.
     pub(crate) fn begin_in(&self, above: Scope) {
         let _ = self.above.set(above);
     }
 
-    /// The rules for what is in this root are these, and no files in it are read.
+    /// Sets the rules for this root's entries. Its own rule files are not read.
     pub(crate) fn begin_with(&self, scope: Scope) {
         let _ = self.scope.set(scope);
     }
@@ -328,10 +322,10 @@ impl DirNode {
         Ok(self.scope.get_or_init(|| scope).clone())
     }
 
-    /// `filter`, as it applies to its entries, with the files with rules in it and above.
+    /// The `filter` for its entries, with the rule files in it and above.
     ///
     /// # Errors
-    /// When these can't be taken.
+    /// When a rule file can't be used.
     pub(crate) fn select<'f>(
         self: &Arc<Self>,
         filter: &'f Filter,
@@ -348,7 +342,7 @@ impl DirNode {
 }
 
 impl Selection<'_> {
-    /// The same without the rules of files: a source that is named asks none.
+    /// The same without rule files, which do not apply to named sources.
     pub(crate) fn without_files(mut self) -> Self {
         if let Some((_, scope, _)) = &mut self.0 {
             *scope = Scope::at(scope.root());
@@ -356,12 +350,12 @@ impl Selection<'_> {
         self
     }
 
-    /// Why the rules of a file in the directory are not among these.
+    /// The reason why a rule file of the directory was skipped.
     pub(crate) fn passed_over(&self) -> Option<Unruly> {
         self.0.as_ref().and_then(|(_, scope, _)| Unruly::passed_over(scope))
     }
 
-    /// True if the entry `name` is left out.
+    /// True if the entry `name` is excluded.
     pub(crate) fn leaves_out(&mut self, name: &Name, is_dir: bool) -> bool {
         let Some((filter, scope, path)) = &mut self.0 else { return false };
         let dir_len = path.len();
@@ -398,30 +392,29 @@ impl Spare for OpenDirs {
     }
 }
 
-/// A number for the object `id` as long as this machine runs. On another machine no
-/// object has it, and nobody there can tell anything by it: the number of this run of
-/// the system is mixed in, which they don't know.
+/// A number for the object `id`, until this machine restarts. It includes the secret boot number,
+/// so it reveals nothing to other machines, and no object there has it.
 pub(crate) fn number_here(id: FileId) -> u64 {
     let boot = haul_sys::boot_id();
     number(&[&boot[..], &id.dev.to_le_bytes(), &id.ino.to_le_bytes()].concat())
 }
 
-/// A number for this machine as long as it runs, by which nobody on another can tell anything.
+/// A number for this machine until it restarts. It reveals nothing to other machines.
 fn machine_here() -> u64 {
     number(&haul_sys::boot_id())
 }
 
-/// A hash that names the object `id` of this machine to a peer.
+/// A hash that identifies the object `id` of this machine to a peer.
 pub(crate) fn object_here(id: FileId) -> Object {
     Object { machine: machine_here(), number: number_here(id) }
 }
 
-/// The number of an object that a peer has told of, if it is on this machine.
+/// The number of an object that a peer has sent, if the object is on this machine.
 pub(crate) fn number_if_here(object: Object) -> Option<u64> {
     (object.machine == machine_here()).then_some(object.number)
 }
 
-/// A number made of others, never 0.
+/// A number derived from `of`, never 0.
 fn number(of: &[u8]) -> u64 {
     let hash = ContentHash::of(of);
     let number = hash.as_bytes().first_chunk().expect("a hash has 32 bytes");

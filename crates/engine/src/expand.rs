@@ -1,37 +1,37 @@
-//! Patterns in the paths of hosts: the paths that one stands for, found by listing
-//! directories, one component after the other. No shell sees it.
+//! Expands patterns in the paths of hosts, by listing directories component by component. No shell
+//! is involved.
 
 use crate::request::{RequestError, Requests};
 use haul_model::{Fault, FaultKind, Kind, Side};
 use haul_sys::name_matches;
 
-/// Paths that one pattern stands for, at most...
+/// The most paths that one pattern may match.
 const PATHS_MAX: usize = 64 << 10;
 
-/// ...and their bytes in all, at most: what is kept in memory of them. The frame of a job
-/// holds fewer; a job through SFTP takes them all.
+/// The most bytes of these paths, which are kept in memory. The frame of a job holds fewer; a job
+/// through SFTP accepts them all.
 const PATHS_LEN_MAX: usize = 8 << 20;
 
-/// The paths that a pattern stands for.
+/// The paths that match a pattern.
 #[derive(Debug, Default)]
 pub struct Expanded {
     /// In ascending order of their bytes.
     pub paths: Vec<Vec<u8>>,
-    /// Directories that could not be read, raw: what they hold is not among the paths.
+    /// Directories that could not be read, raw. Their entries are not among the paths.
     pub faults: Vec<(Vec<u8>, Fault)>,
 }
 
-/// True if `path` has a character that makes it a pattern.
+/// True if `path` has a pattern character.
 pub fn is_pattern(path: &[u8]) -> bool {
     path.iter().any(|byte| matches!(byte, b'*' | b'?' | b'['))
 }
 
-/// Finds the paths that `pattern` stands for: `*`, `?` and `[...]` in any of its
-/// components, hidden names only where a dot stands in front. A name that is there as it
-/// is written is meant before those that it matches.
+/// Finds the paths that match `pattern`: `*`, `?` and `[...]` in any component. Hidden names match
+/// only if the component starts with a dot. An existing name that is written exactly so precedes
+/// other matches.
 ///
 /// # Errors
-/// When the connection fails, or when it stands for too many paths.
+/// When the connection fails, or when too many paths match.
 pub fn expand(requests: &mut Requests, pattern: &[u8]) -> Result<Expanded, RequestError> {
     match requests.stat(pattern, false) {
         Ok(_) => return Ok(Expanded { paths: vec![pattern.to_vec()], faults: Vec::new() }),
@@ -57,7 +57,7 @@ pub fn expand(requests: &mut Requests, pattern: &[u8]) -> Result<Expanded, Reque
             dir.extend(slashes);
             match matching(requests, &dir, component, only_dirs, &mut next) {
                 Ok(()) => {}
-                // It is no directory, though it matches, and so holds nothing.
+                // It matches but is not a directory, so it has no entries.
                 Err(RequestError::Fault(fault)) if any_matched && is_absent(&fault) => {}
                 Err(RequestError::Fault(fault)) => found.faults.push((dir, fault)),
                 Err(error) => return Err(error),
@@ -82,7 +82,7 @@ struct Paths {
     paths: Vec<Vec<u8>>,
     /// The bytes of them all.
     len: usize,
-    /// There were more than are kept.
+    /// There were too many paths.
     is_full: bool,
 }
 
@@ -96,7 +96,7 @@ impl Paths {
     }
 }
 
-/// Adds what matches `component` in the directory `dir`, which is empty or ends with a
+/// Adds the entries of the directory `dir` that match `component`. `dir` is empty or ends with a
 /// slash.
 fn matching(
     requests: &mut Requests,
@@ -129,10 +129,10 @@ fn matching(
     Ok(())
 }
 
-/// Those of `paths` that are there.
+/// Returns those of `paths` that exist.
 fn existing(requests: &mut Requests, paths: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, RequestError> {
     let looked = requests.look_at_each(&paths)?;
-    // Of one that can't be looked at the job says why.
+    // If a path can't be inspected, the job reports the reason.
     let may_be_there = |looked: Result<(), Fault>| looked.err().is_none_or(|it| !is_absent(&it));
     let found = paths.into_iter().zip(looked);
     Ok(found.filter_map(|(path, looked)| may_be_there(looked).then_some(path)).collect())
@@ -154,7 +154,7 @@ mod tests {
     use std::os::unix::ffi::OsStrExt;
     use std::path::Path;
 
-    /// The paths that `pattern` stands for below `root`, and the number of faults.
+    /// The paths below `root` that match `pattern`, and the number of faults.
     fn expanded(root: &Path, pattern: &str) -> (Vec<String>, usize) {
         let root = [root.as_os_str().as_bytes(), b"/"].concat();
         let full = [&root[..], pattern.as_bytes()].concat();
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_there_is_meant_before_what_it_matches() {
+    fn an_existing_name_precedes_other_matches() {
         let temp = tempfile::tempdir().expect("a directory");
         for file in ["x[1]", "x1", "d*/a", "dd/a"] {
             let path = temp.path().join(file);

@@ -1,10 +1,10 @@
-//! Refuses to move something onto itself: a host may have mounted what is here, or the
-//! other way round, and here a mount may show a directory in a second place. Numbers of
-//! files differ on the two sides of such a mount, so something is made on one side and
-//! looked for on the other. A mount may remember what was in a directory, and not show
-//! what is made behind its back: then something is made on the other side too, and looked
-//! for on this one. Where both sides remember, they agree on a new directory, of which
-//! neither can remember anything, and look in it.
+//! Refuses to move a source onto itself. A host may have mounted this machine's directory or the
+//! other way round, and a mount here may show a directory in a second place.
+//!
+//! File numbers differ on the two sides of such a mount, so an entry is created on one side and
+//! looked up on the other. A mount may show a cached directory without the new entry. Then an entry
+//! is also created on the other side, and looked up on this one. If both sides cache, both agree on
+//! a new directory, which neither can have cached, and look into it.
 
 use crate::request::{RequestError, Requests};
 use haul_model::words;
@@ -18,7 +18,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Which end of a move is on this machine.
+/// The end of a move that is on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Near {
     /// Its source.
@@ -27,14 +27,12 @@ pub(crate) enum Near {
     Destination,
 }
 
-/// True if moving `source` into the directory `dest`, or, without `into`, to the
-/// name `dest`, would find itself there. `peer` answers for the end that is not
-/// `near`. Of several sources each directory that holds some is tried once, and then
-/// is among the `tried`.
+/// True if moving `source` into the directory `dest`, or without `into` to the name `dest`, would
+/// hit the source itself. `peer` answers for the other end than `near`. Each parent directory of
+/// sources is checked once, and then added to `tried`.
 ///
 /// # Errors
-/// When nothing can be asked; when something had to be made at an end to see it, and
-/// that can't be done, or what was made can't be removed again.
+/// When the peer can't be asked, or when a required test entry can't be created or removed.
 pub(crate) fn is_onto_itself(
     source: &[u8],
     dest: &[u8],
@@ -55,20 +53,20 @@ pub(crate) fn is_onto_itself(
         if are_one(from.parent, to_dir)? {
             return Ok(true);
         }
-        // Not before: who gets no answer asks again.
+        // Only after an answer: a retry after a lost connection checks again.
         tried.insert(from.parent.to_vec());
     }
     // Both may be directories, and the same one mounted in both places.
     are_one(from.whole, &join(to_dir, to_name))
 }
 
-/// True if the directories `near` of this machine and `far` of the peer are one. What
-/// is no directory holds nothing, and is no fault.
+/// True if the directories `near` on this machine and `far` on the peer are the same. A path that
+/// is not a directory is no fault.
 fn are_one(near: &[u8], far: &[u8], side: Side, peer: &mut Requests) -> Result<bool, RequestError> {
     let Ok(dir) = Dir::open(Path::new(std::ffi::OsStr::from_bytes(near))) else {
         return Ok(false);
     };
-    // Where none can be made, the other end's tells.
+    // If no mark can be made here, the other end's mark decides.
     let mark = Mark::make(&dir).ok();
     let both = mark.is_none() || !dir.is_known();
     let is_one = match peer.mark(far, mark.as_ref().map(Mark::name), both) {
@@ -78,7 +76,7 @@ fn are_one(near: &[u8], far: &[u8], side: Side, peer: &mut Requests) -> Result<b
             let shows = shows_here(&dir, far, &name, side, peer);
             let unmarked = peer.unmark();
             match shows {
-                // It is gone, and the other end may remember that something is in it.
+                // Removing the mark fails, because the test above has removed it.
                 Ok(true) => shows,
                 shows => unmarked.and(shows),
             }
@@ -87,16 +85,16 @@ fn are_one(near: &[u8], far: &[u8], side: Side, peer: &mut Requests) -> Result<b
             kind: FaultKind::NotFound | FaultKind::NotDirectory,
             ..
         })) => Ok(false),
-        // On one machine more is proven when something is removed.
+        // On one machine, the removal proves more.
         Err(RequestError::Fault(_)) if peer.are_here() => Ok(false),
         Err(error) => Err(error),
     };
-    // Last, since it gives the directory its time back.
+    // Last, because this restores the directory's time.
     mark.map_or(Ok(()), Mark::remove).map_err(|error| failed(side, &error))?;
     is_one
 }
 
-/// True if the directory `name`, which was made in `far` of the peer, shows in `dir`.
+/// True if the directory `name`, which was created in the peer's `far`, appears in `dir`.
 fn shows_here(
     dir: &Dir,
     far: &[u8],
@@ -134,13 +132,13 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn what_is_one_directory_under_two_paths_is_seen() {
+    fn one_directory_under_two_paths_is_detected() {
         let temp = tempfile::tempdir().unwrap();
         let path = |name: &str| temp.path().join(name).into_os_string().into_encoded_bytes();
         for dir in ["a/tree", "b/tree"] {
             fs::create_dir_all(temp.path().join(dir)).unwrap();
         }
-        // As a mount would: the same directory elsewhere.
+        // Like a mount: the same directory in another place.
         std::os::unix::fs::symlink("a", temp.path().join("mount")).unwrap();
         fs::create_dir(temp.path().join("c")).unwrap();
         std::os::unix::fs::symlink("../a/tree", temp.path().join("c/tree")).unwrap();

@@ -1,12 +1,12 @@
-//! The words about attributes that are not kept, or that a move would lose. Both sides have them.
+//! Messages about attributes that are not kept, or that a move would lose. Both sides use them.
 
 use haul_model::{Fault, FaultKind, Kept, Side, Task};
 use haul_sys::ROOT;
 use haul_tree::Owner;
 use std::borrow::Borrow;
 
-/// True if root is told that owners are not kept: by a copy that was not asked to keep
-/// them. A mirror has the words of rsync, which say it.
+/// True if root is warned that owners are not kept: in a copy that does not keep them. A mirror has
+/// rsync's options, which state this.
 pub(crate) fn forgets_owners(task: &Task) -> bool {
     match task {
         Task::Copy(policy) => policy.moving.is_none() && !policy.keeps.has_any(Kept::OWNER),
@@ -19,14 +19,14 @@ pub(crate) fn is_of_others(owner: Owner) -> bool {
     (owner.user, owner.group) != (ROOT, ROOT)
 }
 
-/// The words about a copy of which root does not keep the `owner`.
+/// The message about a copy by root that does not keep the `owner`.
 pub(crate) fn owner_not_kept(Owner { user, group }: Owner) -> String {
     format!(
         "owner {user} and group {group} are not preserved: the copy belongs to root, like later ones"
     )
 }
 
-/// The words about a tree that keeps, or tells, less than is `asked` for.
+/// The message about a tree that keeps, or reports, less than `asked`.
 pub(crate) fn lacking(asked: Kept, kept: Kept) -> Option<&'static str> {
     let lacks = asked.without(kept).without(Kept::LINK_TIMES);
     if lacks == Kept::LINKS {
@@ -43,8 +43,8 @@ pub(crate) fn lacking(asked: Kept, kept: Kept) -> Option<&'static str> {
     (!lacks.is_empty()).then_some(message)
 }
 
-/// Why a source stays, a directory or not, that would lose something by being moved; in
-/// words, of which there may be none.
+/// The fault of a source that stays because a move would lose the attributes `lost`; `None` if
+/// there are none.
 pub(crate) fn would_lose<W: Borrow<str>>(is_dir: bool, lost: &[W]) -> Option<Fault> {
     if lost.is_empty() {
         return None;

@@ -1,12 +1,12 @@
-//! The jobs of a command whose sources are on several machines: one for each run of
-//! sources that are on the same.
+//! Splits a command whose sources are on several machines into jobs: one for each run of sources on
+//! the same machine.
 
 use crate::Job;
 use crate::origin::origin;
 use haul_model::words;
 use std::fmt;
 
-/// A path and the machine that it is on. `H` is a host in the words of the caller.
+/// A path and its machine. `H` is the caller's type of hosts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spot<H> {
     /// The machine; `None` is this one.
@@ -15,14 +15,14 @@ pub struct Spot<H> {
     pub path: Vec<u8>,
 }
 
-/// The machines that the two roles of a job work on.
+/// The machines of the two roles of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Route<H> {
-    /// Both on this one.
+    /// Both on this machine.
     Local,
-    /// The destination is there.
+    /// The destination is on the host.
     Upload(H),
-    /// The sources are there.
+    /// The sources are on the host.
     Download(H),
     /// The sources are on the first, the destination is on the second.
     Between(H, H),
@@ -37,7 +37,7 @@ pub struct Leg<H> {
     pub route: Route<H>,
 }
 
-/// The jobs that take `sources` to `dest`, in their order. Task, rules and directories are those of `like`.
+/// The jobs that copy `sources` to `dest`, in order. All other settings are those of `like`.
 pub fn legs<H>(sources: &[Spot<H>], dest: &Spot<H>, like: &Job) -> Vec<Leg<H>>
 where
     H: Clone + PartialEq + fmt::Display,
@@ -63,8 +63,8 @@ where
     runs.map(leg).collect()
 }
 
-/// The number by which the destination is known again that the one source becomes; see
-/// [`Job::origin`]. Several sources have none, and one without a name has none.
+/// The number that identifies the destination of a single source in later runs; see
+/// [`Job::origin`]. `None` for several sources, or for a source without a name.
 pub(crate) fn origin_of<H: fmt::Display>(sources: &[Spot<H>], dest: &[u8]) -> Option<[u8; 16]> {
     let [Spot { host, path }] = sources else { return None };
     words::split(path).name?;

@@ -1,4 +1,4 @@
-//! Several sessions with one host, which begin at the same time.
+//! Several sessions with one host, started at the same time.
 
 use crate::control::CANCEL_POLL;
 use crate::{Event, JobError, Monitor};
@@ -12,45 +12,44 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long those that are still on their way may take when the job is done. To
-/// cut a login looks like an attack to some servers: OpenSSH 9.8 and later refuse
-/// an address after many of those (`PerSourcePenalties`).
+/// How long a finished job waits for unfinished logins. Some servers treat an aborted login as an
+/// attack: OpenSSH 9.8 and later block an address after many of those (`PerSourcePenalties`).
 const LOGIN_WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// How long ssh may take to end when it is told to, and then when it is made to.
+/// How long ssh may take to end after it was asked to, and then after it was killed.
 const KILLED_WAIT_MAX: Duration = Duration::from_millis(500);
 
-/// Sessions with one host that are on their way. A login takes many round trips,
-/// and some take longer than others.
+/// Sessions with one host that are being opened. A login takes many round trips, and some take
+/// longer than others.
 pub(crate) struct SftpLogins {
     news: Receiver<News>,
-    /// Those that have failed, and that nobody was told of.
+    /// Failures that were not reported yet.
     failed: Vec<StartError>,
-    /// How many there were in the beginning.
+    /// The number of logins at the start.
     count: usize,
     shared: Arc<OnTheirWay>,
 }
 
 enum News {
     Begun(Box<Result<Session, StartError>>),
-    /// No more are wanted.
+    /// No more sessions are wanted.
     Over,
 }
 
 /// State that the threads of the logins share.
 struct OnTheirWay {
-    /// Killers of the logins that are still on their way.
+    /// Handles that end the unfinished logins.
     killers: Mutex<Vec<Option<Killer>>>,
-    /// One is on its way no more.
+    /// Notified when a login has finished.
     changed: Condvar,
     tell: Sender<News>,
 }
 
-/// Ends the logins that are still on their way when it is dropped.
+/// Ends the unfinished logins when it is dropped.
 pub(crate) struct LoginsEnd(Arc<OnTheirWay>);
 
 impl LoginsEnd {
-    /// The job is done: gives them a moment before.
+    /// Gives the logins a moment after a successful job, then ends them.
     pub(crate) fn after_a_moment(self) {
         let mut killers = self.0.killers.lock();
         let on_their_way = |killers: &mut Vec<_>| killers.iter().any(Option::is_some);
@@ -61,8 +60,8 @@ impl LoginsEnd {
 impl Drop for LoginsEnd {
     fn drop(&mut self) {
         let killers: Vec<Killer> = self.0.killers.lock().iter().flatten().cloned().collect();
-        // The first time ssh is asked, and gives the terminal back if it was asking
-        // for a password; the second time it has no choice.
+        // First ssh is asked to end, so that it restores the terminal after a password prompt. Then
+        // it is killed.
         for _ in 0..2 {
             killers.iter().for_each(Killer::kill);
             let deadline = Instant::now() + KILLED_WAIT_MAX;
@@ -71,24 +70,24 @@ impl Drop for LoginsEnd {
                 break;
             }
         }
-        // Nobody may want to know.
+        // The receiving end may be closed.
         let _ = self.0.tell.send(News::Over);
     }
 }
 
 impl OnTheirWay {
-    /// The login of this number is on its way no more.
+    /// Records that login `index` has finished.
     fn begun(&self, index: usize, session: Result<Session, StartError>) {
         self.killers.lock()[index] = None;
         self.changed.notify_all();
-        // It is dropped, and so ended, if nobody wants it any more.
+        // If the receiving end is closed, the session is dropped and ends.
         let _ = self.tell.send(News::Begun(Box::new(session)));
     }
 }
 
 impl SftpLogins {
-    /// Begins a session over each of `connections`, of which there is one at least unless
-    /// one stands already.
+    /// Starts a session over each of `connections`. There is at least one, unless `standing` is
+    /// set.
     pub(crate) fn begin(
         standing: Option<Session>,
         connections: Vec<Connection>,
@@ -106,8 +105,8 @@ impl SftpLogins {
             let host = connection.closer.peer().to_owned();
             let starting = Arc::clone(&shared);
             let start = move || starting.begun(index, Session::start(connection, options));
-            // Nobody waits for the thread of one that can't be ended. Without a thread,
-            // the connection is ended with what was to start it.
+            // Nobody waits for a thread that can't be ended. Without a thread, the connection ends
+            // with its closure.
             let begun = thread::Builder::new().name("login".to_owned()).spawn(start);
             if let Err(error) = begun {
                 let cause = SessionError::from(error);
@@ -117,15 +116,15 @@ impl SftpLogins {
         Self { news, failed: Vec::new(), count, shared }
     }
 
-    /// Ends those that are still on their way when it is dropped.
+    /// Ends the unfinished logins when the result is dropped.
     pub(crate) fn end_on_drop(&self) -> LoginsEnd {
         LoginsEnd(Arc::clone(&self.shared))
     }
 
-    /// Waits for the session that begins first.
+    /// Waits for the first session.
     ///
     /// # Errors
-    /// Why none has begun: what the first failure says; [`JobError::Interrupted`].
+    /// The first failure if all logins failed; [`JobError::Interrupted`].
     pub(crate) fn first(&mut self, monitor: &dyn Monitor) -> Result<Session, JobError> {
         while self.failed.len() < self.count {
             match self.news.recv_timeout(CANCEL_POLL) {
@@ -140,18 +139,17 @@ impl SftpLogins {
         Err(self.failed.swap_remove(0).into())
     }
 
-    /// How many may follow the first.
+    /// The number of sessions that may follow the first.
     pub(crate) fn left(&self) -> usize {
         self.count - 1 - self.failed.len()
     }
 
-    /// Lets those that follow join `host` as they begin, until the end comes; gives
-    /// those that have joined. The job goes on without those that fail, which is
-    /// told.
+    /// Adds further sessions to `host` as they are opened, until the end. Returns those that have
+    /// joined. The job continues without failed ones, which are reported.
     pub(crate) fn join(self, host: &SftpHost, monitor: &dyn Monitor) -> Vec<Session> {
         let asking = &monitor.progress().asking;
         let tell = |error: &StartError| {
-            // An interruption of ssh is no news.
+            // An interrupted ssh is not reported.
             if monitor.cancelled() {
                 return;
             }
@@ -169,7 +167,7 @@ impl SftpLogins {
                     joined.push(session);
                 }
                 Err(error) if host.sessions.miss() => tell(&error),
-                // The job is over.
+                // The job has ended.
                 Ok(session) => session.finish(),
                 Err(_) => {}
             }

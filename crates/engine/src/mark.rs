@@ -1,4 +1,4 @@
-//! Marks that a client asks for; see [`haul_tree::Mark`].
+//! Marks that a client requests; see [`haul_tree::Mark`].
 
 use haul_model::{Fault, Name, Side};
 use haul_proto::Marked;
@@ -11,13 +11,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The mark that a client has asked for, until it asks for its end or leaves.
+/// The mark that a client has requested, until it is removed or the client leaves.
 pub(crate) type Held = Arc<Mutex<Option<Mark>>>;
 
 /// Answers [`haul_proto::Request::Mark`] for this machine.
 ///
 /// # Errors
-/// When the directory can't be opened, or a mark can't be made in it.
+/// When the directory can't be opened, or the mark can't be made.
 pub(crate) fn mark(
     path: &[u8],
     mark: Option<&Name>,
@@ -49,7 +49,7 @@ pub(crate) fn mark(
 /// Answers [`haul_proto::Request::Unmark`].
 ///
 /// # Errors
-/// When it can't be removed.
+/// When the mark can't be removed.
 pub(crate) fn unmark(held: &Held) -> Result<(), Fault> {
     let mark = held.lock().take();
     let removed = mark.map_or(Ok(()), Mark::remove);

@@ -1,6 +1,5 @@
-//! Where a directory comes from that a job made under a new name: what the same words
-//! mean when they are given again. To a directory that is there they would mean one
-//! in it.
+//! Identifies a directory that a job created under a new name, so that the same command means the
+//! same when it is run again. Otherwise an existing directory would be copied into.
 
 use haul_model::{ContentHash, Name, words};
 use haul_store::{Journals, Origins};
@@ -9,8 +8,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// A number for the source at `source`, on `host` or here, that gets the name which
-/// `dest` ends with; `None` if nothing can be made under it.
+/// A number for the source `source`, on `host` or here, that gets the name at the end of `dest`.
+/// `None` if `dest` has no name or the source does not exist.
 pub(crate) fn origin(host: Option<&str>, source: &[u8], dest: &[u8]) -> Option<[u8; 16]> {
     let name = words::split(dest).name?;
     let (host, path) = match host {
@@ -20,27 +19,27 @@ pub(crate) fn origin(host: Option<&str>, source: &[u8], dest: &[u8]) -> Option<[
             (haul_sys::node_name(), path.into_os_string().into_encoded_bytes())
         }
     };
-    // None of them has a NUL in it.
+    // None of the parts contains a NUL.
     let hash = ContentHash::of(&[host.as_slice(), &path, name].join(&0));
     hash.as_bytes().first_chunk().copied()
 }
 
-/// True if it is on record in the directory `state` that a job of `origin` has made
-/// `dir`, which can't keep that in mind itself.
+/// True if the directory `state` has a record that a job of `origin` created `dir`, for a directory
+/// that can't store this itself.
 pub(crate) fn is_on_record(state: Option<&Path>, dir: &dyn TreeDir, origin: &[u8; 16]) -> bool {
     let place = state.and_then(|state| Some((state, dir.place_on_record(None)?)));
     place.is_some_and(|(state, place)| has_record(state, &place, origin))
 }
 
-/// The same of the directory that `place` stands for.
+/// The same for the directory identified by `place`.
 pub(crate) fn has_record(state: &Path, place: &[u8], origin: &[u8; 16]) -> bool {
     Origins::find(state).is_ok_and(|origins| origins.has(place, origin))
 }
 
-/// Puts on record in the directory `state` that a job of `origin` makes `name` in
-/// `above`, where that directory can't keep it in mind. It is before it is made: so
-/// the record is there whatever ends the job. Where that can't be done, the same words
-/// mean a directory in it when they are given again, as to cp.
+/// Records in the directory `state` that a job of `origin` creates `name` in `above`, if that
+/// directory can't store this itself. The record is written first, so it exists however the job
+/// ends. Without a record, the same command copies into the directory when it is run again, like
+/// cp.
 pub(crate) fn put_on_record(
     state: Option<&Path>,
     above: &dyn TreeDir,

@@ -1,5 +1,5 @@
-//! The files of a job's sources. One of them can be at the destination, too, under another
-//! name or through another mount: content that is written into it is written into a source.
+//! The files of a job's sources. A source file may also be at the destination, under another name
+//! or through another mount. Content written to it there would overwrite the source.
 
 use crate::Job;
 use crate::control::Control;
@@ -10,15 +10,15 @@ use haul_tree::{Meta, MetaKind, Tree};
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
-/// Files that are remembered, at most: some 40 MiB. As many more are, if they have several
-/// names; beyond these each file is taken for a source's.
+/// The most files with one name that are stored, about 40 MiB. As many more are stored if they have
+/// several names. Beyond that, every file counts as a source.
 const ORIGINALS_MAX: usize = 1 << 21;
 
-/// The sources on this machine, and their files once somebody has asked.
+/// The sources on this machine, and their files after the first query.
 pub(crate) struct Originals {
     tree: &'static dyn Tree,
     sources: Vec<Vec<u8>>,
-    /// Links may stand for what they lead to.
+    /// Links may be followed to their targets.
     follows: bool,
     found: OnceLock<Option<HashSet<u64>>>,
 }
@@ -34,7 +34,7 @@ impl Originals {
         }
     }
 
-    /// True if the object with this [`number_here`] may be one of them.
+    /// True if the object with this [`number_here`] may be a source file.
     pub(crate) fn may_have(&self, number: u64, control: &Control<'_>) -> bool {
         let found = self.found.get_or_init(|| self.find(control));
         found.as_ref().is_none_or(|found| found.contains(&number))
@@ -61,7 +61,7 @@ impl Originals {
         Some(found)
     }
 
-    /// Adds the files below a directory; `None` if there are too many. One that can't be read
+    /// Adds the files below a directory; `None` if there are too many. An unreadable directory
     /// can't be copied either.
     fn find_below(
         &self,
@@ -71,7 +71,7 @@ impl Originals {
     ) -> Option<()> {
         let mut dirs = vec![dir];
         let mut left: Vec<(Arc<DirNode>, Name, bool)> = Vec::new();
-        // Directories that links lead to, each once: they may lead in a circle.
+        // Directories that links lead to, each once, because links may form a cycle.
         let mut led: HashSet<FileId> = HashSet::new();
         while !control.stopped() && found.len() <= 2 * ORIGINALS_MAX {
             let Some(dir) = dirs.pop() else {
@@ -101,7 +101,7 @@ impl Originals {
     }
 }
 
-/// The fault of a file that would be written into one of the sources.
+/// The fault of a file whose content would be written into a source.
 pub(crate) fn also_a_source(side: Side) -> Fault {
     Fault::new(side, FaultKind::SameFile, "the file at the destination is a source, too")
 }
@@ -114,7 +114,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     #[test]
-    fn files_of_one_name_are_found_too() {
+    fn files_with_one_name_are_found_too() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = |name: &str| dir.path().join(name);
         fs::create_dir_all(path("src/d")).expect("made");

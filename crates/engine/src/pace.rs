@@ -1,48 +1,48 @@
-//! A bound on the bytes that a job moves in a second, kept in small steps.
+//! Limits the bytes per second of a job, in small steps.
 //!
-//! Threads that move something take turns, a step each. Every other turn goes to the one
-//! whose content was begun first: so it is whole before long, however many there are, and
-//! what is on record when the job breaks off grows from its beginning. The turns between go
-//! to the one that has waited longest, so nobody is left out.
+//! Threads take turns, one step each. Every second turn belongs to the content that was started
+//! first. So it soon completes, and the part that is recorded when the job breaks off grows from
+//! the beginning. The other turns belong to the thread that has waited longest, so every thread
+//! makes progress.
 //!
-//! On one machine contents go one after the other, in the order of the listing: more at once
-//! would only mean more that is partial when the job breaks off.
+//! On one machine, contents are copied one after the other in the order of the listing. Copying
+//! more at once would only leave more partial files when the job breaks off.
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
-/// Steps of one second: after each there is a pause.
+/// Steps per second. A pause follows each step.
 const STEPS_PER_SECOND: u64 = 20;
 
-/// Parts of one second in which content is moved on one machine.
+/// Parts per second in which content is copied on one machine.
 const PARTS_PER_SECOND: u64 = 8;
 
-/// The shortest and the longest step, in bytes. Shorter ones would cost more than they
-/// smooth; longer ones would let others wait for so long that they seem to be gone.
+/// The shortest and the longest step, in bytes. Shorter steps cost more than they smooth. Longer
+/// steps make other threads wait so long that they seem dead.
 const STEP_LEN: (u64, u64) = (256, 128 << 10);
 
-/// The time of rest that counts, at most: a pause is not followed by a flood.
+/// The most idle time that is credited, so that no burst follows a pause.
 const CREDIT_MAX: Duration = Duration::from_millis(100);
 
-/// How long somebody sleeps who must see that the job ends.
+/// The longest sleep of a thread that must notice the end of the job.
 const SLEEP_MAX: Duration = Duration::from_millis(50);
 
-/// The pace of one job, for all of its threads.
+/// The rate limit of one job, shared by its threads.
 #[derive(Debug)]
 pub(crate) struct Pace {
     rate: NonZeroU64,
     turns: Mutex<Turns>,
-    /// Somebody has had a turn, or has left.
+    /// Notified when a thread had its turn, or left.
     changed: Condvar,
-    /// The numbers of the files at work that go one after the other.
+    /// The numbers of the files in progress that are copied in order.
     in_order: Mutex<BTreeSet<u64>>,
-    /// One of them is no longer at work.
+    /// Notified when one of them has ended.
     one_ended: Condvar,
 }
 
-/// The right to move the content of a file while later ones wait, until it is dropped.
+/// The right to copy a file while later ones wait, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Precedence<'p> {
     pace: &'p Pace,
@@ -58,19 +58,18 @@ impl Drop for Precedence<'_> {
 
 #[derive(Debug)]
 struct Turns {
-    /// The moment up to which all that was moved is paid for.
+    /// The time at which all bytes so far are within the limit.
     paid: Instant,
-    /// Those that wait for their turn, in the order in which they came: each with the rank
-    /// of its content and a number of its own.
+    /// The waiting threads in order of arrival: the rank of the content, and a number.
     waiting: Vec<(u64, u64)>,
-    /// The number of who comes next.
+    /// The number of the next thread.
     next: u64,
-    /// The next turn is by rank.
+    /// The next turn is given by rank.
     is_by_rank: bool,
 }
 
 impl Turns {
-    /// The number of the one whose turn is next.
+    /// The number of the thread whose turn is next.
     fn first(&self) -> Option<u64> {
         let first = match self.is_by_rank {
             true => self.waiting.iter().min(),
@@ -92,14 +91,14 @@ impl Turns {
 }
 
 impl Pace {
-    /// One of `rate` bytes in a second.
+    /// A limit of `rate` bytes per second.
     pub(crate) fn of(rate: NonZeroU64) -> Self {
         let turns = Turns { paid: Instant::now(), waiting: Vec::new(), next: 0, is_by_rank: true };
         let (in_order, one_ended) = (Mutex::default(), Condvar::new());
         Self { rate, turns: Mutex::new(turns), changed: Condvar::new(), in_order, one_ended }
     }
 
-    /// Waits until no file with a lower number is at work, while it `goes_on`.
+    /// Waits until no file with a lower number is in progress, while it `goes_on`.
     pub(crate) fn precedence(&self, number: u64, goes_on: impl Fn() -> bool) -> Precedence<'_> {
         let precedence = Precedence { pace: self, number };
         let mut in_order = self.in_order.lock();
@@ -111,20 +110,19 @@ impl Pace {
         precedence
     }
 
-    /// The most bytes that are to be moved at once.
+    /// The most bytes to transfer at once.
     pub(crate) fn step(&self) -> usize {
         let (min, max) = STEP_LEN;
         (self.rate.get() / STEPS_PER_SECOND).clamp(min, max) as usize
     }
 
-    /// The most bytes that are to be moved at once on one machine, where each part is told
-    /// as progress.
+    /// The most bytes to copy at once on one machine, where each part is reported as progress.
     pub(crate) fn part(&self) -> u64 {
         (self.rate.get() / PARTS_PER_SECOND).max(STEP_LEN.1)
     }
 
-    /// Waits until `len` bytes that were moved are within the bound, while it `goes_on`. They
-    /// are of a content of that rank: a lower one was begun earlier.
+    /// Waits until `len` transferred bytes are within the limit, while it `goes_on`. Contents with
+    /// lower ranks were started earlier.
     pub(crate) fn wait(&self, len: u64, rank: u64, goes_on: impl Fn() -> bool) {
         let Some(until) = self.take_turn(len, rank, &goes_on) else { return };
         while goes_on() {
@@ -136,8 +134,8 @@ impl Pace {
         }
     }
 
-    /// Waits for a turn, and takes the time for `len` bytes. Gives its end, or nothing where
-    /// it does not go on.
+    /// Waits for a turn, and reserves the time for `len` bytes. Returns its end; `None` if it does
+    /// not go on.
     fn take_turn(&self, len: u64, rank: u64, goes_on: impl Fn() -> bool) -> Option<Instant> {
         let mut turns = self.turns.lock();
         let number = turns.come(rank);
@@ -163,12 +161,12 @@ impl Pace {
         self.changed.notify_all();
     }
 
-    /// Takes the time that `len` bytes need, and gives its end.
+    /// Reserves the time for `len` bytes. Returns its end.
     fn pay(&self, turns: &mut Turns, len: u64, now: Instant) -> Instant {
         let nanos = u128::from(len) * 1_000_000_000 / u128::from(self.rate.get());
         let takes = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
         let begin = turns.paid.max(now.checked_sub(CREDIT_MAX).unwrap_or(now));
-        // What is too long to be told is waited for in parts.
+        // A time that overflows is not reserved.
         turns.paid = begin.checked_add(takes).unwrap_or(begin);
         turns.paid
     }
@@ -189,27 +187,27 @@ mod tests {
         let now = turns.paid;
         assert_eq!(pace.pay(&mut turns, 500, now), now + Duration::from_millis(500));
         assert_eq!(pace.pay(&mut turns, 500, now), now + Duration::from_millis(1000));
-        // Much later no more than a moment is in credit.
+        // After a long pause, only a moment is credited.
         let later = now + Duration::from_secs(100);
         let until = pace.pay(&mut turns, 500, later);
         assert_eq!(until, later + Duration::from_millis(500) - CREDIT_MAX);
     }
 
     #[test]
-    fn who_waits_sees_the_end_of_the_job() {
+    fn a_waiting_thread_notices_the_end_of_the_job() {
         let pace = pace(1);
         let begin = Instant::now();
         let asked = std::cell::Cell::new(0);
         let goes_on = || asked.replace(asked.get() + 1) < 2;
         pace.wait(1000, 0, goes_on);
-        // Nor does another wait for one that has left.
+        // A thread that has left blocks no other.
         pace.wait(1000, 0, || false);
         assert!(pace.turns.lock().waiting.is_empty());
         assert!(begin.elapsed() < Duration::from_secs(60));
     }
 
     #[test]
-    fn every_other_turn_is_for_what_was_begun_first_and_nobody_is_left_out() {
+    fn every_second_turn_is_by_rank_and_all_threads_get_turns() {
         let pace = pace(1000);
         let mut turns = pace.turns.lock();
         for rank in [3, 1, 0, 2] {
@@ -228,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn several_threads_together_keep_the_rate_and_the_first_is_soonest_done() {
+    fn several_threads_share_the_rate_and_the_first_ends_first() {
         const STEPS: u64 = 20;
         let pace = pace(1 << 20);
         let begin = Instant::now();
@@ -243,7 +241,7 @@ mod tests {
             let threads = [0, 1, 2, 3, 4].map(run);
             threads.map(|thread| thread.join().expect("no panic"))
         });
-        // 400 KiB at 1 MiB a second, but for what is in credit.
+        // 400 KiB at 1 MiB per second, minus the credit.
         let all = *took.iter().max().expect("there are some");
         assert!(all >= Duration::from_millis(390) - CREDIT_MAX, "{took:?}");
         assert_eq!(took.iter().min(), Some(&took[0]), "{took:?}");
@@ -273,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_parts_of_a_second() {
+    fn steps_are_fractions_of_a_second() {
         assert_eq!(pace(1).step(), 256);
         assert_eq!(pace(1 << 20).step(), (1 << 20) / 20);
         assert_eq!(pace(u64::MAX).step(), 128 << 10);

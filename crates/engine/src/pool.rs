@@ -1,5 +1,5 @@
-//! A known number of buffers that go round: what is read into one is written
-//! from it, and a peer can't make us hold more than there are.
+//! A fixed number of reusable buffers. Data is read into one and written from it, and a peer can't
+//! cause more memory use than that.
 
 use crate::control::{CANCEL_POLL, Control};
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -11,7 +11,7 @@ pub(crate) struct Pool {
     home: Sender<Vec<u8>>,
 }
 
-/// A buffer on loan; it goes home when dropped.
+/// A buffer on loan, returned when it is dropped.
 pub(crate) struct Buf {
     /// At least `len` long. It never shrinks, so that it is zeroed only once.
     bytes: Vec<u8>,
@@ -28,21 +28,21 @@ impl Pool {
         pool
     }
 
-    /// Adds so many buffers.
+    /// Adds `count` buffers.
     pub(crate) fn add(&self, count: usize) {
         for _ in 0..count {
             let _ = self.home.send(Vec::new());
         }
     }
 
-    /// A buffer of `len` bytes with unspecified content, as soon as one is
-    /// free; `None` if the job ends first.
+    /// A buffer of `len` bytes with unspecified content, when one is free; `None` if the job ends
+    /// first.
     pub(crate) fn take(&self, len: usize, control: &Control<'_>) -> Option<Buf> {
         loop {
             if let Ok(mut bytes) = self.free.recv_timeout(CANCEL_POLL) {
                 if bytes.len() < len {
-                    // Not resized: memory that the system gives anew has its zeros already, and
-                    // what of it nobody touches costs nothing.
+                    // Allocated instead of resized: new memory from the system is already zero, and
+                    // untouched pages cost nothing.
                     bytes = vec![0; len];
                 }
                 return Some(Buf { bytes, len, home: self.home.clone() });
@@ -77,7 +77,7 @@ impl DerefMut for Buf {
 
 impl Drop for Buf {
     fn drop(&mut self) {
-        // Refused only when the job has ended.
+        // The receiving end is closed only when the job has ended.
         let _ = self.home.send(std::mem::take(&mut self.bytes));
     }
 }

@@ -1,6 +1,6 @@
-//! Metadata of the destination that is looked up before the listing comes to it, where the
-//! comparing is behind: by the helpers of a walk if both roles are in one process, and by
-//! the thread that decodes a listing from a wire.
+//! Metadata of the destination that is looked up ahead of the comparison, if that is behind. The
+//! helpers of a walk do this if both roles are in one process; otherwise the thread that decodes a
+//! listing does.
 
 use crate::dirs::DirNode;
 use haul_model::{EXTENDED_LEN_MAX, Extended, Name};
@@ -8,44 +8,43 @@ use haul_tree::Meta;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The age at which metadata is no longer believed. A job that waits, for room or for a slow
-/// disk, looks again.
+/// The age at which metadata is no longer used. A job that waits, for room or for a slow disk,
+/// looks it up again.
 const AGE_MAX: Duration = Duration::from_secs(1);
 
-/// The time after which no further entry of a directory is looked up: the walk may be waiting
-/// for that directory by now.
+/// The time after which no further entry of a directory is looked up, because the walk may already
+/// wait for it.
 const LOOK_MAX: Duration = Duration::from_millis(100);
 
-/// Entries that are looked up between two looks at the clock, which has its cost.
+/// Lookups between two checks of the clock, which are expensive.
 const LOOK_EVERY: usize = 4;
 
-/// Entries of a directory that are looked up, at most.
+/// The most entries of a directory that are looked up.
 const ENTRIES_MAX: usize = 2048;
 
-/// Bytes of extended attributes that were found in a directory, beyond which no further entry
-/// is looked up.
+/// Bytes of extended attributes in a directory after which no further entry is looked up.
 const EXTENDED_MAX: usize = EXTENDED_LEN_MAX;
 
-/// The names of entries, in their order.
+/// The names of entries, in order.
 pub(crate) type Names<'n> = dyn Iterator<Item = &'n Name> + 'n;
 
 /// A directory of the destination, and the metadata of entries in it.
 pub(crate) struct Prefetched {
     node: Arc<DirNode>,
-    /// The names of `metas` one behind the other, in the order of the listing.
+    /// The names of `metas`, concatenated in the order of the listing.
     names: Vec<u8>,
-    /// Where the first name begins that was not asked for yet.
+    /// The start of the first name that was not taken yet.
     at: usize,
-    /// Where each name ends, and the metadata that was found under it.
+    /// The end of each name, and its metadata.
     metas: std::vec::IntoIter<(usize, Meta)>,
-    /// When the looking began.
+    /// When the lookups started.
     since: Instant,
 }
 
 impl Prefetched {
-    /// Asks `look` for each of `names` in `node`, which come in their order. An entry that is
-    /// not found, or not looked up for one of the bounds, is looked up in its turn. So is a
-    /// file of several names: under another of them the job may change it before.
+    /// Calls `look` for each of `names` in `node`, in order. Entries that are not found, or that
+    /// exceed a bound, are looked up later in their turn. So are files with several names, because
+    /// the job may change them under another name first.
     pub(crate) fn of<'n>(
         node: Arc<DirNode>,
         names: impl Iterator<Item = &'n Name>,
@@ -82,15 +81,14 @@ impl Prefetched {
         &self.node
     }
 
-    /// True if the directory is `name` in `parent`, and was looked at a moment ago. If it was
-    /// replaced or changed since, it is opened again in its turn, and what is in it looked up.
+    /// True if the directory is `name` in `parent`, and was looked up a moment ago. If it was
+    /// replaced or changed since, it is opened and looked up again in its turn.
     pub(crate) fn is_of(&self, parent: &Arc<DirNode>, name: &Name) -> bool {
         let is_there = |(above, own)| Arc::ptr_eq(above, parent) && own == name;
         self.is_recent() && self.node.place().is_some_and(is_there) && self.node.is_as_opened()
     }
 
-    /// The metadata that was found under `name` a moment ago. Names are asked for in their
-    /// order, each once.
+    /// The recent metadata of `name`. Names must be queried in order, each once.
     pub(crate) fn take(&mut self, name: &Name) -> Option<Meta> {
         while let Some((end, _)) = self.metas.as_slice().first() {
             let order = self.names[self.at..*end].cmp(name.as_bytes());
@@ -124,7 +122,7 @@ mod tests {
         Name::new(text.as_bytes()).unwrap()
     }
 
-    /// A directory with these files in it, each as long as its name, and where it is.
+    /// A directory with these files, each as long as its name, and its path.
     fn dir_with(files: &[&str]) -> (tempfile::TempDir, Arc<DirNode>) {
         let temp = tempfile::tempdir().unwrap();
         for name in files {
@@ -135,7 +133,7 @@ mod tests {
         (temp, node)
     }
 
-    /// The entries of `node`, looked up by `look` with what is there.
+    /// The entries of `node`. `look` may change the result of each lookup.
     fn found(
         node: &Arc<DirNode>,
         names: &[&str],
@@ -155,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn each_name_has_what_was_found_under_it_also_where_others_are_left_out() {
+    fn each_name_has_its_own_metadata_although_others_are_skipped() {
         let (_temp, node) = dir_with(&["a", "bb", "ccc", "ooooo", "zz"]);
         let mut ahead = found(&node, &["a", "bb", "ccc", "none", "ooooo", "zz"], |meta| meta);
         let mut take = |text| size(ahead.take(&name(text)));
@@ -171,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_found_long_ago_is_not_believed() {
+    fn old_metadata_is_not_used() {
         let (_temp, node) = dir_with(&["a", "bb"]);
         let mut ahead = found(&node, &["a", "bb"], |meta| meta);
         assert_eq!(size(ahead.take(&name("a"))), Some(1));
@@ -189,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_was_changed_or_replaced_is_not_believed() {
+    fn a_directory_that_was_changed_or_replaced_is_not_used() {
         let (temp, above) = dir_with(&[]);
         let path = temp.path().join("d");
         fs::create_dir(&path).unwrap();
@@ -201,7 +199,7 @@ mod tests {
         let is_of = |ahead: &Prefetched| ahead.is_of(&above, &name("d"));
         let changed = ahead();
         assert!(is_of(&changed));
-        // Some kernels tell times in steps of a few milliseconds.
+        // Some kernels report times in steps of a few milliseconds.
         std::thread::sleep(Duration::from_millis(20));
         fs::remove_file(path.join("a")).unwrap();
         assert!(!is_of(&changed));

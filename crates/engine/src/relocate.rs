@@ -1,6 +1,5 @@
-//! The part of a move that needs one side only: giving sources their new names where
-//! both are on one file system. What can't be renamed is copied, compared and removed by
-//! jobs.
+//! The part of a move that needs one side only: it renames sources within one file system. Jobs
+//! copy, compare and remove the other sources.
 
 use crate::aside;
 use crate::receiver::Destination;
@@ -15,19 +14,18 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// The outcome of the renaming.
+/// The result of renaming.
 #[derive(Debug, Default)]
 pub(crate) struct Relocated {
-    /// The fate of each source, in their order: `Copied` for what has its new
-    /// name; `None` for what has to be copied.
+    /// The outcome of each source, in order: `Copied` if it was renamed, `None` if it must be
+    /// copied.
     pub(crate) outcomes: Vec<Option<Outcome>>,
-    /// The sources keep their names, in the destination; else the one source gets
-    /// the destination's.
+    /// The sources keep their names, in the destination. Otherwise the single source gets the
+    /// destination's name.
     pub(crate) into: bool,
 }
 
-/// Renames what can be renamed: `sources` into, or to, the destination of `job`, which
-/// means what it means to a copy.
+/// Renames `sources` into, or to, the destination of `job`, which is interpreted as in a copy.
 ///
 /// # Errors
 /// When the destination can't be used.
@@ -49,23 +47,22 @@ pub(crate) fn relocate(
     let has_failed = |outcome: &Option<Outcome>| matches!(outcome, Some(Outcome::Failed(_)));
     let into = new_name.is_none();
     if !outcomes.is_empty() && outcomes.iter().all(has_failed) {
-        // What comes from elsewhere makes it again.
+        // A later copy from another machine creates it again.
         destination.made.unmake();
     }
     Ok(Relocated { outcomes, into })
 }
 
-/// Checks that the source at `path` is as the words say: with a slash at their end, a
-/// directory and no link to one.
+/// Checks the source at `path`. If its path ends with a slash, it must be a directory and not a
+/// link to one.
 ///
 /// # Errors
-/// When it is not, or can't be looked at.
+/// When it is not, or can't be inspected.
 pub(crate) fn find_source(path: &[u8]) -> Result<(), Fault> {
     find(path).map(|_| ())
 }
 
-/// `moved` are the objects that were renamed before, by this very move: none takes
-/// the place of another.
+/// `moved` are the objects that this move has already renamed. None of them may be replaced.
 fn rename(
     path: &[u8],
     to: &Dir,
@@ -118,7 +115,7 @@ fn rename(
             moved.push(stat.id);
             Ok(Some(Outcome::Copied))
         }
-        // Another file system, or a directory that both have: entry by entry.
+        // Another file system, or a directory on both sides: it is moved entry by entry.
         Err(error) if error.kind() == io::ErrorKind::CrossesDevices => Ok(None),
         Err(error)
             if there.is_some_and(|there| there.is_dir())
@@ -131,7 +128,7 @@ fn rename(
             Err(Fault::new(Side::Source, FaultKind::IntoItself, message))
         }
         Err(error) if is_mounted(&error) => Err(mounted()),
-        // The system names neither of both directories.
+        // The system does not report which of the two directories it was.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied && to.may_change() => {
             let fault = Fault::from_io(Side::Source, "rename it", &error);
             let message = format!("{fault}: you need write permission on its directory");
@@ -141,8 +138,8 @@ fn rename(
     }
 }
 
-/// Decides about the entry at the new name: it is replaced, unless a reason is
-/// given to let both be.
+/// Decides about the existing entry at the new name. It is replaced, unless a reason to keep both
+/// is returned.
 fn decide(stat: &Stat, there: &Stat, conflict: Conflict) -> Result<Option<Skip>, Fault> {
     let fault = |kind, message: &str| Err(Fault::new(Side::Destination, kind, message));
     if stat.id == there.id {
@@ -171,7 +168,7 @@ fn decide(stat: &Stat, there: &Stat, conflict: Conflict) -> Result<Option<Skip>,
     })
 }
 
-/// The directory that holds the source at `path`, and its name there.
+/// The directory that contains the source at `path`, and its name in it.
 fn find(path: &[u8]) -> Result<(Dir, Name), Fault> {
     let split = words::split(path);
     let fault = |kind, message: &str| Fault::new(Side::Source, kind, message);

@@ -1,33 +1,32 @@
-//! The memory that each role has for the hard links of a job: all files of several names are
-//! kept in mind until it ends, for any of them may get another name. What does not fit in is
-//! a fault of its entry, for a file of its own in the place of a hard link is no copy.
+//! Bounds the memory of each role for a job's hard links. Files with several names are stored until
+//! the job ends, because another name of each may follow. An entry beyond the bound fails: a
+//! separate file would not be a copy of a hard link.
 
 use haul_model::{Fault, FaultKind, Side};
 use std::num::NonZeroU64;
 
-/// Bytes that a role takes for that, at most, unless the job says otherwise. A million files
-/// of several names in some ten thousand directories fit in, and the process stays below
-/// 200 MiB.
+/// The default bound, in bytes per role. A million files with several names in about ten thousand
+/// directories fit in, and the process stays below 200 MiB.
 const LINKS_MEMORY_MAX: u64 = 176 << 20;
 
-/// The bytes of an allocation besides its own, the least of both, and its steps, as in glibc.
+/// The overhead of an allocation in bytes, its minimum size, and its alignment, as in glibc.
 const ALLOCATED_EXTRA: u64 = 8;
 const ALLOCATED_MIN: u64 = 32;
 const ALLOCATED_STEP: u64 = 16;
 
-/// Bytes that are taken of those that may be.
+/// The bytes in use, and their bound.
 pub(crate) struct Room {
     taken: u64,
     max: u64,
 }
 
 impl Room {
-    /// None is taken of `max` bytes.
+    /// Room for `max` bytes, or for the default.
     pub(crate) fn of(max: Option<NonZeroU64>) -> Self {
         Self { taken: 0, max: max.map_or(LINKS_MEMORY_MAX, NonZeroU64::get) }
     }
 
-    /// Takes `bytes` where there are as many. False if there are not.
+    /// Takes `bytes` if they are free. Returns false otherwise.
     pub(crate) fn take(&mut self, bytes: u64) -> bool {
         let has_room = self.taken + bytes <= self.max;
         if has_room {
@@ -36,7 +35,7 @@ impl Room {
         has_room
     }
 
-    /// Takes `bytes` that come along with others, even if these are the last.
+    /// Takes `bytes` that belong to others that were taken, even beyond the bound.
     pub(crate) fn take_along(&mut self, bytes: u64) {
         self.taken += bytes;
     }
@@ -46,7 +45,7 @@ impl Room {
         self.taken -= bytes;
     }
 
-    /// The fault of a name that is one too many.
+    /// The fault of a name beyond the bound.
     pub(crate) fn fault(&self, side: Side) -> Fault {
         let max = match self.max >> 20 {
             0 => format!("{} bytes", self.max),
@@ -70,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_in_is_refused_until_there_is_room_again() {
+    fn bytes_beyond_the_bound_are_refused_until_others_are_given_back() {
         let mut room = Room::of(NonZeroU64::new(100));
         assert!(room.take(60));
         assert!(!room.take(41));
@@ -85,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fault_says_how_much_there_is() {
+    fn the_fault_names_the_bound() {
         let message = |max| Room::of(max).fault(Side::Source).message;
         assert!(message(None).contains("need more than 176 MiB of memory"), "{}", message(None));
         let few = message(NonZeroU64::new(1000));

@@ -1,5 +1,5 @@
-//! Files with rules in the trees themselves: each side reads those of its own tree, as it
-//! comes to their directories.
+//! Rule files in the trees themselves. Each side reads those of its own tree, directory by
+//! directory.
 
 use haul_model::{
     Fault, FaultKind, FilesKind, Filter, FilterItem, Line, Lines, Merge, Name, RuleFiles,
@@ -10,10 +10,10 @@ use haul_model::{
 use haul_tree::{Meta, MetaKind, Tree, TreeDir};
 use std::io;
 
-/// Files that name further files, one inside the other, at most.
+/// The most rule files that include one another.
 const NESTED_MAX: usize = 8;
 
-/// Files with rules can't be taken.
+/// A rule file that can't be used.
 pub(crate) struct Unruly {
     /// The file.
     name: Option<Name>,
@@ -22,13 +22,13 @@ pub(crate) struct Unruly {
 }
 
 impl Unruly {
-    /// Nothing in the directory can be looked at.
+    /// The error for a directory that can't be opened.
     pub(crate) fn of_dir(error: &io::Error) -> Self {
         let why = Fault::from_io(Side::Source, "open the directory", error).message;
         Self { name: None, why, kind: FaultKind::of(error) }
     }
 
-    /// Nothing in a directory above can be looked at.
+    /// The error for a parent directory that can't be opened.
     fn of_dir_above(dir: &[u8], error: &io::Error) -> Self {
         let action = format!("open the directory /{} above it", escape_bytes(dir));
         let why = Fault::from_io(Side::Source, &action, error).message;
@@ -44,7 +44,7 @@ impl Unruly {
         Self::new(name, FaultKind::of(error), why)
     }
 
-    /// The first of the files that were passed over in the directory of `scope`.
+    /// The first rule file that was skipped in the directory of `scope`.
     pub(crate) fn passed_over(scope: &Scope) -> Option<Self> {
         let why = "it is behind a symbolic link of another user";
         let name = scope.passed_over().first()?;
@@ -55,7 +55,7 @@ impl Unruly {
         Self::new(name, FaultKind::Io, format!("rule {number}: {error}"))
     }
 
-    /// The fault of the directory, on that side.
+    /// The fault of the directory, on `side`.
     pub(crate) fn fault(&self, side: Side) -> Fault {
         let file = self.name.as_ref().map(|name| escape_bytes(name.as_bytes()) + ": ");
         let file = file.unwrap_or_default();
@@ -63,9 +63,9 @@ impl Unruly {
     }
 }
 
-/// The rules of `filter` and of the files above for the job whose paths begin in the
-/// directory at `path` of `tree`; with those of that directory itself if `with_first`
-/// says so, where directories above are looked at.
+/// The rules of `filter` and of the rule files above, for a job whose paths start in the directory
+/// at `path` of `tree`. `with_first` includes the rule files of that directory itself, if parent
+/// directories are searched.
 pub(crate) fn begin(
     filter: &Filter,
     tree: &dyn Tree,
@@ -75,7 +75,7 @@ pub(crate) fn begin(
     if !filter.needs_whole_paths() {
         return Ok(Scope::default());
     }
-    // What can't be told is the path of nothing, and has nothing above it.
+    // A path that can't be determined has no parent directories.
     let Ok(whole) = tree.whole_path(path) else { return Ok(Scope::default()) };
     let mut root: Vec<u8> = words::components(&whole).fold(Vec::new(), |mut root, name| {
         root.extend_from_slice(name);
@@ -104,9 +104,10 @@ pub(crate) fn begin(
         }
         let opened = match tree.open_to_enter(&[b"/", dir].concat()) {
             Ok(opened) => opened,
-            // No directory has no rules.
+            // A missing directory has no rules.
             Err(error) if is_missing(&error) => continue,
-            // Nor has a link that is to be replaced: what leads to it was opened before.
+            // A link that will be replaced has none either. Links to be followed were opened
+            // before.
             Err(error) if end == root.len() && FaultKind::of(&error) == FaultKind::ForeignLink => {
                 continue;
             }
@@ -123,16 +124,15 @@ pub(crate) fn begin(
     Ok(scope)
 }
 
-/// True if `dir`, written as that of [`Scope::at`], is the directory at `start`, or below.
+/// True if `dir`, written as in [`Scope::at`], is the directory at `start` or below.
 fn is_at_or_below(dir: &[u8], start: &[u8]) -> bool {
     let names = |path| <[u8]>::split(path, |byte| *byte == b'/').filter(|name| !name.is_empty());
     let mut dir = names(dir);
     names(start).all(|name| dir.next() == Some(name))
 }
 
-/// The rules for what is in `dir`, which is at `path` within the job and in one with the
-/// rules `above`. As with rsync, a file to which a link of another user leads is passed over;
-/// see [`Unruly::passed_over`].
+/// The rules for the entries of `dir`, which is at `path` in the job, below the rules `above`. As
+/// in rsync, a rule file behind another user's link is skipped; see [`Unruly::passed_over`].
 pub(crate) fn enter(
     filter: &Filter,
     above: &Scope,
@@ -154,7 +154,7 @@ fn read_files(
     for (at, files) in filter.files().enumerate().filter(|(_, files)| is_looked_at(files)) {
         read_file(FilesKind::Filter(at), files, scope, dir, path)?;
     }
-    // Those that files have named, in a directory above or right now.
+    // The rule files that other rule files have named, in a parent directory or here.
     for at in 0.. {
         let Some(files) = scope.nested(at).cloned() else { break };
         read_file(FilesKind::Nested(at), &files, scope, dir, path)?;
@@ -162,7 +162,7 @@ fn read_files(
     Ok(())
 }
 
-/// Reads the file of that kind in `dir`, if there is one.
+/// Reads the rule file `files` in `dir`, if it exists.
 fn read_file(
     of: FilesKind,
     files: &RuleFiles,
@@ -201,12 +201,12 @@ fn read_file(
 #[derive(Default)]
 struct Found {
     rules: Vec<FilterItem>,
-    /// Those of the directories above are forgotten.
+    /// The rules of parent directories are dropped.
     clears: bool,
 }
 
 impl Found {
-    /// Takes the rules in `text`, which is that of the file `name` in `dir`.
+    /// Adds the rules in `text`, the content of the file `name` in `dir`.
     fn take(
         &mut self,
         dir: &dyn TreeDir,
@@ -254,7 +254,7 @@ impl Found {
         Ok(())
     }
 
-    /// Takes the rules of a file beside the one that names it.
+    /// Adds the rules of another file in the same directory.
     fn merge(
         &mut self,
         dir: &dyn TreeDir,
@@ -277,11 +277,12 @@ impl Found {
     }
 }
 
-/// The file `name` in `dir`; `None` if there is none, or a directory, which has no rules.
+/// The content of the file `name` in `dir`; `None` if it is missing or a directory, which has no
+/// rules.
 ///
 /// # Errors
-/// Also where something else has the name, or a link of another user: rules that can't be
-/// read may protect something.
+/// Also for another kind of entry, or another user's link: its rules can't be read, but may protect
+/// something.
 fn read(dir: &dyn TreeDir, name: &Name) -> io::Result<Option<Vec<u8>>> {
     let file = match dir.stat(name, false)? {
         None | Some(Meta { kind: MetaKind::Dir, .. }) => return Ok(None),

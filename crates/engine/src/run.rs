@@ -10,47 +10,46 @@ use haul_model::{Mirror, Side};
 use haul_tree::Sharer;
 use std::sync::Arc;
 
-/// Where the roles run.
+/// The places of the two roles.
 pub enum Placement {
-    /// Both here.
+    /// Both on this machine.
     Local,
-    /// The receiver runs in the agent at the other end.
+    /// The Receiver runs in the agent at the other end.
     Upload(Session),
-    /// The same, where other jobs of this process send the same sources at the same time.
+    /// The same, while other jobs of this process send the same sources.
     UploadShared(Session, Arc<Sharer>),
-    /// The sender runs in the agent at the other end.
+    /// The Sender runs in the agent at the other end.
     Download(Session),
-    /// Each in an agent; this process is in between.
+    /// Each in an agent. This process forwards between them.
     Between(Box<Between>),
-    /// Both here; the destination is on a host without haul.
+    /// Both on this machine. The destination is on a host without haul.
     SftpUpload(SftpRoute),
-    /// Both here; the sources are on a host without haul.
+    /// Both on this machine. The sources are on a host without haul.
     SftpDownload(SftpRoute),
 }
 
 impl Placement {
-    /// The receiver runs in the agent at the other end of `line`.
+    /// The Receiver runs in the agent at the other end of `session`.
     pub fn upload(session: impl Into<Session>) -> Self {
         Self::Upload(session.into())
     }
 
-    /// The sender does.
+    /// The Sender runs in the agent at the other end of `session`.
     pub fn download(session: impl Into<Session>) -> Self {
         Self::Download(session.into())
     }
 }
 
-/// Tasks that may wait for each worker.
+/// The most waiting tasks per worker.
 const TASKS_PER_WORKER: usize = 4;
 
 /// Runs `job` to its end.
 ///
-/// One entry's failure is an [`crate::Event::Entry`] and counts in
-/// [`Summary::failed`]; the job goes on.
+/// A failed entry is reported as an [`crate::Event::Entry`] and counted in [`Summary::failed`]; the
+/// job continues.
 ///
 /// # Errors
-/// When the job as a whole can't go on. What was published until then stays,
-/// and the same job may be run again.
+/// When the job as a whole fails. Published entries stay, and the same job may be run again.
 pub fn run(job: &Job, placement: Placement, monitor: &dyn Monitor) -> Result<Summary, JobError> {
     JobError::of_open_files()?;
     haul_sys::boot_id();
@@ -70,13 +69,13 @@ fn run_local(job: &Job, monitor: &dyn Monitor) -> Result<Summary, JobError> {
     let [from, to] = [Side::Source, Side::Destination].map(|side| job.local_tree(side));
     let mut destination = Destination::find(to, job)?;
     destination.expect_sources(from, job);
-    // What is only compared may be compared with a part of itself.
+    // A comparison may include a part of the source itself.
     let around_dest = if job.task.copies().is_none() { Vec::new() } else { destination.lineage() };
     let twins = Twins::new(&destination.root, destination.rename.as_ref(), job)
         .map_err(|error| JobError::unusable(&job.dest, &error))?;
     let sending = Sending { around_dest: &around_dest, twins: Some(&twins), ..Sending::of(from) };
     let mut receiving = Receiving::of(to, destination);
-    // Else workers ask for contents themselves, and must not wait for each other.
+    // Otherwise workers request contents themselves, and must not wait for each other.
     let asks_at_once = !job.task.mirrors().is_some_and(Mirror::asks_late);
     receiving.tasks_max = asks_at_once.then_some(receiving.workers * TASKS_PER_WORKER);
     let control = Control::new(monitor);

@@ -1,5 +1,5 @@
-//! A job through a host's SFTP server: both roles run here, and one of them works
-//! on the tree of the host.
+//! A job through a host's SFTP server. Both roles run here, and one of them works on the host's
+//! tree.
 
 use crate::assembly::{Assembly, Leaving, Placed, Receiving, Sending, Way, leave_within};
 use crate::control::{Control, Lifeline, Reporter};
@@ -24,22 +24,20 @@ use std::sync::Arc;
 use std::thread::Builder;
 use std::time::Duration;
 
-/// Threads that work on files, links and directories: each waits for answers
-/// most of the time. Small files have threads of their own.
+/// Threads that work on files, links and directories. Each waits for answers most of the time.
+/// Small files have threads of their own.
 const WORKERS: usize = 16;
 
-/// Threads that remove the sources of a move at a host: each waits for answers all
-/// of the time.
+/// Threads that remove the sources of a move on a host. Each always waits for answers.
 const REMOVERS: usize = 16;
 
-/// Bytes that may be on their way to a server in one session: the 2 MiB that
-/// ssh lets pass, and as much that waits at either end. OpenSSH's server takes in
-/// small requests faster than it does them, and copies all that waits with it for
-/// each that it takes in: with 16 MiB it was ten times slower.
+/// The most bytes in flight in one session to a server: the 2 MiB that ssh allows, and as many
+/// waiting at either end. OpenSSH's server receives small requests faster than it processes them,
+/// and copies all waiting ones for each that it receives. With 16 MiB it was ten times slower.
 const UPLOAD_BYTES_MAX: usize = 4 << 20;
 
-/// How long threads may take to leave a job that ends early, in which stages are
-/// made ready to be continued; then the session is ended under them.
+/// How long threads may take to leave a job that ends early, while temporary files are made ready
+/// to be resumed. Then the session is ended.
 const LEAVE_MAX: Duration = Duration::from_secs(5);
 
 impl Lifeline for SftpHost {
@@ -57,7 +55,7 @@ impl Lifeline for SftpHost {
     }
 }
 
-/// Which of the roles works on the host's tree.
+/// The role that works on the host's tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Far {
     Source,
@@ -104,7 +102,7 @@ pub(crate) fn run(
         }
         let joined = joining.join().expect("a panic here is a bug and ends the job");
         let sessions: Vec<Session> = std::iter::once(first).chain(joined).collect();
-        // Also one that was ended from here has left what it was at.
+        // A session that was ended from here has finished its work too.
         if sessions.iter().all(Session::is_open) {
             host.forget_stages();
         }
@@ -113,7 +111,7 @@ pub(crate) fn run(
     })
 }
 
-/// Why no server can do this job, or not on that side.
+/// The reason why no server can run this job, or not on that side.
 fn obstacle(job: &Job, far: Far) -> Option<&'static str> {
     let updating = job.task.mirrors().map(|mirror| mirror.updating).unwrap_or_default();
     let side = if far == Far::Source { Side::Source } else { Side::Destination };
@@ -154,7 +152,7 @@ fn obstacle(job: &Job, far: Far) -> Option<&'static str> {
     obstacles.into_iter().find_map(|(is_met, message)| is_met.then_some(message))
 }
 
-/// The journals in the directory `path`; tells why it can't be used.
+/// Opens the journals in the directory `path`. Warns if that fails.
 fn open_journals(path: &Path, monitor: &dyn Monitor) -> Option<Journals> {
     let told = |error| {
         let message = format!(
@@ -166,8 +164,7 @@ fn open_journals(path: &Path, monitor: &dyn Monitor) -> Option<Journals> {
     Journals::open(path).map_err(told).ok()
 }
 
-/// Puts on record what the job's stages are called; tells why it can't be done.
-/// `state` is where the record goes.
+/// Records the names of the job's temporary files in `state`. Warns if that fails.
 fn begin_stages(
     destination: &Destination,
     host: &SftpHost,
@@ -175,7 +172,7 @@ fn begin_stages(
     monitor: &dyn Monitor,
 ) {
     let Some(state) = state else { return };
-    // A directory that gets the new name is where the next job may go.
+    // The next job may use the directory with the new name.
     let names = [None, destination.rename.as_ref()];
     let named = if destination.rename.is_some() { &names[..] } else { &names[..1] };
     let places: Vec<_> =
@@ -205,14 +202,14 @@ fn run_with(
         Far::Destination => (job.local_tree(Side::Source), &there),
     };
     let destination = find_destination(job, far, state, host, source, target, monitor);
-    // What fails because the session has ended says so.
+    // If the session has ended, that is the error.
     let destination = destination.map_err(|error| host.error().unwrap_or(error))?;
     let made = job.origin.zip(destination_of(job, &destination));
     let control = Control::over(monitor, Arc::<SftpHost>::clone(host));
     let removers = if far == Far::Source { REMOVERS } else { 0 };
     let sending = Sending { removers, ..Sending::of(source) };
     let receiving = Receiving {
-        // A server can cause something to be written.
+        // The server can cause writes.
         confined_to: destination.handles().ok(),
         workers: WORKERS,
         ..Receiving::of(target, destination)
@@ -220,7 +217,7 @@ fn run_with(
     let assembly = Assembly { job, control: &control, way: &**host };
     let result = assembly.run(Placed::Both(sending, receiving));
     if far == Far::Destination {
-        // Of what was written the server may not have confirmed all.
+        // The server may not have confirmed all written bytes.
         monitor.progress().keeps_at_most(host.kept_len());
     }
     if host.has_lost_times() && !needs_times(job) {
@@ -230,15 +227,15 @@ fn run_with(
     if let (Ok(Summary { failed: 0, .. }), Some((origin, made))) = (&result, made) {
         forget_origin(job, &origin, made);
     }
-    // Nothing is to be gone on with for that.
+    // That leaves nothing to resume.
     result.map(|summary| match host.has_lost_attributes() {
         true => tell_lost_attributes(monitor, summary),
         false => summary,
     })
 }
 
-/// Tells that the server has refused to set modes and times: all of the content is there,
-/// and not all of what was to be kept.
+/// Reports that the server refuses to set modes and times: contents are complete, but not all
+/// attributes are kept.
 fn tell_lost_attributes(monitor: &dyn Monitor, summary: Summary) -> Summary {
     let message = "the server refuses to set modes and mtimes: contents are complete, but may be readable only by their owner, and the next copy sends them again, unless it replaces only older files";
     let fault = Fault::new(Side::Destination, FaultKind::Io, message);
@@ -246,7 +243,7 @@ fn tell_lost_attributes(monitor: &dyn Monitor, summary: Summary) -> Summary {
     Summary { failed: summary.failed + 1, ..summary }
 }
 
-/// True if files whose times are not taken fail: their sources have them.
+/// True if a file fails when its time can't be set, because only its source would have it.
 fn needs_times(job: &Job) -> bool {
     job.task.moving() == Some(Moving::Whole)
 }
@@ -261,7 +258,7 @@ impl Way for SftpHost {
     }
 }
 
-/// The destination of the job, ready to take what comes.
+/// The prepared destination of the job.
 fn find_destination(
     job: &Job,
     far: Far,
@@ -286,9 +283,9 @@ fn find_destination(
     Ok(destination)
 }
 
-/// The directory that the job has made is one like any other, when all is done.
+/// Forgets that the job created its directory, once everything is done.
 fn forget_origin(job: &Job, origin: &[u8; 16], (root, name): MadeIn) {
-    // What was moved is compared, too, before all is done.
+    // A move is done only after the comparison of its copies.
     let is_done = job.task.copies().is_none_or(|policy| policy.moving.is_none());
     let dir = name.map_or(Ok(Arc::clone(&root)), |name| root.open_dir(&name, false));
     if let (true, Ok(dir)) = (is_done, dir) {
@@ -296,11 +293,11 @@ fn forget_origin(job: &Job, origin: &[u8; 16], (root, name): MadeIn) {
     }
 }
 
-/// A directory, and a name in it, if it is not the directory itself that is meant.
+/// A directory, and a name in it; `None` for the directory itself.
 type MadeIn = (Arc<dyn TreeDir>, Option<Name>);
 
-/// The directory of a server in which the one source may have got a new name, or
-/// which has become that source itself.
+/// The directory on a server in which the single source may have got a new name, or which is that
+/// source.
 fn destination_of(job: &Job, destination: &Destination) -> Option<MadeIn> {
     let is_name = destination.rename.is_some() || job.task.removes().is_some();
     (is_name
@@ -309,8 +306,8 @@ fn destination_of(job: &Job, destination: &Destination) -> Option<MadeIn> {
     .then(|| (Arc::clone(&destination.root), destination.rename.clone()))
 }
 
-/// Refuses to remove the sources of a move where the destination is the very same:
-/// the directory that holds a source, or the source where both are directories.
+/// Refuses to remove the sources of a move if the destination is the same: the directory that
+/// contains a source, or the source if both are directories.
 fn refuse_itself(job: &Job, source: &dyn Tree, destination: &Destination) -> Result<(), JobError> {
     let fails = |fault| JobError::Destination { path: escape_bytes(&job.dest), fault };
     let open = Arc::new(OpenDirs::default());
@@ -329,7 +326,7 @@ fn refuse_itself(job: &Job, source: &dyn Tree, destination: &Destination) -> Res
     for path in &job.sources {
         let split = words::split(path);
         let mut looks_the_same = || {
-            // By way of a link, too, what is in the source may be what is in the destination.
+            // Through a link, the source may contain the same entries as the destination.
             let goes_right_in = split.slash || split.name.is_none();
             if goes_right_in
                 && seen.insert(split.whole)
@@ -341,7 +338,7 @@ fn refuse_itself(job: &Job, source: &dyn Tree, destination: &Destination) -> Res
             let (dir, name) = match Source::find(source, path, true, &open) {
                 Ok(Source::Named { dir, name, .. }) => (dir, Some(name)),
                 Ok(Source::Whole(dir)) => (dir, None),
-                // The scan tells.
+                // The scan reports it.
                 Err(_) => return Ok(false),
             };
             if !destination.rename.as_ref().zip(name.as_ref()).is_none_or(one_name) {
@@ -352,7 +349,7 @@ fn refuse_itself(job: &Job, source: &dyn Tree, destination: &Destination) -> Res
             if seen.insert(place) && is_same(&dir, root)? {
                 return Ok(true);
             }
-            // What is in it may be mounted in both.
+            // A directory in it may be mounted in both places.
             let Some(name) = &name else { return Ok(false) };
             match (dir.open_dir(name, false), root.open_dir(name, false)) {
                 (Ok(dir), Ok(dest)) => is_same(&dir, &dest),
@@ -374,8 +371,7 @@ fn refuse_itself(job: &Job, source: &dyn Tree, destination: &Destination) -> Res
     Ok(())
 }
 
-/// Tells what the job promises less than elsewhere, for want of something that
-/// the server does not have.
+/// Warns about guarantees that the job can't give because the server lacks an extension.
 fn tell_promises(job: &Job, host: &SftpHost, monitor: &dyn Monitor) {
     let client = host.client();
     let tell = |message| {
@@ -405,7 +401,7 @@ fn tell_promises(job: &Job, host: &SftpHost, monitor: &dyn Monitor) {
     }
 }
 
-/// Ends the sessions, and finds out why one broke if it did.
+/// Ends the sessions. If one broke, finds out why.
 fn conclude(
     result: Result<Summary, JobError>,
     sessions: Vec<Session>,
@@ -420,8 +416,7 @@ fn conclude(
             }
         }
         Ok(summary) => {
-            // Everything is in its place: how a connection closes is no matter, and is
-            // not waited for.
+            // All entries are at their final places, so the result of closing does not matter.
             each_beside(sessions.collect(), Session::finish);
             Ok(summary)
         }

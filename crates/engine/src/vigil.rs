@@ -1,10 +1,9 @@
-//! Notices that the peer is silent. Each side says at least every quarter of the
-//! longest silence that it is there (`run_writer`, from a thread that does nothing
-//! else but write, so that a slow disk is no silence), and whatever arrives shows
-//! that the other one is.
+//! Notices that the peer is silent. Each side sends a sign of life at least every quarter of the
+//! longest silence. `run_writer` does so on a thread that only writes, so that a slow disk is not
+//! mistaken for silence. All received bytes count as signs of life.
 //!
-//! Only waiting counts: a reader that is at work, or held up by a full disk, has
-//! not listened, and what the peer said meanwhile lies in the connection.
+//! Only waiting counts. While a reader is busy, or blocked by a full disk, the peer's bytes may be
+//! waiting in the connection.
 
 use crate::JobError;
 use haul_net::{ConnectError, Patience};
@@ -13,51 +12,50 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How many times within the longest silence is looked. All of them must find the
-/// same: a process that was stopped meanwhile, or a machine that was, has looked
-/// once at most.
+/// Checks per longest silence, all of which must see the same waiting read. A process or machine
+/// that was suspended makes at most one of them.
 const LOOKS: u32 = 8;
 
-/// Signs of life within the longest silence, if there is nothing else to say...
+/// Signs of life per longest silence, if nothing else is sent.
 const SIGNS: u32 = 4;
 
-/// ...and how far apart they are at most: a person who waits wants to know sooner
-/// than it is given up that a peer says nothing.
+/// The longest time between two signs of life. A waiting user wants to see a silent peer earlier
+/// than the timeout.
 const SIGN_AFTER_MAX: Duration = Duration::from_secs(2);
 
-/// The facts about the peer's silence.
+/// The state of the peer's silence.
 pub(crate) struct Vigil {
-    /// Counts the beginnings and the ends of reads: odd while one waits.
+    /// Counts the starts and ends of reads: odd while a read waits.
     reads: AtomicU64,
-    /// The longest silence, in milliseconds; 0 is for ever.
+    /// The longest silence, in milliseconds; 0 for no limit.
     max_ms: AtomicU64,
     greeted: AtomicBool,
 }
 
 impl Vigil {
-    /// Begins with a peer that has not greeted.
+    /// A vigil for a peer that has not greeted.
     pub(crate) fn new(patience: Patience) -> Arc<Self> {
         let max_ms = AtomicU64::new(milliseconds(patience.login_max));
         Arc::new(Self { reads: AtomicU64::new(0), max_ms, greeted: AtomicBool::new(false) })
     }
 
-    /// `input`, listened to.
+    /// Wraps `input`, so that its reads are counted.
     pub(crate) fn listen<R: Read>(self: &Arc<Self>, input: R) -> Listening<R> {
         Listening { input, vigil: Arc::clone(self) }
     }
 
-    /// The peer has greeted: from now on it may be silent for `silence_max`.
+    /// Records that the peer has greeted. From now on, `silence_max` is its longest silence.
     pub(crate) fn greeted(&self, silence_max: Option<Duration>) {
         self.max_ms.store(milliseconds(silence_max), Ordering::Relaxed);
         self.greeted.store(true, Ordering::Relaxed);
     }
 
-    /// True while whoever reads from the peer waits for it.
+    /// True while the reader waits for the peer.
     pub(crate) fn is_waiting(&self) -> bool {
         self.reads.load(Ordering::Relaxed) % 2 == 1
     }
 
-    /// How long the peer may be silent now.
+    /// The peer's longest silence now.
     pub(crate) fn max(&self) -> Option<Duration> {
         let max_ms = self.max_ms.load(Ordering::Relaxed);
         (max_ms > 0).then(|| Duration::from_millis(max_ms))
@@ -68,18 +66,18 @@ fn milliseconds(silence: Option<Duration>) -> u64 {
     silence.map_or(0, |silence| u64::try_from(silence.as_millis()).unwrap_or(u64::MAX).max(1))
 }
 
-/// How long a side may have nothing to say before it says that it is there.
+/// The time without frames after which a side sends a sign of life.
 pub(crate) fn sign_after(silence_max: Option<Duration>) -> Option<Duration> {
     silence_max.map(|silence| (silence / SIGNS).min(SIGN_AFTER_MAX))
 }
 
-/// The longest silence as a greeting tells it; [`silence_of`] reads it.
+/// The longest silence in a greeting, in seconds; [`silence_of`] reads it.
 pub(crate) fn silence_seconds(patience: Patience) -> u32 {
     let seconds = |silence: Duration| silence.as_secs().clamp(1, u32::MAX.into()) as u32;
     patience.silence_max.map_or(0, seconds)
 }
 
-/// The longest silence that a greeting speaks of.
+/// The longest silence from a greeting.
 pub(crate) fn silence_of(seconds: u32) -> Option<Duration> {
     (seconds > 0).then(|| Duration::from_secs(seconds.into()))
 }
@@ -106,16 +104,16 @@ impl<R> Listening<R> {
     }
 }
 
-/// Looks at a [`Vigil`] from time to time.
+/// Checks a [`Vigil`] periodically.
 pub(crate) struct Watch {
     vigil: Arc<Vigil>,
-    /// The peer's name for messages.
+    /// The peer's name in messages.
     peer: String,
     seen: u64,
-    /// How often the same read was seen to wait.
+    /// The number of checks that saw the same waiting read.
     looks: u32,
     looked: Instant,
-    /// The read that was seen to wait last, and since when.
+    /// The last waiting read, and the time since which it waits.
     waiting: (u64, Instant),
 }
 
@@ -131,8 +129,8 @@ impl Watch {
         self.vigil.greeted.load(Ordering::Relaxed)
     }
 
-    /// For how long the same read was seen to wait, for a peer that gives signs of life.
-    /// **To be asked often.**
+    /// The time for which the same read has waited, for a peer that sends signs of life. **Call it
+    /// often.**
     pub(crate) fn quiet(&mut self) -> Duration {
         let reads = self.vigil.reads.load(Ordering::Relaxed);
         let gives_signs = self.is_greeted() && self.vigil.max().is_some();
@@ -142,8 +140,8 @@ impl Watch {
         self.waiting.1.elapsed()
     }
 
-    /// Looks, if it is time for that, and tells whether the peer is gone. **To be
-    /// asked often**, at least every eighth of the longest silence.
+    /// Checks if that is due, and returns an error if the peer is gone. **Call it often**, at least
+    /// every eighth of the longest silence.
     pub(crate) fn silence(&mut self) -> Option<JobError> {
         let max = self.vigil.max()?;
         if self.looked.elapsed() < max / LOOKS {
@@ -163,10 +161,10 @@ impl Watch {
         })
     }
 
-    /// Waits for what comes through `channel`, as long as the peer is there.
+    /// Waits for a value from `channel` while the peer is alive.
     ///
     /// # Errors
-    /// That of a peer that is silent.
+    /// The error of a silent peer.
     pub(crate) fn receive<T>(
         &mut self,
         channel: &crossbeam_channel::Receiver<T>,
@@ -174,10 +172,10 @@ impl Watch {
         self.receive_unless(channel, None)
     }
 
-    /// The same within `limit`; `None` if nothing came by then, though the peer is there.
+    /// The same within `limit`; `None` if nothing arrived although the peer is alive.
     ///
     /// # Errors
-    /// That of a peer that is silent.
+    /// The error of a silent peer.
     pub(crate) fn receive_within<T>(
         &mut self,
         channel: &crossbeam_channel::Receiver<T>,
@@ -190,10 +188,10 @@ impl Watch {
         }
     }
 
-    /// As [`Self::receive`], unless the user has `cancelled`, which is asked often.
+    /// Like [`Self::receive`], unless the user has `cancelled`, which is called often.
     ///
     /// # Errors
-    /// That of a peer that is silent, or of the user's interruption.
+    /// The error of a silent peer, or of the user's interruption.
     pub(crate) fn receive_unless<T>(
         &mut self,
         channel: &crossbeam_channel::Receiver<T>,
@@ -220,20 +218,19 @@ impl Watch {
     }
 }
 
-/// The signs of a connection through which something is waited for, when they changed
-/// last.
+/// The last change of the signs on a connection while an answer is awaited.
 pub(crate) struct Awaited {
     signs: Option<u64>,
     since: Instant,
 }
 
 impl Awaited {
-    /// None yet.
+    /// No signs yet.
     pub(crate) fn new() -> Self {
         Self { signs: None, since: Instant::now() }
     }
 
-    /// For how long these `signs` have been the same. **To be asked often.**
+    /// The time for which `signs` have not changed. **Call it often.**
     pub(crate) fn quiet(&mut self, signs: Option<u64>) -> Duration {
         if signs.is_none() || signs != self.signs {
             *self = Self { signs, since: Instant::now() };
@@ -242,10 +239,10 @@ impl Awaited {
     }
 }
 
-/// How often is looked at least: the longest silence can change.
+/// The longest interval of checks, because the longest silence can change.
 const LOOK_MAX: Duration = Duration::from_secs(1);
 
-/// How often is looked whether the user has interrupted.
+/// The interval at which it checks for the user's interruption.
 const CANCEL_LOOK: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
@@ -260,7 +257,7 @@ mod tests {
         Patience { silence_max: Some(silence), login_max: Some(silence * 3) }
     }
 
-    /// When the watch has noticed it, after the beginning.
+    /// The time until the watch has noticed the silence.
     fn noticed(watch: &mut Watch, within: Duration) -> Option<(Duration, JobError)> {
         let begin = Instant::now();
         while begin.elapsed() < within {
@@ -291,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn one_who_does_not_listen_hears_no_silence() {
+    fn a_peer_that_is_not_read_is_not_silent() {
         let vigil = Vigil::new(patience(SILENCE));
         vigil.greeted(Some(SILENCE));
         let mut watch = Watch::new(&vigil, "box");
@@ -315,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_that_was_itself_stopped_has_not_looked() {
+    fn a_suspended_watch_counts_few_checks() {
         let (here, there) = UnixStream::pair().expect("a socket pair");
         let vigil = Vigil::new(patience(SILENCE));
         vigil.greeted(Some(SILENCE));
@@ -331,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn for_ever_is_for_ever() {
+    fn without_a_limit_silence_is_never_noticed() {
         let (here, there) = UnixStream::pair().expect("a socket pair");
         let vigil = Vigil::new(Patience::of_seconds(0));
         let mut input = vigil.listen(here);

@@ -1,9 +1,8 @@
-//! Directories of a source, read before the walk comes to them.
+//! Reads the directories of a source ahead of the walk.
 //!
-//! Helpers read whole directories with the metadata of their entries, in about the
-//! order in which the walk needs them; the walk itself takes each in its turn, waits
-//! for one that is being read, and reads one that nobody has begun. So it needs no
-//! helper, and waits for nothing that does not make progress.
+//! Helpers read whole directories with the metadata of their entries, roughly in the order of the
+//! walk. The walk takes each in its turn, waits for one that is being read, and reads one that was
+//! not started. So it works without helpers, and never waits without progress.
 
 mod bounds;
 pub(crate) mod led;
@@ -24,79 +23,80 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::{Arc, OnceLock};
 
-/// Entries of directories that were read and not needed yet, beyond which none is begun.
+/// The most entries in directories read ahead. Beyond this, no further directory is started.
 const ENTRIES_AHEAD_MAX: usize = 8192;
 
-/// Directories that were read and not needed yet, at most: each may hold a handle.
+/// The most directories read ahead. Each may hold a handle.
 const DIRS_AHEAD_MAX: usize = 32;
 
-/// Directories that were read and not needed yet, beyond which the walk is behind: helpers
-/// then look at the destination too. Builds for tests always do: their trees are small.
+/// Directories read ahead, beyond which helpers have time to look up the destination too. Builds
+/// for tests always do, because their trees are small.
 const DIRS_AHEAD_ENOUGH: usize = if cfg!(debug_assertions) { 0 } else { DIRS_AHEAD_MAX / 4 };
 
-/// Entries of one directory that a helper looks at. The walk looks at the others, so
-/// that a large directory is listed while it is looked at.
+/// Entries of one directory that a helper inspects. The walk inspects the others, so that a large
+/// directory is listed while it is inspected.
 const LOOKED_AT_MAX: usize = 2048;
 
-/// How directories are read, and the order in which they are needed.
+/// The directories of a walk, with their rules and order.
 pub(crate) struct Walk<'w> {
     rules: Rules<'w>,
     state: Mutex<State>,
-    /// Something is to be read ahead.
+    /// Notified when a directory can be read ahead.
     coming: Condvar,
-    /// The directory that the walk waits for was read.
+    /// Notified when the directory that the walk waits for was read.
     read_one: Condvar,
 }
 
-/// Rules for all directories of a walk.
+/// The rules for all directories of a walk.
 pub(crate) struct Rules<'w> {
-    /// The job's course: nobody waits for others when it ends early.
+    /// Ends all waits when the job ends early.
     pub(crate) control: &'w Control<'w>,
     /// Symbolic links are followed.
     pub(crate) follow: bool,
     /// Entries that a killed move has set aside get their names back.
     pub(crate) restores: bool,
-    /// Directories that hold the destination, itself first.
+    /// The destination and the directories that contain it.
     pub(crate) around_dest: &'w [FileId],
-    /// The rules; of a directory that they leave out nothing is read.
+    /// The filter. Excluded directories are not read.
     pub(crate) filter: &'w Filter,
     /// The rules about directories.
     pub(crate) walking: Walking,
-    /// Directories on the way to a source have their attributes told.
+    /// Parent directories of sources are listed with their attributes.
     pub(crate) tells_ways: bool,
-    /// Looks at the destination in place of the one who lists, if that can be done.
+    /// Looks up entries at the destination ahead of the listing, if possible.
     pub(crate) prefetch: &'w Prefetch<'w>,
 }
 
-/// Looks at the place of a directory at the destination, given its name and its entries; the
-/// number is that of the directory above.
+/// Looks up a directory at the destination, given the number of its parent, its name and its
+/// entries.
 pub(crate) type Prefetch<'w> = dyn Fn(u64, &Name, &[Found]) -> Option<Prefetched> + Sync + 'w;
 
-/// The subdirectories of one place, by their names in the order of the walk.
+/// The subdirectories of one place, by name in the order of the walk.
 pub(crate) struct Subdirs {
     merged: Merged,
     names: Vec<Name>,
-    /// The layers that have each of them; where nothing was merged, that is the only one.
+    /// The layers that contain each of them. Empty if nothing was merged: then it is the only
+    /// layer.
     from: Vec<Vec<usize>>,
     number: u64,
-    /// The number under which the directory that they are in was listed.
+    /// The number under which their parent directory was listed.
     listed_as: OnceLock<u64>,
 }
 
-/// A place that was looked at.
+/// A directory that was read.
 pub(crate) struct PlaceListing {
-    /// The directory whose attributes count; `None` where sources have places in one that
-    /// is none of them.
+    /// The directory whose attributes are used; `None` for a place that is not itself in any
+    /// source.
     pub(crate) node: Option<Arc<DirNode>>,
-    /// It is on the way to a source, and nothing is told of it but its name.
+    /// It is a parent directory of a source, and only its name is listed.
     pub(crate) is_way: bool,
-    /// The entries but for the subdirectories.
+    /// The entries except subdirectories.
     pub(crate) entries: Vec<Found>,
-    /// The names of sources that are not there, and shall not be at the destination.
+    /// Names of sources that do not exist and must be removed at the destination.
     pub(crate) missing: Vec<Name>,
-    /// Why it could not be read, or not all of it.
+    /// The reasons why it could not be read completely.
     pub(crate) faults: Vec<Fault>,
-    /// By the rules not all that is in it was looked at.
+    /// By the rules, not all of its entries were read.
     pub(crate) is_closed: bool,
     pub(crate) subdirs: Arc<Subdirs>,
     /// See [`Rules::prefetch`].
@@ -108,9 +108,9 @@ pub(crate) struct Found {
     /// The directory.
     pub(crate) dir: Arc<DirNode>,
     pub(crate) name: Name,
-    /// Where it points, if it is a link and the listing has told that.
+    /// The target, if it is a link and the listing contained it.
     pub(crate) target: Option<Vec<u8>>,
-    /// Its metadata, or why that is not known; `None` where nobody has looked yet.
+    /// Its metadata, or the reason why it is unknown; `None` if it was not inspected yet.
     pub(crate) looked: Option<Result<Meta, Fault>>,
     /// Links are followed.
     pub(crate) follow: bool,
@@ -118,34 +118,34 @@ pub(crate) struct Found {
     pub(crate) is_named: bool,
 }
 
-/// A directory, or why it can't be walked.
+/// A directory, or the reason why it can't be walked.
 type Read = Result<PlaceListing, Fault>;
 
 #[derive(Default)]
 struct State {
-    /// Subdirectories that the walk will come to, the next ones last, each with the
-    /// number of those that somebody has begun to read.
+    /// Subdirectories still to visit, the next ones last. Each has the number of those that were
+    /// started.
     coming: Vec<(Arc<Subdirs>, usize)>,
-    /// Directories that helpers have begun to read.
+    /// Directories that helpers are reading.
     begun: HashSet<Key>,
-    /// Directories that they have read.
+    /// Directories that helpers have read.
     read: HashMap<Key, Read>,
     /// Entries in `read`.
     entries: usize,
     /// The directory that the walk waits for.
     awaited: Option<Key>,
     emptied: Emptied,
-    /// Helpers that wait for something to do.
+    /// The number of waiting helpers.
     idle: usize,
     /// Numbers for [`Subdirs`].
     next_number: u64,
     is_over: bool,
 }
 
-/// Has the helpers of a walk leave, however it ends.
+/// Ends the helpers of a walk when it is dropped.
 pub(crate) struct EndOnDrop<'e, 'w>(&'e Walk<'w>);
 
-/// A directory's place: the number of its [`Subdirs`], and its own among them.
+/// A directory: the number of its [`Subdirs`], and its index in them.
 type Key = (u64, usize);
 
 impl<'w> Walk<'w> {
@@ -154,18 +154,18 @@ impl<'w> Walk<'w> {
         Self { rules, state: Mutex::default(), coming, read_one }
     }
 
-    /// Looks at the place in which the walk begins.
+    /// Reads the place in which the walk starts.
     pub(crate) fn begin(&self, merged: Merged) -> PlaceListing {
         let listed = self.list(merged);
         self.expect(&mut self.state.lock(), None, &listed.subdirs);
         listed
     }
 
-    /// The directory number `at` of `subdirs`, which the walk has come to. Those
-    /// before it are not needed any more.
+    /// The directory number `at` of `subdirs`, which the walk has reached. Earlier ones are not
+    /// needed any more.
     ///
     /// # Errors
-    /// Why it can't be walked.
+    /// The reason why it can't be walked.
     pub(crate) fn take(&self, subdirs: &Subdirs, at: usize) -> Read {
         let key = (subdirs.number, at);
         let mut state = self.state.lock();
@@ -197,7 +197,7 @@ impl<'w> Walk<'w> {
         read
     }
 
-    /// The walk has left the directory that `subdirs` are in, and needs none of them.
+    /// Ends the directory that contains `subdirs`. None of them is needed any more.
     pub(crate) fn leave(&self, subdirs: &Subdirs) {
         let mut state = self.state.lock();
         let mut left = vec![subdirs.number];
@@ -212,12 +212,12 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// Takes a list back whose entries were listed.
+    /// Takes back an empty list for reuse.
     pub(crate) fn take_back(&self, emptied: Vec<Found>) {
         self.state.lock().emptied.keep(emptied);
     }
 
-    /// Ends the walk, and the helpers with it, when it is dropped.
+    /// Ends the walk and its helpers when the result is dropped.
     pub(crate) fn end_on_drop(&self) -> EndOnDrop<'_, 'w> {
         EndOnDrop(self)
     }
@@ -261,7 +261,7 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// The walk will come to `subdirs`, right before it goes on with those numbered
+    /// Adds `subdirs` to the coming directories, immediately before the remaining ones of number
     /// `before`.
     fn expect(&self, state: &mut State, before: Option<u64>, subdirs: &Arc<Subdirs>) {
         if subdirs.names.is_empty() {
@@ -273,8 +273,7 @@ impl<'w> Walk<'w> {
         self.wake_helper(state);
     }
 
-    /// Has a helper look for something to do if one is idle, and there is room for
-    /// enough: one is not woken for each directory.
+    /// Wakes an idle helper if there is enough room, so that it is not woken for each directory.
     fn wake_helper(&self, state: &State) {
         if state.idle > 0 && state.ahead() <= DIRS_AHEAD_MAX / 2 {
             self.coming.notify_one();
@@ -300,10 +299,10 @@ impl<'w> Walk<'w> {
         state.next_number
     }
 
-    /// Looks at the entries `found` in `layer`; gives the names of its directories apart.
+    /// Inspects the entries `found` in `layer`. Returns the names of directories separately.
     ///
     /// # Errors
-    /// When the directory may be read and not be searched.
+    /// When the directory can be read but not searched.
     fn look_at(
         &self,
         layer: &Layer,
@@ -321,7 +320,7 @@ impl<'w> Walk<'w> {
         };
         let handle = node.handle()?;
         for (at, mut entry) in found.into_iter().enumerate() {
-            // What a link leads to shows when it is looked at.
+            // The target of a link is known only after inspecting it.
             let may_lead = follow || led.may_be();
             let is_known = entry.is_dir.filter(|is_dir| *is_dir || !may_lead);
             if is_known.is_some_and(|is_dir| selection.leaves_out(&entry.name, is_dir)) {
@@ -366,7 +365,7 @@ impl<'w> Walk<'w> {
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !follow => {
                     return Err(error);
                 }
-                // What it is if it leads nowhere is found out when it is listed.
+                // A dangling link is inspected again when it is listed.
                 Ok(None) => entries.push(of(entry, None, follow)),
                 looked => entries.push(of(entry, Some(found_or_fault(looked)), follow)),
             }
@@ -393,12 +392,12 @@ impl Drop for EndOnDrop<'_, '_> {
 }
 
 impl Rules<'_> {
-    /// True if a directory may be what a symbolic link leads to.
+    /// True if a symbolic link may lead to a directory of the walk.
     fn follows_to_dirs(&self) -> bool {
         self.follow || self.walking.led.may_be()
     }
 
-    /// Why the directory `node`, found in `above`, can't be walked.
+    /// The reason why the directory `node`, found in `above`, can't be walked.
     fn obstacle(&self, above: &DirNode, node: &Arc<DirNode>) -> Option<Fault> {
         let id = node.id()?;
         if self.around_dest.first() == Some(&id) {
@@ -415,12 +414,12 @@ impl Rules<'_> {
 }
 
 impl State {
-    /// Directories that were read, or are being read, and not needed yet.
+    /// Directories that were or are being read ahead.
     fn ahead(&self) -> usize {
         self.read.len() + self.begun.len()
     }
 
-    /// The next directory to read ahead, if there is one, and room for it.
+    /// The next directory to read ahead, if there is one and room for it.
     fn next(&mut self) -> Option<(Arc<Subdirs>, usize)> {
         if self.entries >= ENTRIES_AHEAD_MAX || self.ahead() >= DIRS_AHEAD_MAX {
             return None;
@@ -433,12 +432,12 @@ impl State {
 }
 
 impl Subdirs {
-    /// The directory that they are in, as far as there is one.
+    /// The directory that contains them, if there is one.
     pub(crate) fn above(&self) -> Option<&Arc<DirNode>> {
         self.merged.layers.first().map(|layer| &layer.node)
     }
 
-    /// The directory that they are in was listed under this number.
+    /// Records the number under which that directory was listed.
     pub(crate) fn listed_as(&self, index: u64) {
         let _ = self.listed_as.set(index);
     }
@@ -449,16 +448,16 @@ impl Subdirs {
     }
 }
 
-/// The weight of a directory that was read, among the entries ahead.
+/// The number of entries of a directory read ahead.
 fn weight(read: &Read) -> usize {
     read.as_ref().map_or(0, |listed| listed.entries.len())
 }
 
-/// Finds out what `name` in `dir` is.
+/// Inspects `name` in `dir`.
 ///
 /// # Errors
-/// Why that is not known; [`FaultKind::NotFound`] if nothing is there, [`FaultKind::Link`] if
-/// it is a link that leads nowhere.
+/// The reason why that fails: [`FaultKind::NotFound`] if no entry exists, [`FaultKind::Link`] for a
+/// dangling link.
 pub(crate) fn look_up(dir: &Arc<DirNode>, name: &Name, follow: bool) -> Result<Meta, Fault> {
     let looked = found_or_fault(dir.handle().and_then(|handle| handle.stat(name, follow)));
     match looked {
@@ -479,7 +478,7 @@ fn found_or_fault(looked: io::Result<Option<Meta>>) -> Result<Meta, Fault> {
     }
 }
 
-/// The fault of a directory that holds the destination.
+/// The fault of a directory that contains the destination.
 pub(crate) fn into_itself() -> Fault {
     Fault::new(Side::Source, FaultKind::IntoItself, "the directory would be copied into itself")
 }

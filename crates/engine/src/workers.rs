@@ -1,6 +1,6 @@
-//! How many threads work on the files of one machine.
+//! The number of threads that work on the files of one machine.
 
-/// Fewest and most workers that read or write files on one machine.
+/// The fewest and most workers that read or write files on one machine.
 const WORKERS_MIN: usize = 2;
 const WORKERS_MAX: usize = 8;
 

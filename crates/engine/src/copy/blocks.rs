@@ -1,4 +1,4 @@
-//! Large contents, block by block, by several threads.
+//! Copies large contents block by block, in several threads.
 
 use super::{PART_LEN, Scratch, Step, interrupted, not_assembled, read, streamed, write};
 use crate::control::{CANCEL_POLL, Control};
@@ -9,28 +9,26 @@ use haul_tree::{ContentStream, SourceFile, StagedFile, changed, check_size};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Threads that help to copy one large file, at most: more than this only wait
-/// for memory.
+/// The most threads that help to copy one large file. More of them only wait for memory.
 const HELPERS_MAX: usize = 3;
 
-/// Blocks that are worked on ahead of the record, at most. A process that dies leaves
-/// them to be copied again. A few more than there are threads, so that a thread that is
-/// held up doesn't stop the others.
+/// The most blocks in progress beyond the recorded ones. They must be copied again if the process
+/// dies. A few more than the threads, so that a slow thread does not stop the others.
 pub(crate) const AHEAD_MAX: u64 = 6;
 
-/// The next block when nothing more is to be done.
+/// The index of the next block when no more work is left.
 const NOTHING_LEFT: u64 = u64::MAX / 2;
 
-/// The content of a stage that is put together from blocks.
+/// The content of a temporary file, assembled from blocks.
 pub(crate) type Blocks = Assembler<Box<dyn StagedFile>>;
 
-/// The content of `stage`, which has the blocks `done` and is as long as these.
+/// The content of `stage`, which already has the blocks `done`.
 pub(crate) fn assembler(stage: Box<dyn StagedFile>, done: Vec<BlockHash>) -> Blocks {
     let lanes = stage.lanes().unwrap_or(0) as u64;
     Assembler::new(stage, done, AHEAD_MAX.max(lanes + 2))
 }
 
-/// Copies what `into` lacks of `source`, with several threads.
+/// Copies the missing blocks of `source` into `into`, with several threads.
 ///
 /// # Errors
 /// The fault of the side that could not be read or written.
@@ -59,7 +57,7 @@ pub(crate) fn blocks(
                 return Err(interrupted());
             }
             if !may_begin {
-                // Another thread has failed, and says why.
+                // Another thread has failed, and reports the reason.
                 return Ok(());
             }
             block(source, into, index, &mut buffer, &mut |step| (told.lock())(step))?;
@@ -100,8 +98,7 @@ pub(crate) fn hashed(
     Ok(())
 }
 
-/// Does what [`blocks`] does with content that arrives in order: one thread keeps
-/// up with a connection.
+/// The same as [`blocks`] for content that arrives in order. One thread keeps up with a connection.
 fn streamed_blocks(
     stream: Box<dyn ContentStream + '_>,
     size: u64,
@@ -120,7 +117,7 @@ fn streamed_blocks(
     pieces.end(into, size).map(drop).map_err(assembled)
 }
 
-/// Copies block `index`, and leaves its holes out.
+/// Copies block `index` without its holes.
 fn block(
     source: &dyn SourceFile,
     into: &Blocks,
@@ -165,9 +162,8 @@ fn block(
     Ok(())
 }
 
-/// Runs `work` in this thread and up to as many `helpers`, until all have ended;
-/// after an error `next`, from which they take what to do, has nothing more for the
-/// others.
+/// Runs `work` in this thread and up to `helpers` others, until all have ended. They take their
+/// work from `next`. After an error, `next` has no more work.
 pub(super) fn in_several_threads(
     next: &AtomicU64,
     helpers: usize,

@@ -1,4 +1,4 @@
-//! Contents, read back from their medium.
+//! Reads contents back from their medium.
 
 use super::blocks::in_several_threads;
 use super::{PART_LEN, interrupted};
@@ -13,17 +13,16 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Threads that read back one file, besides the first: they wait for the medium,
-/// however few processors there are.
+/// Further threads that read back one file. They wait for the medium, so their number does not
+/// depend on the processors.
 const READ_BACK_HELPERS: usize = 3;
 
-/// The hash of what the medium holds of a file of `size` bytes, which is
-/// durable: read past the page cache where that is possible. So many files,
-/// `at_once`, are read back at the same time: those of more than one block share
-/// 16 MiB for it.
+/// The hash of a durable file of `size` bytes, read from its medium, past the page cache if
+/// possible. `at_once` files are read back at the same time. Those of more than one block share 16
+/// MiB of buffers.
 ///
 /// # Errors
-/// When something can't be read.
+/// When the file can't be read.
 pub(crate) fn read_back(
     file: &dyn SealedFile,
     size: u64,
@@ -56,7 +55,7 @@ pub(crate) fn read_back(
     }
     let next = AtomicU64::new(0);
     let hashes = Mutex::new(BTreeMap::new());
-    // The more is asked for at a time, the faster most media are.
+    // Most media are faster with larger reads.
     let part_len = (BLOCK_LEN as usize / at_once.next_power_of_two()).max(PART_LEN);
     in_several_threads(&next, READ_BACK_HELPERS, control, || {
         let mut buffer = Aligned::new(part_len);
@@ -93,14 +92,14 @@ fn read_back_short() -> Fault {
     Fault::new(Side::Destination, FaultKind::Corrupt, message)
 }
 
-/// A buffer for reading past the page cache.
+/// A buffer with the alignment for reading past the page cache.
 pub(crate) struct Aligned {
     bytes: Vec<u8>,
     len: usize,
 }
 
 impl Aligned {
-    /// One of `len` bytes.
+    /// A buffer of `len` bytes.
     pub(crate) fn new(len: usize) -> Self {
         Self { bytes: vec![0; len + DIRECT_ALIGN], len }
     }

@@ -16,12 +16,11 @@ use std::fmt;
 use std::fs::File;
 use std::os::unix::ffi::OsStringExt;
 
-/// Moves. The figures (`moved`, `kept` and `failed`) are of what was done, also where
-/// the move has ended early.
+/// Runs a move. The figures (`moved`, `kept` and `failed`) also count if the move ends early.
 ///
 /// # Errors
-/// When the move as a whole can't go on. A source that is not removed yet is where it
-/// was, and the same move may be run again.
+/// When the move as a whole fails. Sources that were not removed yet are unchanged, and the same
+/// move may be run again.
 pub fn run_move<M: Machines>(
     job: &MoveJob<M::Host>,
     machines: &mut M,
@@ -35,24 +34,24 @@ pub fn run_move<M: Machines>(
     (course.figures, result)
 }
 
-/// A move under way.
+/// A move in progress.
 struct Course<'m, M: Machines> {
     job: &'m MoveJob<M::Host>,
     machines: &'m mut M,
     monitor: &'m dyn Monitor,
     figures: Summary,
-    /// Entries that could not be copied, and were reported.
+    /// Entries that could not be copied. They were reported.
     not_copied: NotCopied,
-    /// The sources to be copied that are directories, as they were before.
+    /// The source directories to be copied, as they were before.
     dirs: Vec<FoundDir<M::Host>>,
 }
 
-/// A source that is a directory, as it was found.
+/// A source directory, as it was found.
 struct FoundDir<H> {
     source: Spot<H>,
     entry: Entry,
-    /// The directory, if it is here. As long as it is open its number stays its
-    /// own: some file systems forget that of what nobody uses, others give it away.
+    /// The directory, if it is on this machine. While it is open it keeps its number: some file
+    /// systems forget or reuse the numbers of unused directories.
     _held: Option<File>,
 }
 
@@ -70,7 +69,7 @@ impl<M: Machines> Course<'_, M> {
         let (sources, into) = match &job.dest.host {
             None => {
                 let found = self.find()?;
-                // Nothing is made at the destination for what is not there.
+                // Nothing is created at the destination if no source exists.
                 if found.is_empty() {
                     return Ok(());
                 }
@@ -92,13 +91,13 @@ impl<M: Machines> Course<'_, M> {
         }
         let mut rest = Rest { sources, dest, into };
         self.look_at_dirs(&rest.sources);
-        // Before a copy replaces what it is the copy of.
+        // Before the copy, which might replace a source by its own copy.
         self.refuse_itself(&rest, true)?;
         let copies = legs(&rest.sources, &rest.dest, &self.like(Task::Copy(job.policy)));
         let copied = self.machines.copy(copies, &self.not_copied)?;
         self.figures.failed += copied.failed;
         self.not_copied.tell(self.monitor);
-        // A source that the copy refused was reported, and stays anyway.
+        // A source that the copy refused was reported, and stays.
         rest.sources.retain(|source| !self.not_copied.has_source(&source.path));
         self.refuse_itself(&rest, false)?;
         self.leave_exchanged(&mut rest.sources)?;
@@ -109,7 +108,7 @@ impl<M: Machines> Course<'_, M> {
         self.remove(&rest)
     }
 
-    /// The parts that all jobs of the move have in common.
+    /// A job with the settings that all jobs of the move share.
     fn like(&self, task: Task) -> Job {
         let MoveJob { state, rate, compression, via, ports, cache, .. } = self.job;
         let (state, rate, cache) = (state.clone(), *rate, cache.clone());
@@ -118,7 +117,7 @@ impl<M: Machines> Course<'_, M> {
         Job { recursive, task, state, rate, compression, via, ports, cache, ..Job::default() }
     }
 
-    /// Tells that a source stays, for `fault`, which is about the source.
+    /// Reports that a source stays because of `fault` in the source.
     fn fails(&mut self, source: &Spot<M::Host>, fault: &Fault) {
         self.figures.failed += 1;
         let (path, host) = (&*source.path, host_of(source));
@@ -126,13 +125,13 @@ impl<M: Machines> Course<'_, M> {
         self.monitor.event(Event::Stays { path, at, fault, is_copied: false });
     }
 
-    /// Tells that a source can't be removed, for `fault`.
+    /// Reports that a source can't be removed because of `fault`.
     fn stays(&mut self, path: &[u8], at: At<'_>, fault: &Fault) {
         self.figures.failed += 1;
         self.monitor.event(Event::Stays { path, at, fault, is_copied: true });
     }
 
-    /// Tells that a source can't get its new name here, for `fault`.
+    /// Reports that a local source can't be renamed because of `fault`.
     fn is_not_renamed(&mut self, source: &Spot<M::Host>, into: bool, fault: &Fault) {
         let dest = &self.job.dest.path;
         let there = match words::split(&source.path).name {
@@ -149,13 +148,13 @@ impl<M: Machines> Course<'_, M> {
         self.monitor.event(Event::Stays { path, at, fault, is_copied: false });
     }
 
-    /// The destination can't be used, for `fault`.
+    /// The error for a destination that can't be used.
     fn unusable(&self, fault: Fault) -> M::Error {
         JobError::Destination { path: self.job.dest_shown.clone(), fault }.into()
     }
 
-    /// Keeps in mind which of `sources` are directories here, and which ones. Those
-    /// on hosts are known.
+    /// Records which of `sources` are directories on this machine. Those on hosts are already
+    /// known.
     fn look_at_dirs(&mut self, sources: &[Spot<M::Host>]) {
         for source in sources.iter().filter(|source| source.host.is_none()) {
             let path = words::split(&source.path).whole;
@@ -163,15 +162,15 @@ impl<M: Machines> Course<'_, M> {
             if let Ok(entry) = Requests::local().stat(path, false)
                 && entry.kind == Kind::Dir
             {
-                // With the dot nothing but a directory is opened.
+                // The dot restricts this to directories.
                 let held = File::open(OsString::from_vec([path, b"/."].concat())).ok();
                 self.dirs.push(FoundDir { source: source.clone(), entry, _held: held });
             }
         }
     }
 
-    /// Leaves out the directories that are not those that were copied any more, and
-    /// tells of them. Through SFTP one can't be told from another.
+    /// Drops and reports directories that were replaced since the copy. Through SFTP this can't be
+    /// detected.
     fn leave_exchanged(&mut self, sources: &mut Vec<Spot<M::Host>>) -> Result<(), M::Error> {
         let dirs = std::mem::take(&mut self.dirs);
         for FoundDir { source, entry: before, .. } in &dirs {
@@ -185,7 +184,7 @@ impl<M: Machines> Course<'_, M> {
                     self.stays(path, At::Named { host: host.as_deref(), path }, &fault);
                     sources.retain(|one| one != source);
                 }
-                // The comparison will show it.
+                // The comparison will report it.
                 Err(_) => {}
             }
         }
@@ -193,7 +192,7 @@ impl<M: Machines> Course<'_, M> {
         Ok(())
     }
 
-    /// Gives those of `sources` that are here their new names.
+    /// Renames those of `sources` that are on this machine.
     fn rename(&self, sources: &[Spot<M::Host>]) -> Result<Relocated, JobError> {
         let job = self.job;
         let is_here = |source: &&Spot<M::Host>| source.host.is_none();
@@ -208,8 +207,8 @@ impl<M: Machines> Course<'_, M> {
         relocate(&paths, &destination, job.policy.conflict)
     }
 
-    /// Tells what came of the renaming of `sources`, of those that are here, `into` the
-    /// destination or to its name; gives those that have to be copied.
+    /// Reports the `outcomes` of renaming the local `sources`, `into` the destination or to its
+    /// name. Returns the sources that must be copied.
     fn tell_renamed(
         &mut self,
         mut sources: Vec<Spot<M::Host>>,
@@ -233,7 +232,7 @@ impl<M: Machines> Course<'_, M> {
         sources
     }
 
-    /// The sources but for those on hosts that can't be moved, which are reported.
+    /// The sources, without those on hosts that can't be moved, which are reported.
     fn find(&mut self) -> Result<Vec<Spot<M::Host>>, M::Error> {
         let mut found = Vec::new();
         for source in &self.job.sources {
@@ -260,12 +259,12 @@ impl<M: Machines> Course<'_, M> {
             };
             self.fails(source, &fault);
         }
-        // No connection is idle while sources are renamed.
+        // No connection stays idle while sources are renamed.
         self.machines.hang_up();
         Ok(found)
     }
 
-    /// The sources but for those that can't be moved, which are reported. All are here.
+    /// The sources, without those that can't be moved, which are reported. All are on this machine.
     fn find_here(&mut self) -> Vec<Spot<M::Host>> {
         let mut found = self.job.sources.clone();
         found.retain(|source| match find_source(&source.path) {
@@ -278,7 +277,7 @@ impl<M: Machines> Course<'_, M> {
         found
     }
 
-    /// True if the destination on a host is a directory, or shall be one.
+    /// True if the destination on a host is a directory, or must become one.
     fn is_directory(&mut self) -> Result<bool, M::Error> {
         let MoveJob { sources, dest, state, .. } = self.job;
         if dest.path.ends_with(b"/") {
@@ -287,7 +286,7 @@ impl<M: Machines> Course<'_, M> {
         let origin = origin_of(sources, &dest.path);
         let found = self.machines.ask(dest.host.as_ref(), |asked| {
             let is_dir = asked.stat(&dest.path, true)?.kind == Kind::Dir;
-            // The directory that an earlier run has made is the new name.
+            // A directory that an earlier run created is the new name.
             let is_name = match origin {
                 Some(origin) if is_dir => {
                     asked.is_of_origin(&dest.path, origin, state.as_deref())?
@@ -303,8 +302,8 @@ impl<M: Machines> Course<'_, M> {
         }
     }
 
-    /// Refuses to move sources onto themselves, by way of a mount: those that stay
-    /// `within` this machine, or the others.
+    /// Refuses to move sources onto themselves through a mount: sources that stay `within` this
+    /// machine, or the others.
     fn refuse_itself(&mut self, rest: &Rest<M::Host>, within: bool) -> Result<(), M::Error> {
         let mut tried = BTreeSet::new();
         for source in &rest.sources {
@@ -332,10 +331,10 @@ impl<M: Machines> Course<'_, M> {
         Ok(())
     }
 
-    /// Removes what the destination has.
+    /// Removes the sources that the destination has.
     fn remove(&mut self, rest: &Rest<M::Host>) -> Result<(), M::Error> {
         let policy = &self.job.policy;
-        // Where existing files are kept, the existing one may be another's.
+        // If existing files are kept, the existing one may be a different file.
         let rule = match policy.conflict {
             Conflict::ReplaceChanged | Conflict::ReplaceAll => Remove::SameContent,
             Conflict::Keep | Conflict::ReplaceOlder => Remove::Same,
@@ -345,8 +344,7 @@ impl<M: Machines> Course<'_, M> {
         let (mut sources, mut dest) = (rest.sources.clone(), rest.dest.clone());
         let is_nameless = !rest.into && sources.iter().any(is_dir);
         if is_nameless {
-            // The directory has become the destination: what is in it is compared
-            // with what is in that.
+            // The directory has become the destination: their entries are compared.
             sources[0].path.extend_from_slice(b"/.");
             dest.path.push(b'/');
         }
@@ -375,8 +373,8 @@ impl<M: Machines> Course<'_, M> {
         Ok(())
     }
 
-    /// Tells of sources that are directories and stay: of those that something is
-    /// in only if all that was to be removed was.
+    /// Reports source directories that stay. A directory with remaining entries is reported only if
+    /// everything else was removed.
     fn tell_left(&mut self, left: &[(Vec<u8>, Fault)], naming: Naming, all_gone: bool) {
         for (path, fault) in left {
             if all_gone || fault.kind != FaultKind::Changed {
@@ -386,12 +384,12 @@ impl<M: Machines> Course<'_, M> {
     }
 }
 
-/// The name of the host that `spot` is on, if it is not here.
+/// The name of the host of `spot`; `None` for this machine.
 fn host_of<H: fmt::Display>(spot: &Spot<H>) -> Option<String> {
     spot.host.as_ref().map(H::to_string)
 }
 
-/// The entry at `path`; what a killed move has set aside gets its name back first.
+/// The entry at `path`. If a killed move has set it aside, its name is restored first.
 fn stat_restored(requests: &mut Requests, path: &[u8]) -> Result<Entry, RequestError> {
     let fault = match requests.stat(path, false) {
         Err(RequestError::Fault(fault)) if fault.kind == FaultKind::NotFound => fault,
@@ -404,8 +402,7 @@ fn stat_restored(requests: &mut Requests, path: &[u8]) -> Result<Entry, RequestE
     }
 }
 
-/// True if `now` is still the directory `before`. Hosts without haul have no numbers
-/// of directories.
+/// True if `now` is still the directory `before`. Hosts without haul report no directory numbers.
 fn is_same_dir(before: &Entry, now: &Entry) -> bool {
     now.kind == Kind::Dir && (now.id, now.inode) == (before.id, before.inode)
 }

@@ -1,5 +1,5 @@
-//! A move from its first look to its last removal. Sources get their new names where
-//! they can; the others are copied, compared with their copies by content, and removed.
+//! A move, from finding the sources to removing them. Sources are renamed where possible. The
+//! others are copied, compared with their copies by content, and removed.
 
 mod course;
 mod not_copied;
@@ -17,17 +17,17 @@ use std::fmt;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 
-/// A move in plain words.
+/// The description of a move.
 #[derive(Debug, Clone)]
 pub struct MoveJob<H> {
-    /// The sources. Each has a name of its own; where the destination is on a host,
-    /// all are on this machine.
+    /// The sources. Each has a name of its own. If the destination is on a host, all of them are on
+    /// this machine.
     pub sources: Vec<Spot<H>>,
-    /// The directory that they are moved into, or the new name of the one source.
+    /// The directory that they are moved into, or the new name of a single source.
     pub dest: Spot<H>,
-    /// The destination in the user's words, safe to show.
+    /// The destination as the user wrote it, safe to show.
     pub dest_shown: String,
-    /// The rules of the copy. Contents are removed as its `moving` allows.
+    /// The rules of the copy. Its `moving` decides which sources are removed.
     pub policy: Policy,
     /// See [`crate::Job::state`].
     pub state: Option<PathBuf>,
@@ -43,33 +43,33 @@ pub struct MoveJob<H> {
     pub cache: Option<CachePlace>,
 }
 
-/// The machines of a move, and the ways to them.
+/// The machines of a move, and the connections to them.
 pub trait Machines {
     /// A host, by its name.
     type Host: Clone + PartialEq + fmt::Display;
-    /// Why a move as a whole ends early.
+    /// The error that ends a move as a whole.
     type Error: From<JobError>;
 
-    /// Asks `host`, or this machine. If the connection is lost meanwhile, the same `question`
-    /// may be asked again over another. The one that answers may be kept until
+    /// Sends a question to `host`, or to this machine. If the connection is lost, the same
+    /// `question` may be asked again on another one. The connection may be kept until
     /// [`Self::hang_up`].
     ///
     /// # Errors
-    /// When there is no way to it, or none any more.
+    /// When the host can't be reached, or no longer.
     fn ask<T>(
         &mut self,
         host: Option<&Self::Host>,
         question: impl FnMut(&mut Requests) -> Result<T, RequestError>,
     ) -> Result<Result<T, Fault>, Self::Error>;
 
-    /// Closes the connections for requests: a job comes next, or the end.
+    /// Closes the connections for requests, before a job or at the end.
     fn hang_up(&mut self);
 
-    /// Copies, one leg after the other, and tells of it. What fails is told to
-    /// `not_copied` as well: see [`NotCopied::watch`].
+    /// Runs the legs that copy, one after the other, and reports them. Failures are also passed to
+    /// `not_copied`: see [`NotCopied::watch`].
     ///
     /// # Errors
-    /// When a leg as a whole has failed: nothing is removed then.
+    /// When a leg as a whole has failed. Then nothing is removed.
     fn copy(
         &mut self,
         legs: Vec<Leg<Self::Host>>,

@@ -1,36 +1,35 @@
-//! The entries that a move could not copy. They stay, whatever the destination has by
-//! then: the comparison leaves them out, with all that is below them.
+//! The entries that a move could not copy. They stay, whatever the destination has later: the
+//! comparison excludes them and everything below them.
 
 use crate::{Event, Monitor, Progress};
 use haul_model::{Action, Filter, Kind, Outcome, Pattern, Rule, words};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 
-/// Paths that are remembered, at most. Of more, the directories that they are in are.
+/// The most paths that are stored. Beyond that, their parent directories are stored instead.
 const PATHS_MAX: usize = 4096;
 
-/// Bytes that they have, at most; so the rules that they become fit into a message.
+/// The most bytes of these paths. The rules made from them fit into a message.
 const BYTES_MAX: usize = 128 << 10;
 
-/// The longest path that is remembered, in bytes. As a pattern it may have twice as many.
+/// The longest stored path, in bytes. As a pattern it may be twice as long.
 const PATH_LEN_MAX: usize = Pattern::LEN_MAX / 2 - 1;
 
-/// The paths of entries that could not be copied, as [`Event::Entry`] has them.
+/// The paths of entries that could not be copied, as in [`Event::Entry`].
 #[derive(Debug, Default)]
 pub struct NotCopied(Mutex<Paths>);
 
 #[derive(Debug, Default)]
 struct Paths {
     paths: BTreeSet<Vec<u8>>,
-    /// Their bytes.
+    /// The bytes of these paths.
     len: usize,
-    /// Some of them are directories of what failed.
+    /// Some of them are parent directories of failed entries.
     is_coarse: bool,
 }
 
 impl NotCopied {
-    /// A monitor of a job that copies: it remembers what fails, and tells `monitor`
-    /// everything.
+    /// A monitor for a job that copies. It stores failures, and passes all events to `monitor`.
     pub fn watch<'m>(&'m self, monitor: &'m dyn Monitor) -> impl Monitor {
         Watch { monitor, not_copied: self }
     }
@@ -39,20 +38,20 @@ impl NotCopied {
         self.0.lock().add(path);
     }
 
-    /// True if the source at `path` has failed as a whole.
+    /// True if the source at `path` failed as a whole.
     pub(super) fn has_source(&self, path: &[u8]) -> bool {
         let paths = &self.0.lock().paths;
         let name = words::split(path).name.unwrap_or_default();
         paths.contains(name) || paths.contains(path) || paths.contains(&b""[..])
     }
 
-    /// True if the job has failed in its root, and so all of it may have.
+    /// True if the root of the job failed, and so possibly all of it.
     pub fn has_all(&self) -> bool {
         self.has_source(b".")
     }
 
-    /// Rules that leave them out, of a job in which paths begin below the one source if
-    /// `without_source` says so.
+    /// Rules that exclude these paths. `without_source` is set for a job whose paths start below
+    /// its single source.
     pub fn rules(&self, without_source: bool) -> Filter {
         let mut filter = Filter::default();
         for path in &self.0.lock().paths {
@@ -68,7 +67,7 @@ impl NotCopied {
         filter
     }
 
-    /// Tells if more stays than what has failed.
+    /// Warns if more entries stay than have failed.
     pub(super) fn tell(&self, monitor: &dyn Monitor) {
         let noted = self.0.lock();
         if !noted.is_coarse {
@@ -106,8 +105,8 @@ impl Paths {
         }
     }
 
-    /// Has the directories of the deepest paths in their place, until there is room again
-    /// or all are sources.
+    /// Replaces the deepest paths by their parent directories, until there is room or only sources
+    /// are left.
     fn make_coarse(&mut self) {
         let depth = |path: &[u8]| path.iter().filter(|byte| **byte == b'/').count();
         while self.paths.len() > PATHS_MAX / 2 || self.len > BYTES_MAX / 2 {
@@ -125,12 +124,12 @@ impl Paths {
     }
 }
 
-/// The directory that `path` is in, unless it is a source's.
+/// The parent directory of `path`; `None` for a source.
 fn dir_of(path: &[u8]) -> Option<&[u8]> {
     path.iter().rposition(|byte| *byte == b'/').map(|slash| &path[..slash])
 }
 
-/// The pattern that matches `path` and nothing else.
+/// The pattern that matches only `path`.
 fn literal(path: &[u8]) -> Vec<u8> {
     let is_wild = path.iter().any(|byte| b"*[?".contains(byte));
     let mut pattern = vec![b'/'];
@@ -174,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_failed_is_left_out_with_all_below_it_and_nothing_else() {
+    fn failed_entries_are_excluded_with_everything_below_them() {
         let not_copied = NotCopied::default();
         for path in [&b"a/x*"[..], b"a/[d]/\\", b"b", b"b/below", b"a/p\\q"] {
             not_copied.add(path);
@@ -193,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn of_too_many_failures_the_directories_stay() {
+    fn beyond_the_bound_whole_directories_stay() {
         let not_copied = NotCopied::default();
         let failed = |n: usize| format!("tree/{}/{n}", n % 7).into_bytes();
         (0..3 * PATHS_MAX).for_each(|n| not_copied.add(&failed(n)));

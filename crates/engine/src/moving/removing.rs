@@ -1,23 +1,24 @@
-//! Tells how sources are removed, in the words of a move.
+//! Reports the removal of sources as events of a move.
 
 use super::{At, Event};
 use crate::{Monitor, Progress};
 use haul_model::{Changes, Fault, FaultKind, Kind, Naming, Outcome, Remove, Side, Skip};
 use parking_lot::Mutex;
 
-/// Directories that stay, which are reported at the end; others are reported at once.
+/// The most directories that are collected and reported at the end. Further ones are reported at
+/// once.
 const LEFT_DIRS_MAX: usize = 1024;
 
-/// The outcome of the removing.
+/// The result of the removal.
 #[derive(Debug, Default)]
 pub(super) struct Removed {
     /// Files and links that were removed from the source.
     pub(super) moved: u64,
-    /// Those that stay because the destination's were to stay.
+    /// Entries that stay because existing entries at the destination were kept.
     pub(super) kept: u64,
-    /// Entries that stay though they should not.
+    /// Entries that stay because of a failure.
     pub(super) failed: u64,
-    /// Sources that are directories and could not be removed, and why.
+    /// Source directories that could not be removed, and the reasons.
     pub(super) left_dirs: Vec<(Vec<u8>, Fault)>,
 }
 
@@ -25,19 +26,19 @@ pub(super) struct Removed {
 pub(super) struct Removing<'m> {
     monitor: &'m dyn Monitor,
     progress: Progress,
-    /// Entries of the destination that differ were to be left.
+    /// Existing entries that differ were to be kept at the destination.
     keeps: bool,
     removed: Mutex<Removed>,
 }
 
 impl<'m> Removing<'m> {
-    /// One that reports to `monitor`.
+    /// A monitor that reports to `monitor`.
     pub(super) fn new(monitor: &'m dyn Monitor, rule: Remove) -> Self {
         let (progress, removed) = (Progress::default(), Mutex::default());
         Self { monitor, progress, keeps: rule == Remove::Same, removed }
     }
 
-    /// Its outcome.
+    /// The result.
     pub(super) fn end(self) -> Removed {
         self.removed.into_inner()
     }
@@ -47,7 +48,7 @@ impl<'m> Removing<'m> {
         self.monitor.event(Event::Stays { path, at: self.at(), fault, is_copied: false });
     }
 
-    /// How its entries are named at the destination.
+    /// The names of entries at the destination.
     pub(super) fn naming(&self) -> Naming {
         self.progress.naming()
     }
@@ -74,7 +75,7 @@ impl<'m> Removing<'m> {
             Outcome::Differs(found) if !outcome.is_there() => {
                 let words: Vec<_> = found.words().collect();
                 let words = words.join(", ");
-                // The content is the same, and of the rest not all could be kept.
+                // The content is the same, but not all attributes could be kept.
                 let attributes = Changes::OF_ATTRIBUTES.with(Changes::LINKED);
                 let is_lossy = found.without(attributes).is_empty();
                 let fault = match is_lossy {
@@ -125,7 +126,7 @@ impl Monitor for Removing<'_> {
                 self.not_removed(path, kind, fault);
             }
             Event::Link(news) => self.monitor.event(Event::Link(news)),
-            // What else the destination has is no matter.
+            // Further entries of the destination are irrelevant.
             Event::Extra { .. }
             | Event::Deleted { .. }
             | Event::Listed { .. }

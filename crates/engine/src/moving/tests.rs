@@ -1,5 +1,4 @@
-//! Moves on this machine, entry by entry, and what happens to the sources when
-//! something changes between two of their steps.
+//! Moves on this machine, entry by entry, and changes between two of their steps.
 
 use super::*;
 use crate::monitor::Silent;
@@ -9,7 +8,7 @@ use parking_lot::Mutex;
 use std::fs;
 use std::path::Path;
 
-/// This machine, where something happens before a copy ends and before sources go.
+/// This machine, with actions after the copy and before the removal.
 struct Here {
     requests: Option<Requests>,
     after_copy: Box<dyn FnMut() -> Result<(), JobError>>,
@@ -59,7 +58,7 @@ impl Machines for Here {
     }
 }
 
-/// A monitor that keeps all events, as words.
+/// A monitor that stores all events as text.
 #[derive(Default)]
 struct Events(Mutex<Vec<String>>, Progress);
 
@@ -89,8 +88,8 @@ impl Monitor for Events {
     }
 }
 
-/// A source `a/tree` with the files `x` and `y`, and a `b/tree` that has something, so
-/// that the source can't take its name.
+/// A source `a/tree` with the files `x` and `y`, and a `b/tree` with content, so that the source
+/// can't be renamed.
 fn merging() -> tempfile::TempDir {
     let temp = tempfile::tempdir().unwrap();
     for (path, content) in [("a/tree/x", "1"), ("a/tree/y", "2"), ("b/tree/own", "3")] {
@@ -101,7 +100,7 @@ fn merging() -> tempfile::TempDir {
     temp
 }
 
-/// Moves `a/tree` into `b`; gives the figures, the end, and all that was told, sorted.
+/// Moves `a/tree` into `b`. Returns the figures, the result, and the sorted events.
 fn move_tree(
     temp: &Path,
     after_copy: impl FnMut() -> Result<(), JobError> + 'static,
@@ -132,7 +131,7 @@ fn move_tree(
 }
 
 #[test]
-fn what_two_directories_have_is_merged_and_the_source_is_gone() {
+fn two_directories_are_merged_and_the_source_is_removed() {
     let temp = merging();
     let (figures, result, told) = move_tree(temp.path(), || Ok(()), || {});
     result.unwrap();
@@ -154,7 +153,7 @@ fn a_copy_that_ends_early_leaves_all_sources() {
 }
 
 #[test]
-fn a_directory_that_took_the_place_of_the_source_stays() {
+fn a_directory_that_replaced_the_source_stays() {
     let temp = merging();
     let tree = temp.path().join("a/tree");
     let exchange = move || {
@@ -173,7 +172,7 @@ fn a_directory_that_took_the_place_of_the_source_stays() {
 }
 
 #[test]
-fn a_source_stays_if_the_destination_has_something_else_by_then() {
+fn a_source_stays_if_the_destination_has_changed() {
     let temp = merging();
     let copy = temp.path().join("b/tree/x");
     let (figures, result, told) =
@@ -188,7 +187,7 @@ fn a_source_stays_if_the_destination_has_something_else_by_then() {
 }
 
 #[test]
-fn a_source_that_could_not_be_copied_stays_if_the_destination_has_the_same_by_then() {
+fn a_source_that_was_not_copied_stays_even_if_the_destination_has_it_later() {
     let temp = merging();
     let (source, there) = (temp.path().join("a/tree/x"), temp.path().join("b/tree/x"));
     fs::create_dir(&there).unwrap();
@@ -202,13 +201,13 @@ fn a_source_that_could_not_be_copied_stays_if_the_destination_has_the_same_by_th
     let (figures, result, told) = move_tree(temp.path(), put_same, || {});
     result.unwrap();
     assert_eq!(figures, Summary { moved: 1, failed: 1, ..Summary::default() });
-    // The copy has told of the other.
+    // The copy has reported the other failure.
     assert_eq!(told, ["moved y false"]);
     assert!(temp.path().join("a/tree/x").exists() && !temp.path().join("a/tree/y").exists());
 }
 
 #[test]
-fn a_source_gets_its_new_name_without_a_copy_where_it_can() {
+fn a_source_is_renamed_without_a_copy_where_possible() {
     let temp = merging();
     fs::rename(temp.path().join("b/tree"), temp.path().join("b/other")).unwrap();
     let (figures, result, told) =

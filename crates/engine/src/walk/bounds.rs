@@ -1,4 +1,4 @@
-//! The directories that a walk does not go into, and those that it leaves out.
+//! The directories that a walk does not read, and those that it leaves out.
 
 use super::{Depth, Layer, Walk, look_up};
 use crate::dirs::DirNode;
@@ -6,7 +6,7 @@ use haul_model::{Asking, Name, Scope, Subject, Systems};
 use haul_tree::MetaKind;
 
 impl Walk<'_> {
-    /// True if the directory `name` of `layer` takes part.
+    /// True if the directory `name` of `layer` is listed.
     pub(super) fn takes_dir(&self, layer: &Layer, name: &Name) -> bool {
         !self.is_left_out(layer, name)
             && (!self.rules.walking.prunes_empty
@@ -19,20 +19,20 @@ impl Walk<'_> {
         !self.rules.filter.is_empty() && self.is_protected(&[&*front(), name.as_bytes()].concat())
     }
 
-    /// True if a rule of the command protects a directory with that path at the destination:
-    /// it takes part though it is empty.
+    /// True if a rule of the command protects a directory with this path at the destination. Such a
+    /// directory is listed although it is empty.
     pub(super) fn is_protected(&self, path: &[u8]) -> bool {
         let asking = Asking::Receiver;
         let subject = Subject { path, is_dir: true, asking, is_going: false };
         self.rules.filter.leaves_out(&subject, &Scope::default())
     }
 
-    /// True if a directory is left out, since another file system is mounted there.
+    /// True if a directory is left out because another file system is mounted on it.
     fn is_left_out(&self, layer: &Layer, name: &Name) -> bool {
         if self.rules.walking.systems != Systems::OfSourcesAlone {
             return false;
         }
-        // What can't be looked at shows itself when it is opened.
+        // If it can't be inspected, opening it reports the reason.
         let looked = look_up(&layer.node, name, self.rules.follow);
         looked.is_ok_and(|meta| layer.is_elsewhere(meta.id.map(|id| id.dev)))
     }
@@ -46,8 +46,8 @@ impl Walk<'_> {
         }
     }
 
-    /// True if in `layer`, or below, something is listed that is no directory. What can't
-    /// be read is reported, and so is the directory above it.
+    /// True if `layer` contains, at any depth, an entry that is listed and not a directory. An
+    /// unreadable entry counts, because its fault is reported.
     pub(crate) fn has_files(&self, layer: &Layer) -> bool {
         let mut next = Some(layer.clone());
         let mut left: Vec<(Layer, Name)> = Vec::new();
@@ -71,8 +71,8 @@ impl Walk<'_> {
         true
     }
 
-    /// The directories in `layer` that take part; `None` if something else does, or nobody
-    /// knows.
+    /// The subdirectories of `layer` that are listed. `None` if another entry is listed, or if that
+    /// is unknown.
     fn dirs_alone(&self, layer: &Layer) -> Option<Vec<Name>> {
         let (node, follow) = (&layer.node, self.rules.follow);
         let selected = node.select(self.rules.filter).ok();

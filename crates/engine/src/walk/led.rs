@@ -1,4 +1,4 @@
-//! Symbolic links that are followed, where not all of them are.
+//! Symbolic links that are followed in a job that does not follow all links.
 
 use crate::dirs::DirNode;
 use haul_model::{Fault, FaultKind, Led, Name, Side, links};
@@ -6,11 +6,11 @@ use haul_tree::{Meta, MetaKind};
 use std::io;
 use std::sync::Arc;
 
-/// The metadata of the object that the symbolic link `name` of `dir` leads to, if that
-/// is not itself; `target` is where it points, where that is known.
+/// The metadata of the target of the symbolic link `name` of `dir`, if the link is followed.
+/// `target` is its target path, if known.
 ///
 /// # Errors
-/// Why its object can't be looked at.
+/// The reason why its target can't be inspected.
 pub(crate) fn look(
     led: Led,
     dir: &Arc<DirNode>,

@@ -1,25 +1,25 @@
-//! Memory of directories that a helper has read, and that goes back to it.
+//! Memory of directories that a helper has read, returned to that helper.
 //!
-//! Many allocators, glibc's among them, take what is freed back into the arena of the thread
-//! that had it allocated, under the lock of that arena. A helper needs its own all the time:
-//! a walk that freed what the helper has made would wait for it again and again.
+//! Many allocators, including glibc's, return freed memory to the arena of the allocating thread,
+//! under that arena's lock. A helper needs its arena all the time. If the walk freed a helper's
+//! memory, it would wait for that lock again and again.
 
 use super::{Found, PlaceListing, Subdirs};
 use crate::dirs::DirNode;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Empty lists that are kept, at most.
+/// The most empty lists that are kept.
 const LISTS_MAX: usize = 32;
 
-/// Entries that an empty list has room for, beyond which it is not kept.
+/// The capacity beyond which an empty list is not kept.
 const ROOM_MAX: usize = 256;
 
-/// Directories that are looked at again for each that comes.
+/// Kept directories that are checked for each new one.
 const LOOKS: usize = 4;
 
-/// Directories that are kept, at most: who remembers one for the whole job, as that of a file
-/// with further names, frees it then.
+/// The most directories that are kept. If a directory is used for the whole job, as for a file with
+/// several names, its user frees it.
 const DIRS_MAX: usize = 256;
 
 /// Lists of entries that the walk has emptied.
@@ -39,12 +39,11 @@ impl Emptied {
     }
 }
 
-/// Directories that a helper has read, until nobody else has anything of them, or there are
-/// too many.
+/// Directories that a helper has read, until no other thread uses them or there are too many.
 #[derive(Default)]
 pub(super) struct Made(VecDeque<Parts>);
 
-/// The memory of one directory that a helper has read, but for its entries.
+/// The memory of one directory that a helper has read, without its entries.
 struct Parts {
     subdirs: Arc<Subdirs>,
     /// The directory at the destination.
@@ -52,7 +51,7 @@ struct Parts {
 }
 
 impl Made {
-    /// Keeps what was made for `listed`, and frees some of what others are done with.
+    /// Keeps the memory of `listed`, and frees some that other threads no longer use.
     pub(super) fn keep(&mut self, listed: &PlaceListing) {
         for _ in 0..LOOKS {
             let Some(parts) = self.0.pop_front() else { break };
@@ -69,7 +68,7 @@ impl Made {
 }
 
 impl Parts {
-    /// True if somebody else has one of them.
+    /// True if another thread uses one of them.
     fn are_in_use(&self) -> bool {
         let layers = self.subdirs.merged.layers.iter().map(|layer| &layer.node);
         let is_shared = |node: &Arc<DirNode>| Arc::strong_count(node) > 1;
@@ -86,7 +85,7 @@ mod tests {
     use std::os::unix::ffi::OsStrExt;
     use std::sync::OnceLock;
 
-    /// A directory that a helper has read, with nothing in it.
+    /// An empty directory that a helper has read.
     fn listed() -> PlaceListing {
         let temp = tempfile::tempdir().unwrap();
         let dir = LocalTree::PLAIN.open(temp.path().as_os_str().as_bytes()).unwrap();
@@ -111,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_have_is_kept_until_they_are_done_with_it() {
+    fn memory_in_use_is_kept_until_its_users_are_done() {
         let mut made = Made::default();
         let used = listed();
         let (node, subdirs) = (used.node.clone().unwrap(), Arc::downgrade(&used.subdirs));
@@ -131,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_have_for_long_is_not_kept_with_it() {
+    fn the_number_of_kept_directories_is_bounded() {
         let (mut made, used) = (Made::default(), listed());
         for _ in 0..DIRS_MAX * 2 {
             made.keep(&used);

@@ -1,6 +1,6 @@
-//! Directories of several sources that become one at the destination, and the sources that
-//! have a place in it. Of what has one name there the first stays, in the order of the
-//! sources; a directory comes before what is none, and directories become one.
+//! Directories of several sources that become one at the destination, and the named sources in it.
+//! Of several entries with one name the first source's is used. But a directory precedes other
+//! entries, and directories are merged.
 
 use super::{Found, PlaceListing, Rules, Subdirs, Walk};
 use crate::dirs::DirNode;
@@ -9,12 +9,12 @@ use haul_tree::Meta;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-/// The directories of sources that have one place.
+/// The directories of sources that share one place.
 #[derive(Default)]
 pub(crate) struct Merged {
     /// In the order of the sources.
     pub(crate) layers: Vec<Layer>,
-    /// The sources that are named and have their place there, or below.
+    /// The named sources at this place or below.
     pub(crate) spot: Option<Arc<Spot>>,
 }
 
@@ -23,45 +23,45 @@ pub(crate) struct Merged {
 pub(crate) struct Layer {
     /// The number of the source.
     pub(crate) number: usize,
-    /// The number of the directory in which the source's path begins.
+    /// The number of the directory in which the source's path starts.
     pub(crate) start: usize,
     pub(crate) node: Arc<DirNode>,
     pub(crate) depth: Depth,
-    /// The file system of the source, where that is known.
+    /// The file system of the source, if known.
     system: Option<u64>,
 }
 
-/// How much of a directory is walked.
+/// The part of a directory that is walked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Depth {
-    /// Nothing: it is on the way to a source.
+    /// Nothing: it is a parent directory of a source.
     Way,
-    /// Nothing: it comes alone.
+    /// Nothing: only the directory itself is listed.
     Closed,
     /// Nothing: another file system is mounted there.
     Mounted,
-    /// All that is in it. The rules of the walk say how much of its directories.
+    /// All of its entries. The rules of the walk decide about its subdirectories.
     Open,
 }
 
-/// A place of sources that are named, or one on the way to such.
+/// A place of named sources, or of a parent directory of one.
 #[derive(Default)]
 pub(crate) struct Spot {
     /// The places in it.
     pub(crate) below: BTreeMap<Name, Arc<Spot>>,
-    /// The directories that have it, one for each start.
+    /// The directories at this place, one for each start.
     pub(crate) dirs: Vec<Layer>,
-    /// The first source that has it and is no directory.
+    /// The first source at this place that is not a directory.
     pub(crate) file: Option<NamedFile>,
-    /// A source that would have it is not there, and shall not be at the destination.
+    /// A source for this place does not exist, and must be removed at the destination.
     pub(crate) is_missing: bool,
 }
 
-/// A source that is no directory.
+/// A source that is not a directory.
 pub(crate) struct NamedFile {
     /// Its number.
     pub(crate) number: usize,
-    /// The directory that holds it.
+    /// The directory that contains it.
     pub(crate) dir: Arc<DirNode>,
     /// Links are followed.
     pub(crate) follow: bool,
@@ -69,18 +69,18 @@ pub(crate) struct NamedFile {
 }
 
 impl Layer {
-    /// The directory `node`, where the walk of a source begins.
+    /// The directory `node`, in which the walk of a source starts.
     pub(crate) fn first(number: usize, start: usize, node: Arc<DirNode>, depth: Depth) -> Self {
         let system = node.id().map(|id| id.dev);
         Self { number, start, node, depth, system }
     }
 
-    /// True if that is another file system than the one of the source.
+    /// True if `system` is another file system than that of the source.
     pub(super) fn is_elsewhere(&self, system: Option<u64>) -> bool {
         self.system.zip(system).is_some_and(|(first, system)| first != system)
     }
 
-    /// The directory `node` in this one.
+    /// The subdirectory `node` of this one.
     pub(super) fn below(&self, node: Arc<DirNode>, rules: &Rules<'_>) -> Self {
         let is_mounted =
             rules.walking.systems != Systems::All && self.is_elsewhere(node.id().map(|id| id.dev));
@@ -99,28 +99,28 @@ impl Merged {
         Self { layers: vec![Layer::first(0, 0, node, depth)], spot: None }
     }
 
-    /// The directory whose attributes count, and true if it is on the way to a source.
+    /// The directory whose attributes are used; true if it is only a parent directory of a source.
     fn first(&self) -> Option<(&Arc<DirNode>, bool)> {
         let layer = self.layers.first()?;
         let is_way = self.layers.iter().all(|layer| layer.depth == Depth::Way);
         Some((&layer.node, is_way))
     }
 
-    /// True if what is in it is not known.
+    /// True if not all of its entries are known.
     fn is_closed(&self) -> bool {
         let depths = || self.layers.iter().map(|layer| layer.depth);
         depths().any(|depth| depth == Depth::Mounted) || depths().all(|depth| depth != Depth::Open)
     }
 }
 
-/// The entries of one name in a place.
+/// The entries with one name at a place.
 #[derive(Default)]
 struct Slot {
-    /// The first that is no directory, with the number of its source.
+    /// The first entry that is not a directory, with the number of its source.
     file: Option<(usize, Found)>,
-    /// The layers in which it is a directory, by their numbers among these.
+    /// The indexes of the layers in which it is a directory.
     from: Vec<usize>,
-    /// A source that is a directory has the place, or one on the way to a source.
+    /// A named source directory, or a parent directory of one, is at this place.
     is_spot: bool,
 }
 
@@ -129,12 +129,12 @@ struct Read {
     entries: Vec<Found>,
     /// The directories in it.
     names: Vec<Name>,
-    /// A file with rules was passed over.
+    /// A rule file was skipped.
     fault: Option<Fault>,
 }
 
 impl Walk<'_> {
-    /// Finds out what is in `merged`.
+    /// Reads the directories of `merged`.
     pub(super) fn list(&self, merged: Merged) -> PlaceListing {
         let is_plain = merged.spot.is_none() && merged.layers.len() == 1;
         match merged.layers.first() {
@@ -199,7 +199,7 @@ impl Walk<'_> {
         PlaceListing { entries, faults, missing, ..self.listed(merged, names, from) }
     }
 
-    /// `merged` with directories of these names, and nothing else so far.
+    /// `merged` with these subdirectories, and no other entries yet.
     fn listed(&self, merged: Merged, names: Vec<Name>, from: Vec<Vec<usize>>) -> PlaceListing {
         let (node, is_way) = match merged.first() {
             Some((node, is_way)) => (Some(Arc::clone(node)), is_way),
@@ -220,11 +220,11 @@ impl Walk<'_> {
         }
     }
 
-    /// The directories that have the name number `at` of `subdirs`, and why others that do
-    /// can't be walked.
+    /// The directories with name number `at` of `subdirs`, and the reasons why others with this
+    /// name can't be walked.
     ///
     /// # Errors
-    /// Why none of them can be.
+    /// The reason why none of them can be walked.
     pub(super) fn enter(
         &self,
         subdirs: &Subdirs,
@@ -251,7 +251,7 @@ impl Walk<'_> {
         if layers.is_empty() {
             return Err(faults.pop().expect("it has the name of something"));
         }
-        // Where they are equal, the one that is on the way counts: it is the same.
+        // If two layers have the same number, they are the same directory.
         layers.sort_by_key(|layer| layer.number);
         if !self.rules.tells_ways && layers.iter().any(|layer| layer.depth != Depth::Way) {
             layers.retain(|layer| layer.depth != Depth::Way);
@@ -271,7 +271,7 @@ impl Walk<'_> {
         Ok(Read { entries, names, fault })
     }
 
-    /// True if something has its place there, or below, that is no directory.
+    /// True if an entry that is not a directory is at this place or below.
     fn has_files_at(&self, spot: &Spot) -> bool {
         spot.file.is_some()
             || spot.is_missing

@@ -1,4 +1,4 @@
-//! Tests of the walk: the order of what it finds, whoever reads ahead.
+//! Tests of the walk: its order, with any number of helpers.
 
 use super::*;
 use crate::crew::with_helpers;
@@ -28,7 +28,7 @@ fn by_recursion(path: &Path, shown: &mut Vec<PathBuf>) {
     }
 }
 
-/// Rules by which all is walked.
+/// Rules that exclude nothing.
 fn rules<'w>(control: &'w Control<'w>, prefetch: &'w Prefetch<'w>) -> Rules<'w> {
     Rules {
         control,
@@ -104,7 +104,7 @@ proptest! {
 }
 
 #[test]
-fn more_directories_than_are_read_ahead_come_in_order() {
+fn more_directories_than_the_read_ahead_bound_come_in_order() {
     let temp = tempfile::tempdir().unwrap();
     for n in 0..DIRS_AHEAD_MAX * 5 {
         fs::create_dir_all(temp.path().join(format!("{:03}/{n:03}/x", n / 7))).unwrap();
@@ -115,7 +115,7 @@ fn more_directories_than_are_read_ahead_come_in_order() {
 }
 
 #[test]
-fn who_reads_ahead_looks_at_the_destination_for_what_was_read() {
+fn helpers_look_up_the_destination_for_directories_they_read() {
     const LISTED_AS: u64 = 7;
     let temp = tempfile::tempdir().unwrap();
     for n in 0..DIRS_AHEAD_MAX + 8 {
@@ -134,7 +134,7 @@ fn who_reads_ahead_looks_at_the_destination_for_what_was_read() {
         let _end = walk.end_on_drop();
         let listed = walk.begin(Merged::of(node, Depth::Open));
         listed.subdirs.listed_as(LISTED_AS);
-        // Room for further ones, of which it is known where they were listed.
+        // Makes room for further directories, whose parent's number is known.
         for at in 0..DIRS_AHEAD_MAX / 2 {
             walk.take(&listed.subdirs, at).unwrap();
         }
