@@ -16,7 +16,7 @@ use std::sync::{Arc, Once, OnceLock, Weak};
 /// The most open handles of idle directories in each role; see [`open_dirs_max`].
 const OPEN_DIRS_MAX: u64 = 256;
 
-/// The number of handles that are always kept open.
+/// The smallest such bound.
 const OPEN_DIRS_MIN: u64 = 4;
 
 /// Handles reserved for everything else: workers, connections and the program.
@@ -192,7 +192,7 @@ impl DirNode {
         })
     }
 
-    /// The number of directories from the root of the job down to it.
+    /// The number of directories on its path below the root of the job, including itself.
     pub(crate) fn depth(&self) -> usize {
         let mut depth = 0;
         let mut place = self.place();

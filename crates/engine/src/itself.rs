@@ -76,7 +76,8 @@ fn are_one(near: &[u8], far: &[u8], side: Side, peer: &mut Requests) -> Result<b
             let shows = shows_here(&dir, far, &name, side, peer);
             let unmarked = peer.unmark();
             match shows {
-                // Removing the mark fails, because the test above has removed it.
+                // The directory is already gone, but the other end may have cached an entry in it.
+                // So the result of `unmark` does not count.
                 Ok(true) => shows,
                 shows => unmarked.and(shows),
             }

@@ -47,7 +47,7 @@ pub(crate) fn relocate(
     let has_failed = |outcome: &Option<Outcome>| matches!(outcome, Some(Outcome::Failed(_)));
     let into = new_name.is_none();
     if !outcomes.is_empty() && outcomes.iter().all(has_failed) {
-        // A later copy from another machine creates it again.
+        // A later copy of other sources creates it again.
         destination.made.unmake();
     }
     Ok(Relocated { outcomes, into })

@@ -69,7 +69,7 @@ fn run_local(job: &Job, monitor: &dyn Monitor) -> Result<Summary, JobError> {
     let [from, to] = [Side::Source, Side::Destination].map(|side| job.local_tree(side));
     let mut destination = Destination::find(to, job)?;
     destination.expect_sources(from, job);
-    // A comparison may include a part of the source itself.
+    // Only in a comparison may the destination be inside a source.
     let around_dest = if job.task.copies().is_none() { Vec::new() } else { destination.lineage() };
     let twins = Twins::new(&destination.root, destination.rename.as_ref(), job)
         .map_err(|error| JobError::unusable(&job.dest, &error))?;

@@ -102,7 +102,7 @@ pub(crate) fn run(
         }
         let joined = joining.join().expect("a panic here is a bug and ends the job");
         let sessions: Vec<Session> = std::iter::once(first).chain(joined).collect();
-        // A session that was ended from here has finished its work too.
+        // A session that was ended from here has abandoned its temporary files too.
         if sessions.iter().all(Session::is_open) {
             host.forget_stages();
         }
