@@ -235,7 +235,7 @@ impl Wire {
                 Ok(()) => at_rest.0.0.lock().output = told.rests().then_some(output),
                 Err(error) => {
                     drop(output);
-                    // The peer may have said why before, or that all is done.
+                    // The peer may have sent the reason, or that the job is done.
                     control.linger();
                     ReadEnd::Lost(error).report(control, &peer);
                 }
