@@ -358,13 +358,12 @@ impl Requests {
         }
     }
 
-    /// Measures what is `asked`; `None` where whoever answers can't: a machine measures itself,
-    /// and a haul besides the connection to it and its disks. Figures that can't be true are
-    /// refused. The reason why a port can't be opened is the host's own text, and is not
-    /// escaped.
+    /// Performs a measurement. `None` if the answering side can't: this machine measures only
+    /// itself, and haul on a host also the connection and its disks. Impossible figures are
+    /// refused. The reason why a port can't be opened is the host's own text, and not escaped.
     ///
     /// # Errors
-    /// When the connection fails, or the host breaks the rules.
+    /// When the connection fails, or the host breaks the protocol.
     pub fn measure(&mut self, asked: Measure) -> Result<Option<Measured>, JobError> {
         match &mut self.0 {
             Answering::Here(_) => Ok(measure::here(&asked)),

@@ -1,5 +1,5 @@
-//! Measurements of a host and of the connection to it, one at a time: the client's side. Each
-//! is bounded in time and bytes on both sides. Nothing of the user's is changed.
+//! The client's side of measurements of a host and of the connection to it, one at a time. Both
+//! sides bound the time and bytes of each. None of the user's files is changed.
 
 mod answering;
 mod disk;
@@ -21,24 +21,23 @@ use haul_proto::{
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-/// How long the host may take for an answer that is no flow. A disk may be slow to make
-/// durable what it has.
+/// The longest time for an answer that is not a flow. A disk may be slow to flush its data.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
-/// Rates that no machine has, in bytes per second: who claims more lies.
+/// A rate that no machine reaches, in bytes per second. Higher claims are refused.
 const RATE_MAX: u64 = 1 << 40;
 
-/// The longest path of a program that is believed, in bytes.
+/// The longest accepted path of a program, in bytes.
 const PATH_MAX: usize = 4096;
 
-/// Measures what is `asked` of this machine, if it can be measured without a connection.
+/// Measures this machine, if `asked` needs no connection.
 pub(super) fn here(asked: &Measure) -> Option<Measured> {
     let Measure::Machine { millis } = asked else { return None };
     let machine = processor::machine(None, *millis);
     Some(Measured::Machine(Box::new(machine)))
 }
 
-/// Has `peer` measure what is `asked`, and checks its figures.
+/// Lets `peer` measure, and checks its figures.
 pub(super) fn at(peer: &mut Peer, asked: Measure) -> Result<Measured, JobError> {
     measured(peer, asked).map_err(|end| peer.broken(end))
 }
@@ -58,7 +57,7 @@ fn measured(peer: &mut Peer, asked: Measure) -> Result<Measured, ReadEnd> {
             sent.ok_or_else(|| io::ErrorKind::TimedOut.into())
         })),
     };
-    // Where nothing is taken any more, the answer tells why.
+    // If the host takes no more data, the answer contains the reason.
     let Message::Measured(measured) = heard(peer, limit)? else { return Err(other_answer()) };
     let took = begun.elapsed();
     Ok(match (measured, poured) {
@@ -74,7 +73,7 @@ fn measured(peer: &mut Peer, asked: Measure) -> Result<Measured, ReadEnd> {
     })
 }
 
-/// Takes the filler of a flow.
+/// Receives the filler of a flow.
 fn filler(peer: &mut Peer, mut bounds: Bounds) -> Result<Measured, ReadEnd> {
     loop {
         let Message::Filler(len) = heard(peer, FLOW_MAX)? else { return Err(other_answer()) };
@@ -92,11 +91,11 @@ fn other_answer() -> ReadEnd {
     refused("the peer answered a different request")
 }
 
-/// Measures a flow over a direct connection, which the agent lets in at the port that it has
-/// opened for [`Measure::Door`]. The connection's patience bounds each read and write.
+/// Measures a flow over a direct connection to the port that the agent opened for
+/// [`Measure::Door`]. The connection's patience bounds each read and write.
 ///
 /// # Errors
-/// When the connection breaks, or the agent breaks the rules.
+/// When the connection breaks, or the agent breaks the protocol.
 pub fn measure_directly(direct: &mut Direct, flow: Flow) -> io::Result<Amount> {
     let begun = Instant::now();
     direct.write_all(&encode(&Message::Measure(Measure::Flow(flow))))?;
@@ -111,8 +110,7 @@ pub fn measure_directly(direct: &mut Direct, flow: Flow) -> io::Result<Amount> {
     }
 }
 
-/// An amount that a peer tells, if it can be true: of so many bytes at most, in that time at
-/// most.
+/// A peer's amount, if it is at most `bytes_max` in at most `time_max`.
 fn within(amount: Amount, bytes_max: u64, time_max: Duration) -> Result<Amount, ReadEnd> {
     let time = Duration::from_nanos(amount.nanos);
     match amount.bytes <= bytes_max && !time.is_zero() && time <= time_max {
@@ -121,7 +119,7 @@ fn within(amount: Amount, bytes_max: u64, time_max: Duration) -> Result<Amount, 
     }
 }
 
-/// The amount, if a machine can have that rate.
+/// The amount, if its rate is possible.
 fn plausible(amount: Amount) -> Result<Amount, ReadEnd> {
     if amount.per_second() <= RATE_MAX { Ok(amount) } else { Err(absurd()) }
 }
@@ -130,7 +128,7 @@ fn absurd() -> ReadEnd {
     refused("the peer sent impossible figures")
 }
 
-/// A peer's machine, as it tells, if that can be true.
+/// A peer's description of its machine, if it is possible.
 fn checked(machine: Machine) -> Result<Machine, ReadEnd> {
     let ProcessorRates { blake3, aes_256_gcm, chacha20_poly1305 } = machine.rates;
     let is_true = [blake3, aes_256_gcm, chacha20_poly1305].iter().all(|rate| *rate <= RATE_MAX)

@@ -1,4 +1,4 @@
-//! The agent's side of measurements: answers what a client may ask, within bounds.
+//! The agent's side of measurements. It answers clients within bounds.
 
 use super::door::Door;
 use super::flow::{drain, pour};
@@ -11,10 +11,10 @@ use haul_net::Doorway;
 use haul_proto::{Flow, Measure, Measured, Message};
 use std::io::{self, Read};
 
-/// Answers measurements of one client.
+/// Answers the measurements of one client.
 pub(crate) struct Measuring {
     rights: Rights,
-    /// The way by which direct connections come, or why there is none.
+    /// The way in which direct connections arrive, or the reason why there are none.
     doorway: Result<Doorway, String>,
     /// The path of this program, if the client may know it.
     program: Option<Vec<u8>>,
@@ -22,7 +22,7 @@ pub(crate) struct Measuring {
 }
 
 impl Measuring {
-    /// For a client with these rights, whose direct connections come by `doorway`.
+    /// For a client with these rights. Its direct connections arrive through `doorway`.
     pub(crate) fn new(
         rights: Rights,
         doorway: Result<Doorway, String>,
@@ -31,10 +31,11 @@ impl Measuring {
         Self { rights, doorway, program, door: None }
     }
 
-    /// Does what is `asked`. A flow comes from `input`, all others go to `output`.
+    /// Performs the measurement. A flow to the agent is read from `input`; everything else is
+    /// written to `output`.
     ///
     /// # Errors
-    /// When the client breaks the rules, or is gone.
+    /// When the client breaks the protocol, or has left.
     pub(crate) fn answer(
         &mut self,
         asked: Measure,
@@ -49,7 +50,7 @@ impl Measuring {
                 Measured::Machine(Box::new(machine(self.program.as_deref(), millis)))
             }
             Measure::Door(wish) => {
-                // Its port may be the one that is wished for.
+                // It may use the wanted port.
                 self.door = None;
                 let doorway = self.doorway.as_ref().map_err(Clone::clone);
                 let opened = doorway.and_then(|doorway| Door::open(&wish, doorway));

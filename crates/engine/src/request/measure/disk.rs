@@ -1,5 +1,5 @@
-//! How fast a disk of this machine is, where a directory is on it: by a file that has no name
-//! there, or a private one, and is gone afterwards.
+//! Measures the disk of a directory on this machine, with an unnamed or private file that is
+//! removed afterwards.
 
 use super::flow::noise;
 use crate::copy::Aligned;
@@ -18,18 +18,19 @@ use std::time::{Duration, Instant};
 /// Bytes that are written or read at once.
 const STEP_LEN: usize = 4 << 20;
 
-/// Bytes that are made durable first, to find out how much can be written in the time.
+/// Bytes that are flushed first, to estimate how much can be written in the time.
 const FIRST_LEN: u64 = 2 * STEP_LEN as u64;
 
-/// The share of the free space that is taken at most: others may need it meanwhile.
+/// The used share of the free space is at most one part in this many: others may need space
+/// meanwhile.
 const OF_FREE: u64 = 8;
 
-/// Writes to the disk that the directory at `path` is on, makes that durable and reads it
-/// back: at most so many `bytes`, and for so many milliseconds each, as far as that is within
-/// the bounds of the protocol. Nothing stays there.
+/// Writes to the disk of the directory at `path`, flushes, and reads the data back. Each takes at
+/// most `millis` milliseconds and `bytes` bytes, within the bounds of the protocol. The file is
+/// removed.
 ///
 /// # Errors
-/// When nothing can be written there, or hardly anything.
+/// When nothing, or hardly anything, can be written there.
 pub(super) fn disk(path: &[u8], bytes: u64, millis: u32) -> Result<(Amount, Amount), Fault> {
     let failed = |action| move |e: io::Error| Fault::from_io(Side::Destination, action, &e);
     let path = if path.is_empty() { b"." } else { path };
@@ -49,9 +50,9 @@ pub(super) fn disk(path: &[u8], bytes: u64, millis: u32) -> Result<(Amount, Amou
     .map_err(failed("write there"))
 }
 
-/// Writes and makes durable what is expected to take `time`, at most so many `bytes`.
+/// Writes and flushes about as many bytes as take `time`, at most `bytes`.
 fn write(file: &File, bytes: u64, time: Duration) -> io::Result<Amount> {
-    // A file system that compresses finds nothing to do in this.
+    // Incompressible data, for file systems that compress.
     let noise = noise(STEP_LEN);
     let begun = Instant::now();
     let mut written = 0;
@@ -73,7 +74,7 @@ fn write(file: &File, bytes: u64, time: Duration) -> io::Result<Amount> {
     }
 }
 
-/// Reads the first `bytes`, or what takes `time`, past the page cache where that can be done.
+/// Reads the first `bytes`, or as many as take `time`, past the page cache if possible.
 fn read(file: &File, bytes: u64, time: Duration) -> io::Result<Amount> {
     haul_sys::drop_cached(file, 0..0);
     haul_sys::read_directly(file);
@@ -84,7 +85,7 @@ fn read(file: &File, bytes: u64, time: Duration) -> io::Result<Amount> {
         match file.read_at(buffer.bytes(), done) {
             Ok(0) => break,
             Ok(len) => done += len as u64,
-            // It has promised more than it can.
+            // The file system does not support direct reads, although it accepted the flag.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput && done == 0 => {
                 haul_sys::read_cached(file);
                 done += file.read_at(buffer.bytes(), done)? as u64;
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_can_be_written_it_is_said() {
+    fn an_unwritable_directory_is_an_error() {
         let none = disk(b"/nonexistent/dir", FIRST_LEN, 100).expect_err("there is none");
         assert_eq!(none.kind, FaultKind::NotFound);
         let file = tempfile::NamedTempFile::new().expect("a file");

@@ -1,5 +1,5 @@
-//! A port that the agent opens for direct connections that are measured, until the client
-//! leaves or begins a job.
+//! A port that the agent opens for measuring direct connections, until the client leaves or starts
+//! a job.
 
 use super::flow::{drain, pour};
 use crate::callers::let_in;
@@ -12,18 +12,18 @@ use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-/// How long the client may do without a measurement before it is hung up on.
+/// The longest pause between two measurements before the client is disconnected.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 
 /// An open port. It closes when this is dropped.
 pub(super) struct Door {
     joined: Arc<Joined>,
     thread: Option<JoinHandle<()>>,
-    /// Its reader waits for callers.
+    /// Dropped to end the wait for callers.
     runs: Option<PipeWriter>,
 }
 
-/// Connections that have been let in, and whether the door is closed.
+/// Accepted connections, and whether the port is closed.
 #[derive(Default)]
 struct Joined(Mutex<(Vec<Killer>, bool)>);
 
@@ -34,10 +34,10 @@ impl Joined {
 }
 
 impl Door {
-    /// Opens one in that way, for the client that has this `wish`.
+    /// Opens a port for a client with this `wish`.
     ///
     /// # Errors
-    /// In words, when no port can be had.
+    /// A message, when no port can be opened.
     pub(super) fn open(wish: &DirectWish, way: &Doorway) -> Result<(Self, DirectOffer), String> {
         let open = || {
             let listener = way.open(wish.ports, wish.key)?;
@@ -71,7 +71,7 @@ impl Drop for Door {
     }
 }
 
-/// Answers what the client asks on a direct connection, until it leaves.
+/// Answers the client's measurements on a direct connection, until it leaves.
 fn serve(mut direct: Direct, joined: &Joined) -> io::Result<()> {
     let killer = direct.killer()?;
     {

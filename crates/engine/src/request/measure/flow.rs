@@ -1,4 +1,4 @@
-//! Filler that goes over a connection to be measured, in one direction at a time.
+//! Filler data for measuring a connection, in one direction at a time.
 
 use crate::link::greeting::read_message_behind;
 use crate::link::wire::{ReadEnd, read_header, refused, unexpected};
@@ -10,11 +10,11 @@ use std::io::{self, Read};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// How long a flow may take from its first byte to its last, with all that was on its way when
-/// its sender stopped.
+/// The longest time of a flow from its first byte to its last, including the bytes in flight when
+/// its sender stops.
 pub(super) const FLOW_MAX: Duration = Duration::from_secs(20);
 
-/// How often is noted how much has come.
+/// The interval at which the received bytes are recorded.
 const NOTED_EVERY: Duration = Duration::from_millis(10);
 
 /// At least `len` bytes that don't compress: Marsaglia's xorshift (2003).
@@ -30,18 +30,18 @@ pub(super) fn noise(len: usize) -> Vec<u8> {
     bytes
 }
 
-/// The frame in which filler travels. A flow repeats it: what ssh compresses with looks back
-/// half as far.
+/// The frame of filler that a flow repeats. The window of ssh's compression is half as long, so it
+/// finds no repetition.
 fn full() -> &'static [u8] {
     static FULL: OnceLock<Vec<u8>> = OnceLock::new();
     FULL.get_or_init(|| frame_bytes(FrameType::Filler, &noise(FILLER_LEN)))
 }
 
-/// Sends the filler of `flow`, in whole frames, and its end, as far as it is within the bounds
-/// of the protocol. Gives how many bytes that were.
+/// Sends the filler of `flow` in whole frames, and its end, within the bounds of the protocol.
+/// Returns the number of bytes.
 ///
 /// # Errors
-/// That of `send`.
+/// The errors of `send`.
 pub(super) fn pour(
     flow: Flow,
     mut send: impl FnMut(&'static [u8]) -> io::Result<()>,
@@ -59,10 +59,10 @@ pub(super) fn pour(
     Ok(sent * FILLER_LEN as u64)
 }
 
-/// Reads the filler of a flow up to its end. Gives what came in the later half of its time.
+/// Reads the filler of a flow up to its end. Returns the amount of the later half of its time.
 ///
 /// # Errors
-/// When something else comes, more than `flow` says, or no end.
+/// When another message arrives, more than `flow` allows, or no end.
 pub(super) fn drain(flow: Flow, input: &mut impl Read) -> Result<Amount, ReadEnd> {
     let mut bounds = Bounds::of(flow);
     let mut payload = vec![0; FILLER_LEN];
@@ -74,7 +74,7 @@ pub(super) fn drain(flow: Flow, input: &mut impl Read) -> Result<Amount, ReadEnd
                 _ => Err(unexpected(header.kind)),
             };
         }
-        // Its bound was checked with the header.
+        // The bound of the length was checked with the header.
         let len = header.payload_len as usize;
         input.read_exact(&mut payload[..len])?;
         if let Some(amount) = bounds.take(header.payload_len)? {
@@ -83,7 +83,7 @@ pub(super) fn drain(flow: Flow, input: &mut impl Read) -> Result<Amount, ReadEnd
     }
 }
 
-/// Counts the filler that comes, and sees that it ends.
+/// Counts the received filler, and checks that it ends.
 pub(super) struct Bounds {
     left: u64,
     meter: Option<Meter>,
@@ -91,15 +91,15 @@ pub(super) struct Bounds {
 
 impl Bounds {
     pub(super) fn of(flow: Flow) -> Self {
-        // It comes in whole frames.
+        // It arrives in whole frames.
         let left = flow.bytes.min(FLOW_BYTES_MAX).next_multiple_of(FILLER_LEN as u64);
         Self { left, meter: None }
     }
 
-    /// Takes a frame of filler with so many bytes; gives the amount at the end.
+    /// Counts a frame of filler with `len` bytes. Returns the amount at the end.
     ///
     /// # Errors
-    /// When there is more than there should be, or no end.
+    /// When there is too much filler, or no end.
     pub(super) fn take(&mut self, len: u32) -> Result<Option<Amount>, ReadEnd> {
         let left = self.left.checked_sub(len.into());
         self.left = left.ok_or_else(|| refused("the peer sent more than requested"))?;
@@ -115,11 +115,11 @@ impl Bounds {
     }
 }
 
-/// Notes how much has come by when. Its first moment is that of the first byte.
+/// Records the received bytes over time, from the first byte on.
 struct Meter {
     begun: Instant,
     bytes: u64,
-    /// Times since the beginning in ascending order, with the bytes by then.
+    /// Ascending times since the start, and the bytes up to then.
     notes: Vec<(Duration, u64)>,
 }
 
@@ -131,13 +131,13 @@ impl Meter {
     fn count(&mut self, len: u64) {
         self.bytes += len;
         let now = self.begun.elapsed();
-        // There are at most as many as fit into the longest flow.
+        // Their number is bounded by the longest flow.
         if self.notes.last().is_none_or(|(noted, _)| now >= *noted + NOTED_EVERY) {
             self.notes.push((now, self.bytes));
         }
     }
 
-    /// The amount of the later half of the time: a connection takes a while to find its pace.
+    /// The amount of the later half of the time: a connection takes a while to reach its speed.
     fn later_half(&self) -> Amount {
         half_of(&self.notes, self.begun.elapsed(), self.bytes)
     }
@@ -145,7 +145,7 @@ impl Meter {
 
 fn half_of(notes: &[(Duration, u64)], end: Duration, bytes: u64) -> Amount {
     let half = notes.partition_point(|(at, _)| *at < end / 2);
-    // Where nothing was noted in that half, all of it counts.
+    // If nothing was recorded in that half, the whole time counts.
     let (at, before) = notes.get(half).copied().filter(|(at, _)| *at < end).unwrap_or_default();
     let nanos = u64::try_from((end - at).as_nanos()).unwrap_or(u64::MAX).max(1);
     Amount { bytes: bytes - before, nanos }
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_poured_is_drained() {
+    fn a_flow_is_received_as_sent() {
         for bytes in [0, 1, FILLER_LEN as u64, FILLER_LEN as u64 * 3 + 1] {
             let flow = Flow { to_agent: true, bytes, millis: 1000 };
             let (said, sent) = said(flow);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_was_asked_for_is_refused() {
+    fn more_than_requested_is_refused() {
         let flow = Flow { to_agent: false, bytes: FILLER_LEN as u64, millis: 1000 };
         let (said, _) = said(Flow { bytes: FILLER_LEN as u64 * 2, ..flow });
         assert!(matches!(drain(flow, &mut &said[..]), Err(ReadEnd::Refused(_))));

@@ -1,18 +1,18 @@
-//! This machine, as far as it has to do with how fast it copies.
+//! The properties of this machine that affect the speed of copies.
 
 use haul_model::ContentHasher;
 use haul_net::DirectCipher;
 use haul_proto::{Machine, ProcessorRates, Startups};
 use std::time::{Duration, Instant};
 
-/// Bytes that are hashed between two looks at the clock.
+/// Bytes that are hashed between two checks of the clock.
 const HASHED_LEN: usize = 1 << 20;
 
-/// How long each rate of a processor may be measured at most.
+/// The longest time for measuring one rate of a processor.
 const RATE_MAX: Duration = Duration::from_millis(500);
 
-/// Describes this machine, and measures each rate of its processor for so many milliseconds,
-/// as far as that is within its bound.
+/// Describes this machine, and measures each rate of its processor for `millis` milliseconds, up to
+/// [`RATE_MAX`].
 pub(super) fn machine(program: Option<&[u8]>, millis: u32) -> Machine {
     let time = Duration::from_millis(millis.into()).min(RATE_MAX);
     let limit = haul_sys::login_limit();
@@ -32,7 +32,7 @@ pub(super) fn machine(program: Option<&[u8]>, millis: u32) -> Machine {
     }
 }
 
-/// Bytes that one thread hashes in a second.
+/// Bytes that one thread hashes per second.
 fn hash_rate(time: Duration) -> u64 {
     let bytes = vec![7; HASHED_LEN];
     let mut hasher = ContentHasher::new();
