@@ -1,5 +1,5 @@
-//! The threads of a job. All of them are started here, because two rules hold for each: a thread
-//! that can't be started causes no panic, and a thread that panics leaves no other thread waiting.
+//! The threads of a job. All of them are started here, so that two rules hold. A thread that can't
+//! be started causes no panic. A thread that panics leaves no other thread waiting.
 //!
 //! If a required thread can't be started, the job ends with [`JobError::Threads`]. If several
 //! threads do the same work, the job continues with fewer. Threads that only overlap sequential

@@ -35,9 +35,9 @@ pub(crate) fn seal_of(
 }
 
 /// True if `source` has only grown since it was opened: it is longer, and starts with the copied
-/// content, whose hash is `copied()` if it can be known. So the copy is a state that the source
-/// once had. With `strict`, growing counts as a change. A file whose size and time may hide a
-/// change is checked in the same way.
+/// content. `copied` returns the hash of that, if it can be known. So the copy is a state that the
+/// source once had. With `strict`, growing counts as a change. A file whose size and time may hide
+/// a change is checked in the same way.
 ///
 /// # Errors
 /// [`FaultKind::Changed`] if it changed otherwise, or if that is unknown; the fault of the side

@@ -182,8 +182,8 @@ impl DirNode {
         Ok(*self.led.get_or_init(|| is_led))
     }
 
-    /// True if it still has its name, and is unchanged since it was first opened: no entry was
-    /// created, removed or renamed in it, and none of its attributes was set.
+    /// True if it still has its name, and is unchanged since it was first opened. Creating,
+    /// removing or renaming an entry in it, or setting one of its attributes, is a change.
     pub(crate) fn is_as_opened(&self) -> bool {
         let Some((parent, name)) = self.place() else { return false };
         let there = parent.handle().and_then(|handle| handle.stat(name, false));
@@ -208,9 +208,9 @@ impl DirNode {
         &self.meta
     }
 
-    /// The number that distinguishes an object in this directory from one that replaces it. It
-    /// includes the file system's number for files whose temporary file is found by it, and for all
-    /// objects if `always` is set: another disk may have the same file number.
+    /// The number that distinguishes an object in this directory from one that replaces it. Another
+    /// disk may have the same file number. So the file system's number is included for files whose
+    /// temporary file is found by it, and for all objects if `always` is set.
     pub(crate) fn number_of(self: &Arc<Self>, meta: &Meta, always: bool) -> u64 {
         let Some(id) = meta.id else { return 0 };
         match meta.kind {

@@ -75,10 +75,9 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
     /// Waits until the agent has sent its addresses and there is enough to send. `None` if the job
     /// ends first.
     ///
-    /// The first call is made alone, and its round trip decides how many others are useful. All
-    /// calls are made at the same time if the host is known to be far away, from `beside` or from
-    /// the connection to a server: each call takes some round trips to connect, and as many to
-    /// become fast.
+    /// The first call is made alone, and its round trip decides how many others are useful. If
+    /// `beside` or the connection to a server shows that the host is far away, all calls are made
+    /// at the same time. Each takes some round trips to connect, and as many to become fast.
     pub(super) fn when_to_call(
         &self,
         callee: &Callee,

@@ -18,8 +18,8 @@ use std::sync::Arc;
 
 /// Content of one Data frame, in bytes. Pieces start at multiples of it.
 ///
-/// A quarter of a block: large enough that the frame's overhead is negligible, and small enough to
-/// stay in the processor's cache while it is hashed and sent.
+/// A quarter of a block: large enough that the frame's overhead is negligible. Small enough to stay
+/// in the processor's cache while it is hashed and sent.
 pub(super) const PIECE_LEN: u64 = 1 << 20;
 
 /// A file that is being sent.

@@ -145,9 +145,8 @@ struct Yield {
 }
 
 impl Yield {
-    /// Earlier frames count less and less. They must still count enough that the last few do not
-    /// decide: those may have left over the slowest connection, and be compared with frames of a
-    /// fast one.
+    /// Earlier frames count less and less, but enough that the last few do not decide. Those may
+    /// have left over the slowest connection, and be compared with frames of a fast one.
     fn add(&mut self, bytes: usize, took: Duration) {
         self.bytes = self.bytes * KEPT + bytes as f64;
         self.seconds = self.seconds * KEPT + took.as_secs_f64();
