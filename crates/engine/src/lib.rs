@@ -79,9 +79,9 @@
 //! | `Owners` | `given.rs`, `losing.rs` | maps users and groups; knows what a move would lose |
 //! | `JobContext` | `context.rs`, `modes.rs`, `ending.rs` | holds the rules of the job and the ways to report |
 //!
-//! Also: `destination.rs`, the destination as it is found and opened; `way.rs`, the directories
-//! above it; `dirs.rs`, a directory that waits for its entries; `pending.rs`, a file being written;
-//! `own.rs`, entries that are part of the destination itself.
+//! Also: `destination.rs` finds and opens the destination, and `way.rs` has the directories above
+//! it. `dirs.rs`: a directory that waits for its entries. `pending.rs`: a file being written.
+//! `own.rs`: entries that are part of the destination itself.
 //!
 //! Content:
 //!

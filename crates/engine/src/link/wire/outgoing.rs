@@ -127,7 +127,7 @@ impl Outbox {
         self.rests.load(Ordering::Relaxed)
     }
 
-    /// True if ranges of files may be sent as [`Body::Range`].
+    /// True if ranges of files may be sent as [`Body::Range`](super::frame::Body::Range).
     pub(crate) fn splices(&self) -> bool {
         self.splices
     }
