@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-/// How often the bar is drawn.
+/// Interval at which the bar is drawn.
 const DRAWN_EACH: Duration = Duration::from_millis(50);
 
 /// A monitor that draws a bar.
@@ -37,7 +37,7 @@ impl Monitor for Bar {
     }
 }
 
-/// Copies all but the last location to that.
+/// Copies all locations but the last to the last.
 pub(crate) fn copy(mut locations: Vec<Location>) -> Result<Summary, Error> {
     let Some(dest) = locations.pop() else { return Ok(Summary::default()) };
     let style = ProgressStyle::with_template("{bytes}/{total_bytes} {bar} {eta}");

@@ -1,13 +1,13 @@
-//! Copies, lists what failed, and stops after too many failures: `events SOURCE... DESTINATION`.
+//! Copies, prints the failures, and stops after too many: `events SOURCE... DESTINATION`.
 
 use haul::{Copy, Error, Event, Location, Monitor, Outcome, Progress, Summary};
 use std::process::ExitCode;
 use std::sync::Mutex;
 
-/// Failures after which the copy is cancelled.
+/// Number of failures after which the copy is cancelled.
 const FAILURES_MAX: usize = 100;
 
-/// A monitor that keeps what failed, with the reasons.
+/// A monitor that collects failures and their reasons.
 #[derive(Default)]
 pub(crate) struct Failures {
     progress: Progress,
@@ -35,13 +35,13 @@ impl Monitor for Failures {
         }
     }
 
-    // Once it is true, the job ends with an error of the kind `Interrupted`.
+    // Once this returns true, the job ends with an error of the kind `Interrupted`.
     fn cancelled(&self) -> bool {
         self.lines.lock().expect("no thread has panicked").len() > FAILURES_MAX
     }
 }
 
-/// Copies all but the last location to that.
+/// Copies all locations but the last to the last.
 pub(crate) fn copy(mut locations: Vec<Location>, failures: &Failures) -> Result<Summary, Error> {
     let dest = locations.pop().expect("a destination");
     Copy::new(locations, dest).run(failures)

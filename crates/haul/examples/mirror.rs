@@ -1,10 +1,10 @@
-//! Shows what a mirror would change, then asks, then makes it: `mirror SOURCE/ DESTINATION`.
+//! Shows what a mirror would change, asks, and then changes it: `mirror SOURCE/ DESTINATION`.
 
 use haul::{Error, Event, Location, Monitor, Outcome, Progress, Silent, Summary, Sync};
 use std::io::{self, BufRead};
 use std::sync::Mutex;
 
-/// A monitor that keeps what would be done, a line for each entry.
+/// A monitor that collects a line for each change.
 #[derive(Default)]
 struct Changes {
     progress: Progress,
@@ -31,7 +31,7 @@ impl Monitor for Changes {
     }
 }
 
-/// Makes `dest` like `source`, if `agrees` with the changes.
+/// Makes `dest` like `source`, if `agrees` returns true for the changes.
 pub(crate) fn mirror(
     source: Location,
     dest: Location,
@@ -40,7 +40,7 @@ pub(crate) fn mirror(
     let mirror = Sync::new([source], dest).delete(true);
     let changes = Changes::default();
     let tried = mirror.clone().dry_run(true).run(&changes)?;
-    // What could not be read is not in the list.
+    // Entries that could not be read are not in the list.
     if tried.failed > 0 {
         return Ok(None);
     }

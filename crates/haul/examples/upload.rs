@@ -4,10 +4,10 @@ use haul::{Copy, Error, Location, Session, Silent};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Copies each of `sources` into `dest`, one after the other; gives the numbers of files that
-/// were copied, and of entries that failed.
+/// Copies each of `sources` into `dest`, one after the other. Returns the numbers of copied files
+/// and of failed entries.
 pub(crate) fn upload(sources: Vec<Location>, dest: &Location) -> Result<(u64, u64), Error> {
-    // What ssh has to say, such as a warning about a host key.
+    // Prints ssh's messages, such as a warning about a host key.
     let session = Session::with_diagnostics(Arc::new(|line: &[u8]| {
         eprintln!("ssh: {}", haul::escape_bytes(line));
     }));

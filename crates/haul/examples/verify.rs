@@ -1,4 +1,4 @@
-//! Compares a backup with its source, byte by byte: `verify SOURCE BACKUP`. Exits with 1 if they
+//! Compares a backup with its source, by content: `verify SOURCE BACKUP`. Exits with 1 if they
 //! differ.
 
 use haul::{Check, Error, Location, Silent, Summary};

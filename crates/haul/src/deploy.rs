@@ -1,16 +1,15 @@
-//! Puts haul onto a host that has none, and takes it away again.
+//! Installs haul on a host that has none, and removes it.
 //!
-//! Two logins do it. Through SFTP the program is uploaded as every file is, under
-//! a private name into a directory that is the user's alone (`place.rs`), made
-//! durable, and read back: what the server has must have the hash of what was
-//! sent. Only then may it be executed. The other login is a shell (`host.rs`) that has said before what
-//! the machine is, and now becomes the uploaded program, which has to greet as
-//! this version of haul. Only then does a rename give it its name.
+//! An installation uses two logins. The SFTP login uploads the program under a private name, into a
+//! directory that only the user can write to (`place.rs`). It flushes the file and reads it back:
+//! the hash must be that of the program. Only then is the file made executable. The other login is
+//! a shell (`host.rs`), which first reports the host's system. It then executes the uploaded
+//! program, which must greet as this version of haul. Only then is the file renamed to its final
+//! name.
 //!
-//! So a name in the directory shows the old haul or the new one, whole and
-//! proven; an agent that runs keeps the one that it was started from. What ends
-//! early is removed from here, or by the shell there when this end has left, or
-//! by a later deployment.
+//! So the final name always refers to a complete, tested haul, old or new. A running agent keeps
+//! the file that it was started from. An unfinished upload is removed by this side, by the shell if
+//! this side is gone, or by a later installation.
 
 mod error;
 mod host;
@@ -35,45 +34,43 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Bytes that may be on their way to the host: more than a connection through ssh
-/// holds.
+/// Maximum number of unacknowledged bytes: more than a connection through ssh buffers.
 const WINDOW: usize = 4 << 20;
 
-/// Bytes that are sent before looking whether the user has interrupted.
+/// Bytes that are sent between two checks whether the user has cancelled.
 const STEP_LEN: u64 = 1 << 20;
 
-/// The version of this haul, as greetings have it.
+/// The version of this haul, as greetings contain it.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// How long what was uploaded may take to greet: it was read from the disk a
-/// moment ago, but the machine may be small.
+/// Timeout of the uploaded program's greeting. The file was just read, so it is cached, but the
+/// machine may be slow.
 const GREETING_MAX: Duration = Duration::from_secs(60);
 
-/// The mode of what is uploaded, until it is proven to have arrived.
+/// The mode of the uploaded file until its content is verified.
 const UNPROVEN_MODE: u32 = 0o600;
 
-/// The fate of a deployment.
+/// The result of an installation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deployed {
-    /// Its length in bytes.
+    /// The length of the program in bytes.
     pub bytes: u64,
-    /// The change that was made there.
+    /// The change on the host.
     pub change: Change,
 }
 
-/// The fate of a removal.
+/// The result of a removal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Undeployed {
-    /// It was there.
+    /// haul was installed.
     pub was_there: bool,
-    /// Something else is in haul's directories, which stay therefore.
+    /// haul's directories are kept because they contain other entries.
     pub dirs_stay: bool,
 }
 
-/// Puts `program` onto the host, where [`haul_net::connect`] then finds it,
-/// unless it is there already. The messages of ssh go to `diagnostics`;
-/// `is_cancelled` is asked from time to time whether the user has had enough.
-/// Logs in twice; asks nothing and prints nothing.
+/// Installs `program` on the host, where [`haul_net::connect`] then finds it. Does nothing if it is
+/// already installed. Logs in twice. The messages of ssh go to `diagnostics`. `is_cancelled` is
+/// called regularly, and ends the installation by returning true.
 ///
 /// # Errors
 /// See [`DeployError`].
@@ -90,14 +87,14 @@ pub fn deploy(
     })
 }
 
-/// Removes the haul that [`deploy`] has put onto the host, what deployments
-/// have left there that ended early, and haul's own directories if they are
-/// empty then. No other haul is touched.
+/// Removes the haul that [`deploy`] installed on the host, and what unfinished installations left
+/// there. Also removes haul's own directories if they are empty then. Other installations of haul
+/// are kept.
 ///
 /// # Errors
 /// See [`DeployError`].
 pub fn undeploy(target: &SshTarget, diagnostics: &Diagnostics) -> Result<Undeployed, DeployError> {
-    // Only what it says of the host is needed.
+    // Only the facts about the host are needed.
     let Shell { host, .. } = log_in(target, diagnostics)?;
     through_sftp(target, diagnostics, |client| {
         let Some(place) = InstallDir::find(client, &host)? else {
@@ -119,7 +116,7 @@ fn log_in(target: &SshTarget, diagnostics: &Diagnostics) -> Result<Shell, Deploy
     Shell::start(connection.map_err(JobError::from)?)
 }
 
-/// Does `work` in an SFTP session of its own.
+/// Runs `work` in an SFTP session of its own.
 fn through_sftp<T>(
     target: &SshTarget,
     diagnostics: &Diagnostics,
@@ -139,7 +136,7 @@ fn through_sftp<T>(
     }
 }
 
-/// A program on its way to a host.
+/// The upload of a program to a host.
 struct Upload<'a> {
     client: &'a Client,
     program: &'a Program,
@@ -181,11 +178,11 @@ impl<'a> Upload<'a> {
         let lost = Lost::new(&place.host.name);
         let done = self.stage(place, &name, &lost, shell).and_then(|mut sealed| {
             let deployed = Name::new(DEPLOYED_NAME.as_bytes()).expect("a name of our own");
-            // Only where that is one step.
+            // Replace only if the server can do so in one step.
             let on_existing = if can_replace { OnExisting::Replace } else { OnExisting::Keep };
             match sealed.publish(&deployed, on_existing) {
                 Ok(Publication::Published) => Ok(change),
-                // Another deployment was faster.
+                // Another installation was faster.
                 Ok(Publication::Kept) => Err(irreplaceable()),
                 Err(error) => Err(failed(place, &path, fault("rename", &error))),
             }
@@ -197,13 +194,13 @@ impl<'a> Upload<'a> {
         if done.is_err()
             && let Err(error) = self.client.remove_file(&place.path_of(&name))
         {
-            // Mostly it was never made, or is removed.
+            // In most cases the file was not created, or is removed already.
             tracing::debug!(%error, "what was uploaded is not removed");
         }
         done
     }
 
-    /// Uploads the program as `name`, and proves it: it lacks only its own name.
+    /// Uploads the program as `name`, verifies it and tests it. Only the final rename is left.
     fn stage(
         &self,
         place: &InstallDir<'_>,
@@ -229,7 +226,7 @@ impl<'a> Upload<'a> {
         Ok(sealed)
     }
 
-    /// Uploads the program as `name`. It is closed then, or it could not be run.
+    /// Uploads the program as `name`, and closes the file: an open file could not be executed.
     fn send(
         &self,
         place: &InstallDir<'_>,
@@ -254,7 +251,7 @@ impl<'a> Upload<'a> {
         }
         let whole = into.finish().map_err(unwritten)?.is_whole(*len);
         let verified = whole.map_err(|(_, error)| unwritten(io::Error::other(error)))?;
-        // By its age others see that a deployment is at it.
+        // The modification time shows to others that the installation is in progress.
         let now = place.host.facts.now.saturating_add(self.begun.elapsed().as_secs());
         let mtime = Timestamp { secs: now.try_into().unwrap_or(i64::MAX), nanos: 0 };
         let sealed = verified
@@ -264,7 +261,7 @@ impl<'a> Upload<'a> {
         Ok(sealed)
     }
 
-    /// True if the file at `path` is the program, ready to be run.
+    /// True if the file at `path` is the program, ready to be executed.
     fn is_same(
         &self,
         place: &InstallDir<'_>,

@@ -1,5 +1,5 @@
-//! Finds out how fast a host is, and the connection to it, by measurements that the engine
-//! bounds and checks. Nothing of the user's is changed.
+//! Measures a host and the connection to it. The engine bounds and checks the measurements. None of
+//! the user's files is changed.
 
 mod lanes;
 
@@ -15,74 +15,74 @@ use haul_proto::{
 use std::io;
 use std::time::{Duration, Instant};
 
-/// How often the host is asked for nothing but an answer. The shortest time counts.
+/// Number of requests that measure the round trip. The shortest time counts.
 const ROUND_TRIPS: usize = 5;
 
-/// How long a flow takes at least, so that it can be measured...
+/// Minimum duration of a flow, without the time to reach full speed.
 const FLOW_MILLIS: u32 = 1_000;
 
-/// ...and the round trips that a connection may need until it has found its pace.
+/// Round trips that a connection may need to reach full speed. They are added to a flow's duration.
 const PACE_ROUND_TRIPS: u32 = 10;
 
-/// With these it takes no longer.
+/// Maximum duration of a flow.
 const FLOW_MILLIS_MAX: u32 = 2_000;
 
-/// Bytes with which a flow over the connection itself begins, and each further one: on a slow way they take
-/// long enough, and what would wait in ssh and its pipes is not sent.
+/// Sizes, in bytes, of successive flows over the connection itself. A slow connection stops at a
+/// small flow, so that little data queues up in ssh and its pipes.
 const STEPS: [u64; 4] = [64 << 10, 512 << 10, 4 << 20, FLOW_BYTES_MAX];
 
-/// How long each rate of a processor is measured.
+/// The measurement of a machine's processors, with the duration for each rate.
 const MACHINE: Measure = Measure::Machine { millis: 150 };
 
-/// How long is written to a disk, and how long read.
+/// Duration of writing to a disk, and of reading from it.
 const DISK_MILLIS: u32 = 1_000;
 
-/// The longest reason, in bytes; what is more is cut.
+/// Maximum length of a reason in bytes. The rest is cut.
 const REASON_MAX: usize = 512;
 
 /// The numbers of direct connections that are measured.
 const LANES: [u8; 3] = [1, 2, 4];
 
-/// The questions of an examination.
+/// The parameters of an examination.
 pub struct Wish<'w> {
-    /// The directory of the host whose disk is written to, if any is.
+    /// The directory on the host whose disk is measured. `None` measures no disk.
     pub path: Option<&'w [u8]>,
-    /// The ports that the host may open, if not any.
+    /// The ports that the host may open. Default: any.
     pub ports: Option<Ports>,
-    /// Told of each step before it begins.
+    /// Called before each step.
     pub told: &'w dyn Fn(Step),
 }
 
 /// A step of an examination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// How long an answer takes.
+    /// The round trip.
     RoundTrip,
     /// The processors.
     Processors,
     /// The connection itself.
     One,
-    /// That many direct connections.
+    /// This number of direct connections.
     Direct(u8),
     /// The disk.
     Disk,
 }
 
-/// The findings about a host.
+/// The results about a host.
 #[derive(Debug)]
 pub struct Findings {
-    /// The shortest time in which the host answered.
+    /// The shortest round trip.
     pub round_trip: Duration,
     /// This machine.
     pub here: Machine,
-    /// The findings of the haul there; `None` where there is none.
+    /// The results that need a haul on the host. `None` if it has none.
     pub there: Option<Examined>,
 }
 
-/// The findings of which the haul of a host has a part.
+/// The results that need a haul on the host.
 #[derive(Debug)]
 pub struct Examined {
-    /// Its version, safe to show.
+    /// The version of the haul, safe to show.
     pub version: String,
     /// The host; `None` if its haul can't measure.
     pub machine: Option<Machine>,
@@ -90,21 +90,21 @@ pub struct Examined {
     pub one: Option<Rates>,
     /// Rates of direct connections, or why there are none.
     pub direct: Result<Vec<Lanes>, NotDirect>,
-    /// The disk, if one was asked for: written and read.
+    /// Writing to the disk and reading from it, if a path was given.
     pub disk: Option<Result<(Amount, Amount), Fault>>,
 }
 
-/// Why there are no direct connections to a host; with the reason, safe to show.
+/// The reason why there are no direct connections to a host. The text is safe to show.
 #[derive(Debug)]
 pub enum NotDirect {
-    /// No port was opened: the haul there can't measure, this machine has no key, or the host
-    /// could open none.
+    /// No port was opened: the haul there can't measure, this machine could not create a key, or
+    /// the host could not open a port.
     Closed(String),
-    /// The host opened no port, where [`Wish::ports`] said which ones it may.
+    /// The host could open none of the ports in [`Wish::ports`].
     ClosedAsked(String),
-    /// It is not called where it says that it is.
+    /// The address that the host reports is not plausible.
     Implausible(String),
-    /// It can't be reached at the port that it has opened.
+    /// The host can't be reached at the port that it opened.
     Unreached(String),
 }
 
@@ -120,12 +120,12 @@ impl NotDirect {
     }
 }
 
-/// Rates of so many direct connections together.
+/// The rates of several direct connections together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lanes {
-    /// How many.
+    /// The number of connections.
     pub lanes: u8,
-    /// Their rates.
+    /// The sum of their rates.
     pub rates: Rates,
 }
 
@@ -138,10 +138,10 @@ pub struct Rates {
     pub down: u64,
 }
 
-/// Finds out what is wished for about the host where `requests` are answered.
+/// Measures the host that answers `requests`.
 ///
 /// # Errors
-/// When the connection fails, or the host breaks the rules.
+/// If the connection fails, or the host violates the protocol.
 pub fn examine(requests: &mut Requests, wish: &Wish<'_>) -> Result<Findings, JobError> {
     (wish.told)(Step::RoundTrip);
     let round_trip = round_trip(requests)?;
@@ -155,13 +155,13 @@ pub fn examine(requests: &mut Requests, wish: &Wish<'_>) -> Result<Findings, Job
     Ok(Findings { round_trip, here: *here, there })
 }
 
-/// The shortest time in which the host answers.
+/// The shortest of several round trips.
 fn round_trip(requests: &mut Requests) -> Result<Duration, JobError> {
     let mut shortest = Duration::MAX;
     for _ in 0..ROUND_TRIPS {
         let asked = Instant::now();
         match requests.stat(b".", true) {
-            // That, too, is an answer.
+            // An error of the host is an answer, too.
             Ok(_) | Err(RequestError::Fault(_)) => {}
             Err(RequestError::Job(error)) => return Err(error),
         }
@@ -200,7 +200,7 @@ fn other_answer() -> JobError {
     JobError::Protocol("the peer answered a different request".to_owned())
 }
 
-/// The rate of one direction: of the first flow that takes long enough.
+/// The rate in one direction: that of the first flow that takes long enough.
 fn rate_of_one(requests: &mut Requests, to_agent: bool, millis: u32) -> Result<u64, JobError> {
     let mut rate = 0;
     for bytes in STEPS {
@@ -247,7 +247,7 @@ fn directly(
         for lanes in LANES {
             (wish.told)(Step::Direct(lanes));
             if !called.has(&offer, &identity, lanes) {
-                // Some are better than none.
+                // Report the rates that were measured.
                 break;
             }
             let up = called.rate(lanes, true, millis)?;
@@ -259,12 +259,12 @@ fn directly(
     Ok(measure().map_err(|error: io::Error| NotDirect::Unreached(reason_of(&error.to_string()))))
 }
 
-/// A reason of the host's, safe to show and not too long.
+/// The host's reason, safe to show and not too long.
 fn reason_of(reason: &str) -> String {
     escape_controls(&reason[..reason.floor_char_boundary(REASON_MAX)])
 }
 
-/// Has a disk of the host measured.
+/// Measures a disk of the host.
 fn disk(
     requests: &mut Requests,
     path: &[u8],
@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_no_haul_answers_this_machine_is_measured_alone() {
+    fn without_haul_only_this_machine_is_measured() {
         let steps = std::cell::RefCell::new(Vec::new());
         let told = |step| steps.borrow_mut().push(step);
         let wish = Wish { path: Some(b"/"), ports: None, told: &told };

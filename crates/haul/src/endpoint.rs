@@ -1,7 +1,7 @@
-//! The ways to the haul of a host, and the choice between them.
+//! The endpoints at which the haul of a host is reached, and the choice between them.
 //!
-//! [`Call::connect`] is the one place that chooses. It takes the first [`Endpoint`] of this table, and
-//! the second one only if nobody answers at the first:
+//! [`Call::connect`] alone chooses. It takes the first [`Endpoint`] of this table, and the second
+//! only if the first does not answer:
 //!
 //! | the user                                    | first              | second               |
 //! |---------------------------------------------|--------------------|----------------------|
@@ -10,9 +10,9 @@
 //! | asks for a server (`--via server`)          | the server         |                      |
 //! | is enrolled nowhere, or asks for ssh        | a kept connection  | ssh                  |
 //!
-//! A server that has another key, or refuses this client, has answered: nothing weaker is tried
-//! then. An agent that ssh starts in place of a server serves the client as the server would; if
-//! it fails, that is the server's fault, so that nobody turns to SFTP
+//! A server that has another key, or refuses this client, has answered: haul then tries nothing
+//! weaker. An agent that ssh starts in place of a server serves the client as the server would. If
+//! it fails, that counts as a failure of the server, so that haul does not fall back to SFTP
 //! ([`haul_net::Connection::standing_in`]).
 
 use crate::error::Error;
@@ -24,62 +24,62 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a login may take when the connection was lost: somebody may have to look for a
-/// password again.
+/// Maximum duration of a login after a lost connection. The user may have to enter a password
+/// again.
 const LOGIN_AGAIN_MAX: Duration = Duration::from_secs(60);
 
-/// How long the agent at the other end of a kept connection may take to greet. A connection
-/// that takes longer is made anew.
+/// Maximum time in which the agent of a kept connection must greet. If it takes longer, haul opens
+/// a new connection.
 const GREETING_MAX: Duration = Duration::from_secs(2);
 
-/// The use of the server of a host, if the user is enrolled at one.
+/// The use of a host's server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UseServer {
-    /// It is not used.
+    /// The server is not used.
     Never,
-    /// If one is known, by the protocol that serves best.
+    /// A server that this user is enrolled at is used, over the protocol that serves best.
     IfKnown,
-    /// By that protocol, or by the one that serves best.
+    /// A server is required, over this protocol, or the one that serves best.
     Always(Option<ServerVia>),
 }
 
-/// Whom to connect to, what for, and who hears of it.
+/// A call to a host: its parameters, and who is notified.
 pub struct Call<'c> {
     /// The host.
     pub host: &'c Host,
-    /// A connection that an earlier command has left will do.
+    /// A connection that an earlier command left open may be used.
     pub may_be_kept: bool,
-    /// An earlier connection was lost. What ssh has to say is in the error, if it fails; the
-    /// login may not take long, so that there are further attempts.
+    /// An earlier connection was lost. The login has a short timeout, so that there are further
+    /// attempts. The messages of ssh are part of the error if it fails.
     pub is_again: bool,
-    /// Contents of files go over it.
+    /// Contents of files are sent over the connection.
     pub has_content: bool,
-    /// Takes the lines of ssh's standard error.
+    /// Receives the lines of ssh's standard error.
     pub diagnostics: &'c Diagnostics,
-    /// Is told if a server is used, or ssh in its place.
+    /// Notified if a server is used, or ssh in its place.
     pub tell: &'c dyn Fn(LinkEvent<'_>),
-    /// The server did not greet an earlier job of this command: ssh takes its place, where it
-    /// may.
+    /// The server did not greet in an earlier job of this command: ssh is used in its place if
+    /// possible.
     pub server_is_silent: bool,
-    /// True once the user has cancelled, which is asked often.
+    /// Returns true once the user has cancelled. It is called often.
     pub cancelled: &'c dyn Fn() -> bool,
 }
 
-/// A way to the haul of a host.
+/// An endpoint of a host's haul.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Endpoint {
     /// The agent of an earlier command, whose connection was kept.
     Kept,
     /// An agent that ssh starts.
     Ssh,
-    /// A server, whose key is known, by that protocol or by the one that serves best.
+    /// A server whose key is known, over this protocol, or the one that serves best.
     Server(Known, Option<ServerVia>),
     /// An agent that ssh starts in place of a server.
     StandIn(Login),
 }
 
-/// The endpoint to take, and the one to take if nobody answers there; `None` if it has to be a
-/// server, and none is `known`.
+/// The first endpoint, and the second if the first does not answer. `None` if a server is required
+/// and none is `known`.
 fn endpoints(
     server: UseServer,
     known: Option<Known>,
@@ -97,7 +97,7 @@ fn endpoints(
 }
 
 impl Endpoint {
-    /// True if an attempt to connect has failed because nobody answers here.
+    /// True if `error`, of an attempt to connect, means that this endpoint does not answer.
     fn is_silent(&self, error: &Error) -> bool {
         match self {
             Self::Kept => true,
@@ -111,17 +111,17 @@ impl Endpoint {
 }
 
 impl Call<'_> {
-    /// Connects to the haul of the host, as the table above says.
+    /// Connects to the haul of the host, by the table above.
     ///
     /// # Errors
-    /// When there is no way to it, or its server has another key. Where ssh leads to no haul, and
-    /// where a server does not greet, shows when something is read
-    /// ([`ConnectError::lacks_haul`], [`ConnectError::Unanswered`]).
+    /// If the host can't be reached, or its server has another key. Two failures show only at the
+    /// first read: ssh found no haul ([`ConnectError::lacks_haul`]), or the server does not greet
+    /// ([`ConnectError::Unanswered`]).
     pub fn connect(&self) -> Result<Session, Error> {
         self.by_endpoints(&|endpoint| self.connect_to(endpoint))
     }
 
-    /// The same for requests, once the haul has greeted.
+    /// Connects, and waits until the haul has greeted.
     ///
     /// # Errors
     /// The errors of [`Self::connect`], and of the greeting.
@@ -202,10 +202,10 @@ impl Call<'_> {
         })
     }
 
-    /// The host as ssh is told of it, and the place of ssh's words.
+    /// The target for ssh, and the receiver of ssh's messages.
     fn login(&self) -> (Cow<'_, SshTarget>, Diagnostics) {
         if !self.is_again {
-            // It keeps in mind what ssh says of its settings.
+            // This target remembers ssh's settings.
             return (Cow::Borrowed(self.host.ssh()), Arc::clone(self.diagnostics));
         }
         let silence_max = self.host.patience().silence_max;
@@ -218,7 +218,7 @@ impl Call<'_> {
 /// The connection of `requests` to the agent of `host`, for a job.
 ///
 /// # Errors
-/// When the agent was lost.
+/// If the agent was lost.
 pub(crate) fn greeted(requests: Requests, host: &Host) -> Result<Greeted, JobError> {
     match requests.into_standing() {
         Some(Standing::Agent(greeted)) => Ok(greeted),

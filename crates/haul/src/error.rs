@@ -1,4 +1,4 @@
-//! Errors that end a job, or a question to a host.
+//! Errors that end a job, or a single request to a host.
 
 use crate::deploy::DeployError;
 use crate::files::FileError;
@@ -7,52 +7,52 @@ use crate::location::LocationError;
 use haul_engine::JobError;
 use haul_net::ConnectError;
 
-/// Why a job or a question as a whole ended.
+/// The reason why a whole request, or a question to a host, ended early.
 ///
-/// What fails with a single entry is no such error: it is an event, and counts in
+/// The failure of a single entry is not an error: it is an event, and is counted in
 /// [`Summary::failed`](crate::Summary::failed).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The request can't be carried out as it is: nothing was done.
+    /// The request is invalid. Nothing was done.
     #[error("{what}")]
     Usage {
-        /// The part that can't be done, and why.
+        /// The invalid part, and why it is invalid.
         what: String,
-        /// A remedy.
+        /// An alternative for the user.
         instead: Option<&'static str>,
     },
-    /// A location can't be read.
+    /// A location can't be parsed.
     #[error(transparent)]
     Location(#[from] LocationError),
     /// The job ended early, or could not begin.
     #[error(transparent)]
     Job(#[from] JobError),
-    /// A job over SFTP ended early.
+    /// A job over SFTP ended early, or could not begin.
     #[error(transparent)]
     ThroughSftp(JobError),
-    /// The host has no haul that can be used, and its SFTP server does not help either.
+    /// The host has no usable haul, and its SFTP server can't be used either.
     #[error("{missing}")]
     Neither {
-        /// Why there is no haul.
+        /// Why haul can't be used.
         #[source]
         missing: ConnectError,
-        /// Why there is no SFTP.
+        /// Why SFTP can't be used.
         sftp: Box<JobError>,
     },
-    /// A copy from one host to another, of which one has no haul.
+    /// A copy between two hosts failed because one of them has no haul.
     #[error("{missing}")]
     LacksHaul {
-        /// Why there is none.
+        /// Why haul can't be used there.
         #[source]
         missing: ConnectError,
         /// The host of the destination.
         to: String,
     },
-    /// A copy from one host to another, of which one is reached by SFTP.
+    /// A copy between two hosts was refused because one of them is reached by SFTP.
     #[error("{host}: a copy between hosts needs haul on both")]
     NotBetween {
-        /// The one that is reached by SFTP.
+        /// The host that is reached by SFTP.
         host: String,
         /// The host of the destination.
         to: String,
@@ -60,13 +60,14 @@ pub enum Error {
     /// haul can't be installed on a host.
     #[error(transparent)]
     Deploy(#[from] DeployError),
-    /// This user is not enrolled at a server of that host.
+    /// This user is not enrolled at a server of this host.
     #[error("no server of {host} is known")]
     NotEnrolled {
         /// The host.
         host: String,
     },
-    /// A copy that was to become a move has ended early, which was reported.
+    /// The copying part of a move ended early, with an error that was reported. The sources are
+    /// kept.
     #[error("not removing the sources")]
     SourcesStay,
     /// A file of this user can't be read or written.
@@ -84,32 +85,32 @@ impl From<ConnectError> for Error {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The request can't be carried out as it is.
+    /// The request is invalid.
     Usage,
-    /// There is no connection, or it broke.
+    /// The connection can't be made, or was lost.
     Connection,
-    /// The peer speaks another version, or broke the rules of the protocol.
+    /// The peer speaks another protocol version, or violated the protocol.
     Protocol,
     /// The destination as a whole can't be used.
     Destination,
-    /// The caller has cancelled.
+    /// The caller cancelled.
     Interrupted,
-    /// Something of this machine failed.
+    /// The local system reported an error.
     Io,
 }
 
 impl Error {
-    /// The request can't be carried out.
+    /// An invalid request, without an alternative.
     pub(crate) fn usage(what: impl Into<String>) -> Self {
         Self::Usage { what: what.into(), instead: None }
     }
 
-    /// The same where something else can be done.
+    /// An invalid request, and an alternative to it.
     pub(crate) fn refused(what: String, instead: &'static str) -> Self {
         Self::Usage { what, instead: Some(instead) }
     }
 
-    /// Its class.
+    /// The class of this error.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Usage { .. } | Self::Location(_) | Self::NotBetween { .. } => ErrorKind::Usage,
@@ -124,7 +125,7 @@ impl Error {
         }
     }
 
-    /// The error of a connection, if it is one.
+    /// The connection error in this error, if there is one.
     pub fn connection(&self) -> Option<&ConnectError> {
         match self {
             Self::Job(JobError::Connection(error))
@@ -136,7 +137,7 @@ impl Error {
         }
     }
 
-    /// The same, which names the host with the destination that can't be used.
+    /// Adds the host to the path of a destination that can't be used.
     pub(crate) fn at_host(mut self, host: &Host) -> Self {
         if let Self::Job(JobError::Destination { path, .. })
         | Self::ThroughSftp(JobError::Destination { path, .. }) = &mut self

@@ -1,5 +1,5 @@
 //! Files of this user that haul reads: those that a person writes, and the TOML files that haul
-//! writes itself. The latter are private, replaced in one step, and have locks.
+//! writes. haul's own files are private, replaced in one step, and locked.
 
 use haul_model::{escape_bytes, is_missing};
 use serde::Serialize;
@@ -12,23 +12,23 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The longest file that is read, in bytes: hundreds of hosts.
+/// Maximum length of a file in bytes: enough for hundreds of hosts.
 const FILE_BYTES_MAX: u64 = 256 << 10;
 
-/// The permission bits that let others than the owner write.
+/// The mode bits that allow others than the owner to write.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// How long another process may hold a lock.
+/// Maximum time to wait for a lock.
 const LOCK_MAX: Duration = Duration::from_secs(5);
 
-/// How often it is asked for.
+/// Interval between two attempts to lock.
 const LOCK_POLL: Duration = Duration::from_millis(10);
 
-/// Why a file of this user can't be read or written.
+/// The reason why a file of this user can't be read or written.
 #[derive(Debug, thiserror::Error)]
 #[error("{file}{problem}")]
 pub struct FileError {
-    /// The path, escaped, and `: `, or `:LINE: `; empty if the problem names the file.
+    /// The path, escaped, and `: ` or `:LINE: `. Empty if the problem names the file.
     file: String,
     problem: FileProblem,
 }
@@ -63,14 +63,14 @@ pub enum FileProblem {
 }
 
 impl FileProblem {
-    /// True if the file has to be changed, by a person.
+    /// True if a person must change the file.
     pub fn is_usage(&self) -> bool {
         !matches!(self, Self::Locked(_) | Self::Io(_) | Self::Unwritable(_))
     }
 }
 
 impl FileError {
-    /// The system refuses something at `path`.
+    /// An error of the file system at `path`.
     pub fn io(path: &Path, error: io::Error) -> Self {
         Self::at(&shown(path), FileProblem::Io(error))
     }
@@ -94,14 +94,14 @@ pub fn shown(path: &Path) -> String {
     escape_bytes(path.as_os_str().as_bytes())
 }
 
-/// The text of the file; `None` if there is none.
+/// Reads the text of a file. `None` if it does not exist.
 ///
 /// # Errors
-/// If the file can't be read, if others may have written it, or if it is no text.
+/// If the file can't be read, another user may have written it, or it is not UTF-8.
 pub fn read(path: &Path) -> Result<Option<String>, FileError> {
     let shown = shown(path);
     let unreadable = |error: io::Error| FileError::at(&shown, FileProblem::Unreadable(error));
-    // Opening a FIFO would wait.
+    // Opening a FIFO would wait for a writer.
     match fs::metadata(path) {
         Err(error) if is_missing(&error) => return Ok(None),
         Err(error) => return Err(unreadable(error)),
@@ -123,7 +123,7 @@ pub fn read(path: &Path) -> Result<Option<String>, FileError> {
     text(bytes, &shown).map(Some)
 }
 
-/// The text in `bytes`, which are the file that is `shown` so.
+/// Converts the content of the file with the shown name to text.
 fn text(bytes: Vec<u8>, shown: &str) -> Result<String, FileError> {
     String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
@@ -132,13 +132,13 @@ fn text(bytes: Vec<u8>, shown: &str) -> Result<String, FileError> {
     })
 }
 
-/// The number of the line in which the byte `at` is.
+/// The number of the line that contains the byte at `at`, from 1.
 pub fn line_at(bytes: &[u8], at: usize) -> usize {
     bytes.iter().take(at).filter(|byte| **byte == b'\n').count() + 1
 }
 
-/// The problem with a file that another user than `user` may have written: whoever writes it
-/// chooses a program that runs with that user's rights.
+/// The problem with a file that another user than `user` or root may have written. A configuration
+/// file can name a program that runs with the user's rights.
 fn by_others(file: &Metadata, user: u32) -> Option<FileProblem> {
     if file.uid() != user && file.uid() != 0 {
         return Some(FileProblem::OtherOwner);
@@ -146,10 +146,10 @@ fn by_others(file: &Metadata, user: u32) -> Option<FileProblem> {
     (file.mode() & OTHERS_WRITE != 0).then_some(FileProblem::OthersWrite)
 }
 
-/// The lock of the file `path`, as long as the file is open; `None` if another process has it.
+/// Locks the file `path` until the returned file is closed. `None` if another process has the lock.
 ///
 /// # Errors
-/// Those of the file system.
+/// Errors of the file system.
 pub fn try_lock(path: &Path) -> Result<Option<File>, FileError> {
     let mut open = OpenOptions::new();
     open.write(true).create(true).truncate(false).mode(0o600);
@@ -157,10 +157,11 @@ pub fn try_lock(path: &Path) -> Result<Option<File>, FileError> {
     locked.map_err(|error| FileError::io(path, error))
 }
 
-/// The same, once no other process has it: one that changes `what`.
+/// Locks the file `path`, and waits for a process that has the lock. `what` names the locked data
+/// in the error.
 ///
 /// # Errors
-/// Those of the file system, and if it takes too long.
+/// Errors of the file system, or a timeout.
 pub fn lock(path: &Path, what: &str) -> Result<File, FileError> {
     let begin = Instant::now();
     loop {
@@ -175,22 +176,22 @@ pub fn lock(path: &Path, what: &str) -> Result<File, FileError> {
     }
 }
 
-/// The value in the TOML file `path`, or the default if there is no file.
+/// The value in the TOML file `path`, or the default if the file does not exist.
 ///
 /// # Errors
-/// When the file can't be read, when others may have written it, or when it has other words
-/// than it may. They name the line, and never show what is in it.
+/// If the file can't be read, another user may have written it, or it has unknown keys or invalid
+/// values. The error names the line, and never shows its content.
 pub fn load<T: DeserializeOwned + Default>(path: &Path) -> Result<T, FileError> {
     let Some(text) = read(path)? else { return Ok(T::default()) };
     toml::from_str(&text).map_err(|error| {
         let start = error.span().map_or(0, |span| span.start);
         let line = line_at(text.as_bytes(), start);
-        // The words of the error could show the value.
+        // The parser's message could show the value.
         FileError::in_line(&shown(path), line, FileProblem::Value)
     })
 }
 
-/// The same for a file that haul writes itself: it is never empty.
+/// The value in a file that haul writes itself, which is never empty; see [`load`].
 ///
 /// # Errors
 /// See [`load`].
@@ -204,7 +205,7 @@ pub fn load_own<T: DeserializeOwned + Default>(path: &Path) -> Result<T, FileErr
 /// Replaces the file `path` by one with `value`, in TOML.
 ///
 /// # Errors
-/// Those of the file system.
+/// Errors of the file system.
 pub fn save<T: Serialize>(path: &Path, value: &T) -> Result<(), FileError> {
     let unwritable = |error| FileError::at(&shown(path), FileProblem::Unwritable(error));
     let text = toml::to_string(value).map_err(unwritable)?;
@@ -214,7 +215,7 @@ pub fn save<T: Serialize>(path: &Path, value: &T) -> Result<(), FileError> {
 fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let dir = path.parent().unwrap_or(Path::new("."));
     let staged = path.with_extension(format!("new-{}", std::process::id()));
-    // One that an earlier process with this number has left.
+    // An earlier process with the same number may have left one.
     let _ = fs::remove_file(&staged);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&staged)?;
     let written = file.write_all(bytes).and_then(|()| file.sync_all());
@@ -226,7 +227,7 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
-/// The time so many seconds after the beginning of 1970; `None` if no clock reaches it.
+/// The time `seconds` after the beginning of 1970. `None` if it can't be represented.
 pub fn unix_time(seconds: u64) -> Option<SystemTime> {
     UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
 }
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_not_utf_8_is_told_with_its_line() {
+    fn text_that_is_not_utf_8_is_reported_with_its_line() {
         for (bytes, line) in [
             (&b"rsh = \"caf\xe9\""[..], 1),
             (b"\xff", 1),

@@ -1,5 +1,5 @@
-//! A host that the words of a command name, and how it is reached. Only what starts ssh asks for
-//! [`Host::ssh`].
+//! A host that a command names, and the settings for connecting to it. Only code that starts ssh
+//! uses [`Host::ssh`].
 
 use crate::endpoint::UseServer;
 use haul_engine::Job;
@@ -10,54 +10,54 @@ use std::num::NonZeroU8;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// How often in a row a lost connection is made again, unless the caller says otherwise: with
-/// growing pauses, about five minutes.
+/// Default number of attempts in a row to reconnect. With growing pauses they take about five
+/// minutes.
 pub const RETRIES: u32 = 14;
 
-/// The course to take where a host turns out to have no haul.
+/// The behaviour if a host has no haul.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WithoutHaul {
-    /// Fails.
+    /// Fail.
     Fail,
-    /// Continues through the host's SFTP server, with a warning.
+    /// Continue through the host's SFTP server, with a warning.
     GoOn,
-    /// Continues without a warning.
+    /// Continue through SFTP without a warning.
     GoOnQuietly,
 }
 
-/// A host, and all that the words of a command and the configuration say about the way there.
+/// A host, and the settings of the command line and the configuration for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
     ssh: Arc<SshTarget>,
-    /// Its SFTP server is used, even if there is a haul.
+    /// The SFTP server is used even if the host has haul.
     pub by_sftp: bool,
-    /// The course where there is no haul.
+    /// The behaviour if there is no haul.
     pub without_haul: WithoutHaul,
-    /// Logins, at most, for contents that go by ssh or through SFTP. Where the user has not
-    /// said it, haul chooses by ssh, and there is one through SFTP.
+    /// Maximum number of logins for contents, through ssh or SFTP. By default haul chooses the
+    /// number for ssh; SFTP uses one.
     pub parallel: Option<NonZeroU8>,
-    /// How often in a row a lost connection is made again.
+    /// Maximum number of attempts in a row to reconnect.
     pub retries: u32,
-    /// The user has said how long it may be silent.
+    /// The user has set the timeout.
     pub has_timeout: bool,
-    /// The program of a haul that a host without one gets first.
+    /// The program of haul to install on the host if it has none.
     pub deploy: Option<PathBuf>,
-    /// The use of its server, if the user is enrolled at one.
+    /// The use of the host's server, if the user is enrolled at one.
     pub server: UseServer,
-    /// The congestion control of what is sent to a server by QUIC.
+    /// The congestion control for data that is sent to a server over QUIC.
     pub congestion: Congestion,
-    /// The words of the command say how to compress, and not the configuration alone.
+    /// The command line sets the compression, not only the configuration.
     pub asks_to_compress: bool,
-    /// The same of a bound on the rate.
+    /// The command line sets the rate limit, not only the configuration.
     pub asks_for_rate: bool,
-    /// The same of the connections that contents take.
+    /// The command line sets the connections for contents, not only the configuration.
     pub asks_for_way: bool,
-    /// Files of this machine that words which name the host may have meant.
+    /// Local files that the user may have meant by locations on this host.
     pub here_instead: Vec<String>,
 }
 
 impl Host {
-    /// The host with that name or address, reached as if nothing was said.
+    /// The host with this name or address, with default settings.
     ///
     /// # Errors
     /// See [`SshTarget::new`].
@@ -79,7 +79,7 @@ impl Host {
         })
     }
 
-    /// Changes the way in which ssh is started.
+    /// Changes how ssh is started.
     ///
     /// # Errors
     /// If `change` fails.
@@ -90,12 +90,12 @@ impl Host {
         Ok(Self { ssh: change(Arc::unwrap_or_clone(self.ssh))?.into(), ..self })
     }
 
-    /// The host as ssh is started for it.
+    /// The target for ssh.
     pub fn ssh(&self) -> &SshTarget {
         &self.ssh
     }
 
-    /// Its name or address.
+    /// The name or address of the host.
     pub fn name(&self) -> &str {
         self.ssh.host()
     }
@@ -110,17 +110,18 @@ impl Host {
         self.ssh.port()
     }
 
-    /// The host as `haul deploy` takes it, to show.
+    /// The host in the form that `haul deploy` accepts, for messages.
     pub fn address(&self) -> String {
         self.ssh.address()
     }
 
-    /// How long it is waited for.
+    /// The timeouts of the host.
     pub fn patience(&self) -> Patience {
         self.ssh.patience()
     }
 
-    /// `job` as it runs through SFTP: what the configuration alone says of haul is put aside.
+    /// `job` for a run through SFTP, without settings for haul that come from the configuration
+    /// alone.
     pub fn without_defaults_of_haul(&self, job: &Job) -> Job {
         let compression = if self.asks_to_compress { job.compression } else { Compression::Auto };
         let rate = job.rate.filter(|_| self.asks_for_rate);

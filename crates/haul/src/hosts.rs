@@ -1,5 +1,5 @@
-//! The hosts that the jobs of a command go to: through the haul there, or where
-//! there is none through the host's SFTP server.
+//! The hosts that the jobs of a command use: through the haul there, or through the SFTP server of
+//! a host without haul.
 
 mod between;
 mod questions;
@@ -25,23 +25,23 @@ use std::cell::Cell;
 use std::num::NonZeroU8;
 use std::sync::Arc;
 
-/// The hosts of a command or a request, and what was found out about them.
+/// The hosts of a command or a request, and what is known about them.
 pub struct Hosts {
     diagnostics: Diagnostics,
-    /// Those that turned out to have no haul.
+    /// Hosts without haul.
     lacking: Mutex<Vec<Host>>,
-    /// The connections that questions have left, for the first jobs.
+    /// Connections that questions have opened, for the first jobs.
     standing: Mutex<Vec<(Machine, WayThere)>>,
-    /// Those of which a haul has greeted.
+    /// Hosts whose haul has greeted.
     greeted: Mutex<Vec<Host>>,
-    /// Those whose servers do not greet.
+    /// Hosts whose server does not greet.
     silent: Mutex<Vec<Host>>,
-    /// Other jobs read the same sources at the same time.
+    /// Set if other jobs read the same sources at the same time.
     sharer: Mutex<Option<Arc<Sharer>>>,
 }
 
 impl Hosts {
-    /// None is known yet; `diagnostics` takes what ssh writes.
+    /// Creates the set; no host is known. `diagnostics` receives the output of ssh.
     pub fn new(diagnostics: &Diagnostics) -> Self {
         let (lacking, greeted) = (Mutex::default(), Mutex::default());
         let standing = Mutex::default();
@@ -49,12 +49,12 @@ impl Hosts {
         Self { diagnostics: Arc::clone(diagnostics), lacking, greeted, standing, silent, sharer }
     }
 
-    /// The same for a job that shares what it reads here with others, until [`Self::leave`].
+    /// Shares what the job reads here with other jobs, until [`Self::leave`].
     pub fn sharing(self, blocks: &Arc<SharedBlocks>) -> Self {
         Self { sharer: Mutex::new(Some(Arc::new(blocks.join()))), ..self }
     }
 
-    /// The job has ended, and reads nothing more.
+    /// Ends the sharing: the job reads nothing more.
     pub fn leave(&self) {
         self.sharer.lock().take();
     }
@@ -63,7 +63,8 @@ impl Hosts {
         self.sharer.lock().clone()
     }
 
-    /// `peers` were asked: the first of `legs` goes on over the connection to its place.
+    /// Uses the connections of `peers`: the first of `legs` runs over the connection to its
+    /// machine.
     pub fn go_on(&self, mut peers: Peers, legs: &[Leg<Machine>]) {
         self.heard_of(&peers);
         let way = legs.first().and_then(|leg| match &leg.route {
@@ -73,12 +74,12 @@ impl Hosts {
         self.standing.lock().extend(way);
     }
 
-    /// Keeps in mind the hosts whose hauls have greeted `peers`.
+    /// Records the hosts whose hauls have greeted `peers`.
     pub fn heard_of(&self, peers: &Peers) {
         peers.greeted().for_each(|host| self.has_greeted(host));
     }
 
-    /// Keeps in mind that the haul of a host has greeted.
+    /// Records that the haul of a host has greeted.
     fn has_greeted(&self, host: &Host) {
         let mut greeted = self.greeted();
         if !greeted.contains(host) {
@@ -86,13 +87,14 @@ impl Hosts {
         }
     }
 
-    /// Asks `machine`, over the connection to it or a new one. If its haul has greeted before,
-    /// the `question` is asked again where the connection is lost, or can't be made for now.
-    /// `parts` tells how many parts of the answer have come so far; a connection that brought
-    /// some begins a new row of attempts. An answer of one part has none until it is there.
+    /// Asks `machine`, over an open connection or a new one. If the connection is lost or can't be
+    /// made at the moment, the `question` is repeated, provided that the host's haul has greeted
+    /// before. `parts` returns how many parts of the answer have arrived. After a connection that
+    /// returned new parts, attempts are counted from 0 again. An answer of one part has 0 until it
+    /// is complete.
     ///
     /// # Errors
-    /// When there is no way to it, or none any more.
+    /// If the machine can't be reached, or no longer.
     pub fn ask<T>(
         &self,
         machine: &Machine,
@@ -135,14 +137,14 @@ impl Hosts {
         self.greeted.lock()
     }
 
-    /// The way to `place`, if somebody was asked there just now.
+    /// Takes the open connection to `machine`, if there is one.
     fn take_standing(&self, machine: &Machine) -> Option<WayThere> {
         let mut standing = self.standing.lock();
         let at = standing.iter().position(|(asked, _)| asked == machine)?;
         Some(standing.swap_remove(at).1)
     }
 
-    /// Takes what ssh writes.
+    /// The receiver of ssh's output.
     pub fn diagnostics(&self) -> &Diagnostics {
         &self.diagnostics
     }
@@ -150,7 +152,7 @@ impl Hosts {
     /// Runs the job of `leg`.
     ///
     /// # Errors
-    /// When there is no way to the host, or the job as a whole fails.
+    /// If the host can't be reached, or the job as a whole fails.
     pub fn run(&self, leg: &Leg<Machine>, monitor: &dyn Monitor) -> Result<Summary, Error> {
         let ran = match &leg.route {
             Route::Local => self.run_at(&Machine::Here, leg, monitor),
@@ -190,7 +192,7 @@ impl Hosts {
                 return self.run_agent(job, route, host, Some(greeted), monitor);
             }
             Some(WayThere { standing: Standing::Sftp(session), is_sftp_only }) => {
-                // That there is no haul was found out where it was asked.
+                // The question has found that the host has no haul.
                 if may_have_haul && (is_sftp_only || host.deploy.is_none()) {
                     self.tell_lacks_haul(host, is_sftp_only, monitor);
                     may_have_haul = false;
@@ -255,8 +257,8 @@ impl Hosts {
         }
     }
 
-    /// Runs `job` with the haul of the host, which has `greeted` or is connected to, and
-    /// again if its connection is lost.
+    /// Runs `job` with the haul of the host, over the connection `standing` or a new one. Runs it
+    /// again if the connection is lost.
     fn run_agent(
         &self,
         job: &Job,
@@ -288,7 +290,7 @@ impl Hosts {
                 Some(greeted) => greeted.into(),
                 None => self.call(host, job, is_first, &tell, &|| monitor.cancelled()).connect()?,
             };
-            // A server whose key was right is there, and is tried again.
+            // A server that presented the right key can be retried.
             if by_server.get() || matches!(session, Session::Greeted(_)) {
                 self.has_greeted(host);
             }
@@ -312,7 +314,7 @@ impl Hosts {
         ran
     }
 
-    /// Runs `job` through the SFTP server of a host where haul is `missing`.
+    /// Runs `job` through the SFTP server of a host; `missing` is why it has no haul.
     fn run_without(
         &self,
         job: &Job,
@@ -335,8 +337,7 @@ impl Hosts {
         }
     }
 
-    /// Keeps in mind, and tells, that there is no haul at a host, or no program can be
-    /// started there.
+    /// Records and reports that a host has no haul, or starts no program.
     fn tell_lacks_haul(&self, host: &Host, is_sftp_only: bool, monitor: &dyn Monitor) {
         let message = match is_sftp_only {
             true => "only SFTP is allowed there: using SFTP".to_owned(),
@@ -366,8 +367,8 @@ impl Hosts {
         ran.map_err(Error::ThroughSftp)
     }
 
-    /// Connects to the SFTP server of a host, as often as the user wants, where so many
-    /// connections stand.
+    /// Connects to the SFTP server of a host, as often as the user wants, less the `standing`
+    /// connections that are open.
     fn connect(&self, host: &Host, standing: u8) -> Result<Vec<haul_net::Connection>, JobError> {
         let connect = |_| connect_sftp(host, &self.diagnostics);
         let parallel = host.parallel.map_or(1, NonZeroU8::get);
@@ -409,7 +410,7 @@ impl Hosts {
     }
 }
 
-/// The logins besides the first that a wish for connections stands for.
+/// The logins besides the first, for the number of connections that the user wants.
 fn logins_of(parallel: Option<NonZeroU8>) -> Logins {
     parallel.map_or(Logins::Chosen, |all| Logins::UpTo(all.get() - 1))
 }

@@ -11,27 +11,27 @@ use haul_model::{
 };
 use std::num::NonZeroU64;
 
-/// Methods that all requests have.
+/// Methods of all requests.
 macro_rules! common {
     () => {
-        /// Runs it over connections of its own, and reports to `events`.
+        /// Runs the request over connections of its own, and reports to `events`.
         ///
-        /// What fails with a single entry is an event and counts in [`Summary::failed`]; the
-        /// others go on. Call it again after an error: what is finished is skipped, and an
-        /// unfinished large file is continued.
+        /// The failure of a single entry is an event, and is counted in [`Summary::failed`]. The
+        /// other entries are processed. After an error, call this again: it skips finished files
+        /// and resumes an unfinished large file.
         ///
         /// # Errors
-        /// When the request can't be carried out, no connection can be made, the destination as
-        /// a whole can't be used, or `events` has cancelled it.
+        /// If the request is invalid, a connection fails, the destination as a whole can't be used,
+        /// or `events` cancels the request.
         pub fn run(&self, events: &dyn Monitor) -> Result<Summary, Error> {
             self.run_in(&Session::new(), events)
         }
 
-        /// Leaves out entries that match `pattern`, a pattern of rsync: `*.o` matches in every
+        /// Excludes entries that match `pattern`, with the syntax of rsync: `*.o` matches in every
         /// directory, `/build/` the directory at the top of a source.
         ///
         /// # Errors
-        /// When the pattern is empty or too long, or there are too many.
+        /// If the pattern is empty or too long, or there are too many.
         pub fn exclude(mut self, pattern: &str) -> Result<Self, FilterError> {
             let pattern = Pattern::new(pattern.as_bytes())?;
             self.request.filter.push(Rule::new(Action::Exclude, pattern))?;
@@ -45,21 +45,23 @@ macro_rules! with_contents {
     () => {
         common!();
 
-        /// Moves at most `bytes` of content in a second over connections to other machines.
+        /// Sends at most `bytes` of content per second over connections to other machines. Default:
+        /// no limit.
         #[must_use]
         pub fn rate_max(mut self, bytes: NonZeroU64) -> Self {
             self.request.passage.rate = Some(bytes);
             self
         }
 
-        /// Compresses what goes to other machines; by default where that is faster.
+        /// Sets the compression of data for other machines. By default haul compresses where that
+        /// is faster.
         #[must_use]
         pub fn compression(mut self, compression: Compression) -> Self {
             self.request.passage.compression = compression;
             self
         }
 
-        /// Reads each file back from its medium before it gets its name.
+        /// Reads each file back from its medium before it gets its name. Default: false.
         #[must_use]
         pub fn verify(mut self, verify: bool) -> Self {
             self.request.policy.verify = verify;
@@ -68,17 +70,17 @@ macro_rules! with_contents {
     };
 }
 
-/// Methods of requests that can be tried.
+/// Methods of requests that support a dry run.
 macro_rules! with_dry_run {
     () => {
-        /// Changes nothing, and reports what would be done.
+        /// Changes nothing, and reports what would be done. Default: false.
         #[must_use]
         pub fn dry_run(mut self, dry_run: bool) -> Self {
             self.request.policy.dry_run = dry_run;
             self
         }
 
-        /// Flushes everything to stable storage before it ends.
+        /// Flushes everything to stable storage before the request ends. Default: false.
         #[must_use]
         pub fn flush(mut self, flush: bool) -> Self {
             self.request.policy.sync = flush;
@@ -87,7 +89,8 @@ macro_rules! with_dry_run {
     };
 }
 
-/// Copies files and directories. Existing files that differ are replaced; nothing is removed.
+/// A request that copies files and directories. It replaces existing files that differ, and removes
+/// nothing.
 ///
 /// ```
 /// use haul::{Copy, Silent};
@@ -106,8 +109,8 @@ pub struct Copy {
 }
 
 impl Copy {
-    /// Copies `sources`, directories with their content, into the directory `dest`. A single
-    /// source gets the name `dest` if that is not a directory. Modes and times are kept.
+    /// Copies `sources`, directories with their content, into the directory `dest`. If `dest` is
+    /// not a directory, a single source gets that name. Modes and times are kept.
     pub fn new(sources: impl IntoIterator<Item = Location>, dest: Location) -> Self {
         let mut request = Request::new(sources.into_iter().collect(), dest);
         request.recursive = true;
@@ -115,22 +118,22 @@ impl Copy {
         Self { request }
     }
 
-    /// Keeps all attributes that the destination can hold: owners, hard links, ACLs, extended
-    /// attributes and special files, too.
+    /// Keeps all attributes that the destination can hold: also owners, hard links, ACLs, extended
+    /// attributes and special files. Default: false.
     #[must_use]
     pub fn archive(mut self, archive: bool) -> Self {
         self.request.policy.keeps = if archive { Kept::OF_ARCHIVES } else { Kept::OF_COPIES };
         self
     }
 
-    /// Copies what symbolic links lead to, and not the links.
+    /// Copies the targets of symbolic links in place of the links. Default: false.
     #[must_use]
     pub fn follow_links(mut self, follow: bool) -> Self {
         self.request.follow = follow;
         self
     }
 
-    /// Replaces or keeps existing files by this rule.
+    /// Sets when existing files are replaced. Default: when they differ.
     #[must_use]
     pub fn existing(mut self, conflict: Conflict) -> Self {
         self.request.policy.conflict = conflict;
@@ -140,7 +143,7 @@ impl Copy {
     with_contents!();
     with_dry_run!();
 
-    /// Runs it over the connections of `session`; see [`Self::run`].
+    /// Runs the request over the connections of `session`; see [`Self::run`].
     ///
     /// # Errors
     /// See [`Self::run`].
@@ -150,10 +153,10 @@ impl Copy {
     }
 }
 
-/// Makes a directory like another, as `haul sync -a` and `rsync -a` do: only what has changed is
-/// copied, of a changed file only the difference.
+/// A request that makes a directory like another, as `haul sync -a` and `rsync -a` do. It copies
+/// only changed files, and of a changed file only the difference.
 ///
-/// A source that ends with a slash stands for what is in it.
+/// A source that ends with a slash stands for the content of the directory.
 #[derive(Debug, Clone)]
 pub struct Sync {
     request: Request,
@@ -161,7 +164,7 @@ pub struct Sync {
 }
 
 impl Sync {
-    /// Makes `dest` like `sources`, which are on one machine. Modes, times, owners, links and
+    /// Makes `dest` like `sources`, which must be on one machine. Modes, times, owners, links and
     /// special files are kept.
     pub fn new(sources: impl IntoIterator<Item = Location>, dest: Location) -> Self {
         let mut request = Request::new(sources.into_iter().collect(), dest);
@@ -177,8 +180,8 @@ impl Sync {
         Self { request, mirror }
     }
 
-    /// Removes what only the destination has. Nothing is removed in a directory of which the
-    /// source could not be read whole.
+    /// Removes entries that only the destination has. Nothing is removed in a directory whose
+    /// source could not be read completely. Default: false.
     #[must_use]
     pub fn delete(mut self, delete: bool) -> Self {
         self.mirror.delete = delete.then(Delete::default);
@@ -186,21 +189,21 @@ impl Sync {
         self
     }
 
-    /// Removes at most so many entries.
+    /// Removes at most `entries` entries. Default: no limit.
     #[must_use]
     pub fn delete_max(mut self, entries: u64) -> Self {
         self.mirror.delete_max = Some(entries);
         self
     }
 
-    /// Compares the contents of files, and not their sizes and times.
+    /// Compares the contents of files in place of their sizes and times. Default: false.
     #[must_use]
     pub fn checksum(mut self, checksum: bool) -> Self {
         self.mirror.sameness = if checksum { Sameness::Content } else { Sameness::default() };
         self
     }
 
-    /// The task that it stands for.
+    /// The task of the request.
     pub fn task(&self) -> Task {
         Task::Sync(self.request.policy, self.mirror)
     }
@@ -208,7 +211,7 @@ impl Sync {
     with_contents!();
     with_dry_run!();
 
-    /// Runs it over the connections of `session`; see [`Self::run`].
+    /// Runs the request over the connections of `session`; see [`Self::run`].
     ///
     /// # Errors
     /// See [`Self::run`].
@@ -218,16 +221,16 @@ impl Sync {
     }
 }
 
-/// Moves files and directories: a source is renamed where that is possible, else copied, compared
-/// with its copy by content, and removed.
+/// A request that moves files and directories. It renames a source where possible. Otherwise it
+/// copies the source, compares the contents with the copy, and removes the source.
 #[derive(Debug, Clone)]
 pub struct Move {
     request: Request,
 }
 
 impl Move {
-    /// Moves `sources` into the directory `dest`. A single source gets the name `dest` if that is
-    /// not a directory. A source of which the destination can't hold all attributes stays.
+    /// Moves `sources` into the directory `dest`. If `dest` is not a directory, a single source
+    /// gets that name. A source is kept if the destination can't hold all its attributes.
     pub fn new(sources: impl IntoIterator<Item = Location>, dest: Location) -> Self {
         let mut request = Request::new(sources.into_iter().collect(), dest);
         let moving = Moving::Whole;
@@ -237,7 +240,7 @@ impl Move {
         Self { request }
     }
 
-    /// Replaces or keeps existing files by this rule.
+    /// Sets when existing files are replaced. Default: when they differ.
     #[must_use]
     pub fn existing(mut self, conflict: Conflict) -> Self {
         self.request.policy.conflict = conflict;
@@ -246,7 +249,7 @@ impl Move {
 
     with_contents!();
 
-    /// Runs it over the connections of `session`; see [`Self::run`].
+    /// Runs the request over the connections of `session`; see [`Self::run`].
     ///
     /// # Errors
     /// See [`Self::run`].
@@ -255,9 +258,9 @@ impl Move {
     }
 }
 
-/// Compares sources with a destination, and changes nothing.
+/// A request that compares sources with a destination, and changes nothing.
 ///
-/// [`Summary::has_differences`] tells if there are any; each is an event.
+/// Each difference is an event. [`Summary::has_differences`] is true if there are any.
 #[derive(Debug, Clone)]
 pub struct Check {
     request: Request,
@@ -265,14 +268,14 @@ pub struct Check {
 }
 
 impl Check {
-    /// Compares what a [`struct@Copy`] with the same sources and destination would copy with what is
-    /// there: kinds, sizes, modes and times.
+    /// Compares the entries that a [`struct@Copy`] of `sources` to `dest` would copy with the
+    /// existing entries: kinds, sizes, modes and times.
     pub fn new(sources: impl IntoIterator<Item = Location>, dest: Location) -> Self {
         let Copy { request } = Copy::new(sources, dest);
         Self { request, by_content: false }
     }
 
-    /// Compares the contents of files by their hashes, too.
+    /// Compares the contents of files by their hashes, too. Default: false.
     #[must_use]
     pub fn content(mut self, by_content: bool) -> Self {
         self.by_content = by_content;
@@ -281,7 +284,7 @@ impl Check {
 
     common!();
 
-    /// Runs it over the connections of `session`; see [`Self::run`].
+    /// Runs the request over the connections of `session`; see [`Self::run`].
     ///
     /// # Errors
     /// See [`Self::run`].

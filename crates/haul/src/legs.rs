@@ -6,28 +6,28 @@ use crate::location::Machine;
 use haul_engine::{Job, Leg, Monitor, Summary};
 use haul_model::{Mirror, Task};
 
-/// The course after a job that ended early.
+/// Whether further jobs are run after a job that ended early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// The next one is run: its hosts may be there.
+    /// The next job is run: its hosts may answer.
     GoesOn,
-    /// None is run any more.
+    /// No further job is run.
     Ends,
 }
 
-/// Is notified of jobs that run one after the other.
+/// An observer of jobs that run one after the other.
 pub trait Course {
     /// The job of `leg` begins; `has_more` if others follow it.
     fn begins(&self, leg: &Leg<Machine>, has_more: bool);
 
-    /// It has ended. Gives its figures as its monitor knows them.
+    /// The job has ended. Returns its figures as its monitor counted them.
     fn ends(&self) -> Summary;
 
-    /// It has ended early, by this error.
+    /// The job has ended early with `error`.
     fn fails(&mut self, leg: &Leg<Machine>, error: Error) -> Next;
 
-    /// True if a part of a mirror's work is left out that only removes: what the sources have is
-    /// not all known, as one job `has_failed` or in another way.
+    /// True if the removing part of a mirror is skipped: not all entries of the sources are known,
+    /// because a job `has_failed` or for another reason.
     fn withholds(&self, _mirror: &Mirror, _has_failed: bool) -> bool {
         false
     }
@@ -36,8 +36,8 @@ pub trait Course {
     fn removes(&self, _leg: &Leg<Machine>) {}
 }
 
-/// Runs the jobs of `legs`, which report to `monitor`. Gives the sum of their figures, and true if
-/// one of them has ended early.
+/// Runs the jobs of `legs`, which report to `monitor`. Returns the sum of their figures, and true
+/// if one of them ended early.
 pub fn run_legs(
     legs: Vec<Leg<Machine>>,
     hosts: &Hosts,
@@ -68,11 +68,11 @@ pub fn run_legs(
     (total, has_failed)
 }
 
-/// The jobs of `legs`, each with the tasks `parts`, one after the other.
+/// The jobs of `legs`, each once for every task of `parts`.
 pub fn in_parts(legs: Vec<Leg<Machine>>, parts: &[Task]) -> Vec<Leg<Machine>> {
     let of_parts = |leg: Leg<Machine>| {
         parts.iter().map(move |part| {
-            // A mirror is made of what its words name, whoever made it before.
+            // A mirror's destination is what the request names, even if an earlier job created it.
             let origin = leg.job.origin.filter(|_| part.mirrors().is_none());
             Leg { job: Job { task: *part, origin, ..leg.job.clone() }, ..leg.clone() }
         })
@@ -80,7 +80,7 @@ pub fn in_parts(legs: Vec<Leg<Machine>>, parts: &[Task]) -> Vec<Leg<Machine>> {
     legs.into_iter().flat_map(of_parts).collect()
 }
 
-/// `leg` of a request by which so many entries are `deleted` already.
+/// `leg` of a request that has removed `deleted` entries already.
 fn with_removals_left(mut leg: Leg<Machine>, deleted: u64) -> Leg<Machine> {
     if let Task::Sync(_, Mirror { delete_max: Some(max), .. }) = &mut leg.job.task {
         *max = max.saturating_sub(deleted);

@@ -24,27 +24,28 @@
 //! | move files and directories | [`Move`] | `haul move` |
 //! | compare without a change | [`Check`] | `haul check -r` |
 //!
-//! A [`Location`] is a path here (`From<PathBuf>`), or is read from text, which may also name a
-//! host: `[user@]host:path`, `ssh://[user@]host[:port]/path`, `sftp://...`. The host is reached
-//! by its haul server if this user is enrolled there, else through ssh. Where there is no haul,
-//! its SFTP server serves.
+//! A [`Location`] is a local path (`From<PathBuf>`), or is parsed from text, which may also name a
+//! host: `[user@]host:path`, `ssh://[user@]host[:port]/path`, `sftp://...`. haul connects to the
+//! host's haul server if this user is enrolled there, else through ssh. A host without haul is used
+//! through its SFTP server.
 //!
-//! Each request has `run`, which blocks until all is done and gives a [`Summary`]. Its
-//! connections are closed then; to use them for several requests, make a [`Session`] and call
+//! Each request has `run`, which blocks until the request ends and returns a [`Summary`]. Then its
+//! connections are closed. To use them for several requests, create a [`Session`] and call
 //! `run_in`.
 //!
 //! # Failures
 //!
-//! One file that can't be read does not end a request: it is an event, and counts in
-//! [`Summary::failed`]. An [`Error`] ends it, or the part of it that goes to one of several
-//! hosts: see [`Error::kind`]. Run the same request again after any of them. Finished files are
-//! skipped, and an unfinished large file is continued.
+//! A file that can't be read does not end a request: it is reported as an event, and counted in
+//! [`Summary::failed`]. An [`Error`] ends the request, or its part for one of several hosts: see
+//! [`Error::kind`]. After either, run the same request again: it skips finished files and resumes
+//! an unfinished large file.
 //!
 //! # Events, progress and cancellation
 //!
-//! `run` takes a [`Monitor`], which serves one request at a time. [`Silent`] ignores all events. One of your own has a [`Progress`] whose
-//! counters it may read at any time, gets each [`Event`], and cancels the request by answering
-//! [`Monitor::cancelled`] with `true`. Several threads of the request call it at once.
+//! `run` takes a [`Monitor`], which serves one request at a time. [`Silent`] ignores all events. A
+//! monitor of your own receives each [`Event`], and can read the counters of its [`Progress`] at
+//! any time. It cancels the request by returning `true` from [`Monitor::cancelled`]. Several
+//! threads of the request call it at once.
 //!
 //! Five examples are in `examples/`: `copy.rs` (a progress bar), `mirror.rs` (a dry run first),
 //! `upload.rs` (one connection for several requests), `verify.rs` and `events.rs`.
@@ -52,30 +53,32 @@
 //! # Limits
 //!
 //! - Linux; other systems are only type-checked.
-//! - Each process that runs requests raises its limit of open files to what the system allows.
-//! - The chunk cache, the keys of this user and the journals of uploads are in the directories
-//!   that the environment names: see [`state`].
+//! - Each process that runs requests raises its limit of open files to the maximum that the system
+//!   allows.
+//! - The chunk cache, the keys of this user and the journals of uploads are in directories that
+//!   environment variables name: see [`state`].
 //!
-//! Modules and hidden items are what the program needs besides: they may change in any version.
+//! Public modules and hidden items serve the program `haul`. They may change in any version.
 //!
 //! # Rooms
 //!
-//! - `jobs.rs`: the builders; `request.rs`: what they build, and the jobs that it becomes;
-//!   `mirror.rs`, `moving.rs`: of a mirror, of a move; `missing.rs`: sources that are not there.
-//!   `legs.rs`: runs the jobs. `session.rs`: the connections that they share.
-//! - `location.rs`: the forms of a place. `host.rs`: a host, and all that is said about the way
-//!   there.
-//! - `endpoint.rs`: connects, and chooses how; `retry.rs`: again, when a connection was lost;
-//!   `peer.rs`: the hosts that single requests go to, and their connections. `hosts.rs`: runs
-//!   jobs (`hosts/between.rs`: between two hosts), and turns to a host's SFTP server when
-//!   there is no haul (`ConnectError::lacks_haul`), as `peer.rs` does for single requests.
+//! - `jobs.rs`: the builders. `request.rs`: the requests that they build, and the jobs of a
+//!   request. `mirror.rs`, `moving.rs`: what is special to a mirror and to a move. `missing.rs`:
+//!   local sources that do not exist. `legs.rs`: runs the jobs. `session.rs`: the connections that
+//!   they share.
+//! - `location.rs`: the forms of a location. `host.rs`: a host, and the settings for connecting to
+//!   it.
+//! - `endpoint.rs`: chooses an endpoint and connects. `retry.rs`: runs a job again after a lost
+//!   connection. `peer.rs`: connections for single requests. `hosts.rs`: runs jobs
+//!   (`hosts/between.rs`: between two hosts). Both use a host's SFTP server if it has no haul
+//!   (`ConnectError::lacks_haul`).
 //! - `servers.rs`: the servers that this user is enrolled at. `files.rs`: files of this user.
 //!   `state.rs`: the user's directories.
-//! - `deploy.rs`: puts haul onto a host, through an SFTP session and a shell that becomes
-//!   what was uploaded; `deploy/program.rs`: the upload; `deploy/host.rs`: asks the host
-//!   what it is, and the upload for its greeting; `deploy/place.rs`: the directory, which
-//!   must be the user's alone; `deploy/error.rs`: why it failed.
-//! - `doctor.rs`: measures a host, and the connection to it; `doctor/lanes.rs`: the direct
+//! - `deploy.rs`: installs haul on a host over two logins, SFTP and a shell. `deploy/program.rs`:
+//!   the program to upload. `deploy/host.rs`: asks for the host's system, and runs the upload until
+//!   it greets. `deploy/place.rs`: the directory, which nobody else may write to.
+//!   `deploy/error.rs`: its errors.
+//! - `doctor.rs`: measures a host and the connection to it. `doctor/lanes.rs`: the direct
 //!   connections.
 //! - `error.rs`: why a request ends early.
 
@@ -116,7 +119,7 @@ pub use jobs::{Check, Copy, Move, Sync};
 pub use location::{Location, LocationError, LocationProblem, Machine};
 pub use session::Session;
 
-// What the program needs besides.
+// Items that only the program uses.
 #[doc(hidden)]
 pub use {
     endpoint::{Call, UseServer},

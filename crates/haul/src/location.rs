@@ -1,6 +1,5 @@
-//! Where a file is, as a person writes it: `path`, `[user@]host:path`,
-//! `ssh://[user@]host[:port]/path`, or `sftp://` and the same. Paths are bytes and stay
-//! as they were given.
+//! Locations as a user writes them: `path`, `[user@]host:path`, `ssh://[user@]host[:port]/path` or
+//! `sftp://[user@]host[:port]/path`. Paths are bytes, and are not changed.
 
 use crate::endpoint::UseServer;
 use crate::error::Error;
@@ -15,24 +14,24 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// A path and the machine that it is on.
+/// A path and its machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Location {
-    /// The machine.
+    /// The machine of the path.
     pub machine: Machine,
-    /// The path there; a relative one starts in the working directory (here)
-    /// or the home directory (there).
+    /// The path. A relative path starts in the working directory (here) or the home directory
+    /// (there).
     pub path: Vec<u8>,
-    /// The words that the user wrote, raw.
+    /// The user's text, unchanged.
     pub given: Vec<u8>,
 }
 
-/// A machine.
+/// The machine of a location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Machine {
-    /// This one.
+    /// This machine.
     Here,
-    /// Another one, and how it is reached.
+    /// Another machine, and how to connect to it.
     There(Host),
 }
 
@@ -45,12 +44,12 @@ impl Machine {
         }
     }
 
-    /// The host's name to show, unless it is this machine.
+    /// The host's name, for messages, unless it is this machine.
     pub fn name(&self) -> Option<String> {
         self.host().map(Host::to_string)
     }
 
-    /// True if a host's SFTP server is used.
+    /// True if the host is reached through its SFTP server.
     pub fn is_by_sftp(&self) -> bool {
         self.host().is_some_and(|host| host.by_sftp)
     }
@@ -65,7 +64,7 @@ impl fmt::Display for Machine {
     }
 }
 
-/// Why some words are not a location.
+/// A text that is not a location, and the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("'{}': {why}", escape_bytes(.given))]
 pub struct LocationError {
@@ -73,7 +72,7 @@ pub struct LocationError {
     why: LocationProblem,
 }
 
-/// The problem with the words of a location.
+/// The reason why a text is not a location.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each variant has its message")]
@@ -105,20 +104,20 @@ pub enum LocationProblem {
 }
 
 impl LocationError {
-    /// The problem.
+    /// The reason.
     pub fn problem(&self) -> &LocationProblem {
         &self.why
     }
 }
 
-/// The directory where a path that names none starts.
+/// The path of a location without one: the home directory.
 const START_DIRECTORY: &[u8] = b".";
 
 impl Location {
-    /// Reads what the user wrote.
+    /// Parses the text of a location.
     ///
     /// # Errors
-    /// Names the words and what is wrong with them.
+    /// If the text is not a location. The error names the text and the problem.
     pub fn parse(words: &OsStr) -> Result<Self, LocationError> {
         let given = words.as_bytes().to_vec();
         match parse(&given) {
@@ -127,20 +126,20 @@ impl Location {
         }
     }
 
-    /// The same, where `command`, a program and its options, is started in place of `ssh`. No
-    /// haul server is used then.
+    /// Starts `command`, a program and its options, in place of `ssh`. haul servers are not used
+    /// then.
     ///
     /// # Errors
-    /// When the command has no program, or an open quote.
+    /// If the command has no program, or an open quote.
     pub fn with_rsh(self, command: &str) -> Result<Self, Error> {
         self.with_ssh(|ssh| ssh.with_rsh(command))
     }
 
-    /// The same, where the haul at `path` on the host is started by ssh, and nothing else: no
-    /// other haul, no haul server and no SFTP server.
+    /// Uses only the haul at `path` on the host, started through ssh: no other haul, no haul server
+    /// and no SFTP server.
     ///
     /// # Errors
-    /// When the path is empty, or no path.
+    /// If the path is empty or invalid.
     pub fn with_remote_haul(self, path: &str) -> Result<Self, Error> {
         let mut location = self.with_ssh(|ssh| ssh.with_remote_haul(path))?;
         if let Machine::There(host) = &mut location.machine {
@@ -161,31 +160,31 @@ impl Location {
         Ok(self)
     }
 
-    /// The root of this machine's files.
+    /// The root directory of this machine.
     pub fn root() -> Self {
         Self { machine: Machine::Here, path: b"/".to_vec(), given: b"/".to_vec() }
     }
 
-    /// The same for the engine, which names no machine that is here.
+    /// The location for the engine, which knows no machine for local paths.
     pub fn spot(&self) -> Spot<Machine> {
         let host = (self.machine != Machine::Here).then(|| self.machine.clone());
         Spot { host, path: self.path.clone() }
     }
 
-    /// True if it stands for the paths of a host that match it. Here a shell has replaced
-    /// what was meant as a pattern.
+    /// True if the path is a pattern, for paths on a host. A local path is never one, because the
+    /// shell has expanded it.
     pub fn is_pattern(&self) -> bool {
         self.machine != Machine::Here && haul_engine::is_pattern(&self.path)
     }
 
-    /// Another path of the same host.
+    /// The location of `path` on the same machine.
     pub fn beside(&self, path: Vec<u8>) -> Self {
         let given = [format!("{}:", self.machine).as_bytes(), &path].concat();
         Self { machine: self.machine.clone(), path, given }
     }
 
-    /// The file of this machine with a ':' in its name that the words may have meant,
-    /// as it has to be written, if there is one.
+    /// The local file with a `:` in its name that the user may have meant, in the form that haul
+    /// accepts. `None` if there is no such file.
     pub fn here_instead(&self) -> Option<String> {
         let is_url = split_scheme(&self.given).is_some();
         let exists = || fs::symlink_metadata(OsStr::from_bytes(&self.given)).is_ok();
@@ -193,16 +192,16 @@ impl Location {
             .then(|| format!("./{}", escape_bytes(&self.given)))
     }
 
-    /// The last component of the path, under which the source arrives in a
-    /// directory; `None` for `.`, `..` and `/`, which have no name of their own.
+    /// The last component of the path, which becomes the name of the source in a directory. `None`
+    /// for `.`, `..` and `/`.
     pub fn final_name(&self) -> Option<&[u8]> {
         words::split(&self.path).name
     }
 }
 
-/// Reads `path`, `[user@]host:path`, `ssh://[user@]host[:port]/path` or
-/// `sftp://[user@]host[:port]/path`. A host is reached by its server if this user is enrolled
-/// there (`haul server enroll`), else by ssh; a connection that is lost is made again.
+/// Parses `path`, `[user@]host:path`, `ssh://[user@]host[:port]/path` or
+/// `sftp://[user@]host[:port]/path`. haul connects to the host's server if this user is enrolled
+/// there (`haul server enroll`), else through ssh. It reconnects after a lost connection.
 impl FromStr for Location {
     type Err = LocationError;
 
@@ -218,7 +217,7 @@ impl FromStr for Location {
     }
 }
 
-/// A path of this machine, whatever is in its name.
+/// A path on this machine. It is not parsed.
 impl From<PathBuf> for Location {
     fn from(path: PathBuf) -> Self {
         let path = path.into_os_string().into_vec();
@@ -232,11 +231,10 @@ impl fmt::Display for Location {
     }
 }
 
-/// Reads a host without a path: `[user@]host`, also with a `:` behind it as in a
-/// location, or `ssh://[user@]host[:port]`.
+/// Parses a host without a path: `[user@]host`, `[user@]host:` or `ssh://[user@]host[:port]`.
 ///
 /// # Errors
-/// Names the words and what is wrong with them.
+/// If the text is not a host. The error names the text and the problem.
 pub fn parse_host(words: &OsStr) -> Result<Host, LocationError> {
     let given = words.as_bytes().to_vec();
     let host = || {
@@ -245,7 +243,7 @@ pub fn parse_host(words: &OsStr) -> Result<Host, LocationError> {
         }
         let is_url = split_scheme(&given).is_some();
         if is_url || host_end(&given).is_some() {
-            // "ssh://host/" is how URLs of hosts are written.
+            // URLs of hosts are often written as "ssh://host/".
             let slash: &[u8] = if is_url { b"/" } else { b"" };
             return match parse(given.strip_suffix(slash).unwrap_or(&given))? {
                 (Machine::There(host), path) if path == START_DIRECTORY && !host.by_sftp => {
@@ -284,7 +282,7 @@ fn parse(words: &[u8]) -> Result<(Machine, Vec<u8>), LocationProblem> {
     let Some(colon) = host_end(words) else { return Ok((Machine::Here, words.to_vec())) };
     let (login, path) = (&words[..colon], &words[colon + 1..]);
     let (user, name) = split_user(login);
-    // To rsync `host::module` is a module of its daemon.
+    // In rsync, `host::module` is a module of its daemon.
     if path.starts_with(b":") {
         return Err(LocationProblem::Daemon);
     }
@@ -302,8 +300,8 @@ fn split_scheme(words: &[u8]) -> Option<(&str, &[u8])> {
     is_scheme.then_some((scheme, &words[end + 3..]))
 }
 
-/// Where the `:` after a host is, by the rules of scp: not at the start, not
-/// after a `/`, and not between the brackets of an IPv6 address.
+/// The position of the `:` after a host, by the rules of scp: not at the start, not after a `/`,
+/// and not between the brackets of an IPv6 address.
 fn host_end(words: &[u8]) -> Option<usize> {
     let address = match words.iter().position(|&b| b == b'[') {
         Some(0) => true,
@@ -323,7 +321,7 @@ fn host_end(words: &[u8]) -> Option<usize> {
     None
 }
 
-/// Reads the part behind `ssh://` and `sftp://`.
+/// Parses the part after `ssh://` or `sftp://`.
 fn parse_url(rest: &[u8]) -> Result<(Host, Vec<u8>), LocationProblem> {
     let slash = rest.iter().position(|&b| b == b'/').unwrap_or(rest.len());
     let (authority, path) = rest.split_at(slash);
@@ -346,7 +344,7 @@ fn parse_url(rest: &[u8]) -> Result<(Host, Vec<u8>), LocationProblem> {
     let path = match path.as_slice() {
         b"" | b"/~" | b"/~/" => START_DIRECTORY.to_vec(),
         [b'/', b'~', b'/', relative @ ..] => {
-            // More slashes would make it absolute again.
+            // Further slashes would make the path absolute again.
             let start = relative.iter().position(|&b| b != b'/').unwrap_or(relative.len());
             match &relative[start..] {
                 b"" => START_DIRECTORY.to_vec(),
@@ -358,8 +356,8 @@ fn parse_url(rest: &[u8]) -> Result<(Host, Vec<u8>), LocationProblem> {
     Ok((host, path))
 }
 
-/// Refuses a path on a host that begins with `~` and the name of a user: a shell there
-/// would put that user's home directory in its place, and haul uses none.
+/// Refuses a path on a host that begins with `~` and a user name. A shell would replace it by that
+/// user's home directory, but haul does not use one.
 fn refuse_other_home(path: &[u8]) -> Result<(), LocationProblem> {
     let first = path.split(|byte| *byte == b'/').next().unwrap_or_default();
     let Some([begin, rest @ ..]) = first.strip_prefix(b"~") else { return Ok(()) };
@@ -369,7 +367,7 @@ fn refuse_other_home(path: &[u8]) -> Result<(), LocationProblem> {
     if begins && rest.iter().all(is_in_name) { Err(LocationProblem::OtherHome) } else { Ok(()) }
 }
 
-/// Splits `user@host`; a user name may have `@` in it, a host name can't.
+/// Splits `user@host` at the last `@`: a user name may contain one, a host name can't.
 fn split_user(login: &[u8]) -> (Option<&[u8]>, &[u8]) {
     match login.iter().rposition(|&b| b == b'@') {
         Some(at) => (Some(&login[..at]), &login[at + 1..]),
@@ -398,13 +396,13 @@ fn unbracketed(name: &[u8]) -> &[u8] {
     name.strip_prefix(b"[").and_then(|name| name.strip_suffix(b"]")).unwrap_or(name)
 }
 
-/// The host that is reached as `user@host`. ssh decides what is left out.
+/// The host of `user@host`. ssh's configuration supplies missing parts.
 fn host_of(user: Option<&[u8]>, name: &[u8]) -> Result<Host, LocationProblem> {
     let text = |bytes| str::from_utf8(bytes).map_err(|_| LocationProblem::NotText);
     Ok(Host::new(user.map(text).transpose()?, text(name)?)?)
 }
 
-/// RFC 3986, section 2.1: `%` and two hexadecimal digits stand for a byte.
+/// Decodes `%` and two hexadecimal digits to a byte (RFC 3986, section 2.1).
 fn percent_decoded(text: &[u8]) -> Result<Vec<u8>, LocationProblem> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;

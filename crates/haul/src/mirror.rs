@@ -1,4 +1,5 @@
-//! The completion of a mirror's request: what its sources are decides what its destination is.
+//! The completion of a mirror's request: the kind of its sources decides the kind of its
+//! destination.
 
 use crate::error::Error;
 use crate::hosts::Questions;
@@ -11,11 +12,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 impl Request {
-    /// Completes the request of a mirror: the destination is a directory for the sources, unless
-    /// it is the new name of a single file. A host may be asked by `questions` what a source is.
+    /// Completes the request of a mirror. The destination is a directory for the sources, unless it
+    /// is the new name of a single file. `questions` may ask a host for the kind of a source.
     ///
     /// # Errors
-    /// When the host can't be asked.
+    /// If the host can't be asked.
     pub fn complete_mirror(
         &mut self,
         mirror: &Mirror,
@@ -35,10 +36,10 @@ impl Request {
         Ok(())
     }
 
-    /// Refuses a mirror whose sources are not on one machine.
+    /// Refuses a mirror whose sources are on several machines.
     ///
     /// # Errors
-    /// When they are not, or a list does not belong to one directory.
+    /// If they are, or if a list belongs to more than one directory.
     pub fn refuse_to_mirror(&self) -> Result<(), Error> {
         if self.sources.windows(2).any(|two| two[0].machine != two[1].machine) {
             let what = "all sources must be on one machine".to_owned();
@@ -52,15 +53,15 @@ impl Request {
     }
 }
 
-/// A source that ends with a slash is what is in it.
+/// Makes a source that ends with a slash stand for the content of the directory.
 pub fn take_what_is_in(sources: &mut [Location]) {
     for source in sources.iter_mut().filter(|source| source.path.ends_with(b"/")) {
         source.path.push(b'.');
     }
 }
 
-/// The one source, if it may become the destination itself: no other does, and nothing is
-/// on the way to it.
+/// The only source, if it may become the destination itself. With relative paths, it must have no
+/// directory above it.
 fn alone(request: &Request, relative: Relative) -> Option<Location> {
     let [source] = &*request.sources else { return None };
     if request.list.is_none() && relative == Relative::No {
@@ -79,11 +80,11 @@ fn alone(request: &Request, relative: Relative) -> Option<Location> {
     }
 }
 
-/// True if the destination is a directory for what `source` is, whether it is there or
-/// not: it is the new name of a single file only.
+/// True if the destination must be a directory for `source`, whether it exists or not. Only a
+/// single file may get a new name.
 ///
 /// # Errors
-/// When the host with the source can't be asked what that is.
+/// If the host of the source can't be asked.
 fn becomes_dir(
     request: &Request,
     led: Led,
@@ -109,7 +110,7 @@ fn becomes_dir(
     if source.is_pattern() {
         return Ok(true);
     }
-    // What is there tells by itself, and spares the question.
+    // An existing destination decides by itself, without a question.
     if dest.machine != Machine::Here || here(&dest.path).is_ok() {
         return Ok(false);
     }
@@ -120,11 +121,11 @@ fn becomes_dir(
             _ => Ok(kind),
         }
     });
-    // Why it can't be looked at the job says.
+    // The job reports why the source can't be read.
     Ok(asked? == Ok(Kind::Dir))
 }
 
-/// True if a source that is a link with this `target` may stand for what it leads to.
+/// True if a source that is a link with this `target` is replaced by what the link points to.
 fn leads_on(led: Led, target: &[u8]) -> bool {
     led.to_dirs || led.out && links::leads_out(target, 0)
 }

@@ -1,4 +1,4 @@
-//! Jobs of which no source is there: for them no host is asked, and nothing is made.
+//! Jobs whose sources all do not exist: no host is asked for them, and no destination is created.
 
 use crate::location::Machine;
 use crate::request::{Request, Unmatched};
@@ -9,8 +9,9 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 
-/// `legs` without those whose sources are here, and are all missing; and the number of
-/// these sources, each of which `missing` hears. rsync makes no destination either then.
+/// Removes the jobs from `legs` whose sources are local and all missing. Returns the others, and
+/// the number of missing sources, each of which is passed to `missing`. rsync creates no
+/// destination then either.
 pub fn left_out(
     request: &Request,
     task: Task,
@@ -19,7 +20,7 @@ pub fn left_out(
 ) -> (Vec<Leg<Machine>>, u64) {
     let tells_of_each = match task {
         Task::Copy(_) => true,
-        // With a list, or on a way that is kept, other places are named.
+        // With a list or relative paths, the engine reports other paths.
         Task::Sync(_, mirror) => {
             let walking = mirror.walking;
             walking.missing == Missing::Fails
@@ -39,7 +40,7 @@ pub fn left_out(
     let (empty, legs): (Vec<_>, Vec<_>) = legs.into_iter().partition(is_empty);
     let mut failed = 0;
     for source in empty.iter().flat_map(|leg| &leg.job.sources) {
-        // A mirror has been told so of a path that ends with a slash.
+        // The source of a mirror ended with a slash before "." was added: report that form.
         let source = match source.strip_suffix(b".") {
             Some(typed) if is_mirror && typed.ends_with(b"/") => typed,
             _ => source,
@@ -52,7 +53,7 @@ pub fn left_out(
     (legs, failed)
 }
 
-/// True if a source is not there.
+/// True if the local source does not exist.
 fn is_missing(source: &[u8]) -> bool {
     let looked = fs::symlink_metadata(OsStr::from_bytes(source));
     looked.is_err_and(|error| error.kind() == ErrorKind::NotFound)

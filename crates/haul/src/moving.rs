@@ -1,4 +1,4 @@
-//! A move, as a request asks for it, and the machines that it goes to.
+//! The request of a move, and its connection to the hosts. The engine's `run_move` does the moving.
 
 use crate::error::Error;
 use crate::hosts::Hosts;
@@ -13,10 +13,10 @@ use haul_engine::{
 use haul_model::{Fault, words};
 
 impl Request {
-    /// Refuses what can't be moved, before anything is.
+    /// Refuses sources that can't be moved, before anything is moved.
     ///
     /// # Errors
-    /// When both ends are on hosts, or a source has no name.
+    /// If both ends are on hosts, or a source has no name.
     pub fn refuse_to_move(&self) -> Result<(), Error> {
         let mut sources = self.sources.iter();
         if self.dest.machine != Machine::Here
@@ -32,7 +32,7 @@ impl Request {
         Ok(())
     }
 
-    /// Moves the sources. The figures are of what was done, also where the move has ended early.
+    /// Moves the sources. Returns the figures of what was done, even if the move ended early.
     pub fn run_move(
         &self,
         hosts: &Hosts,
@@ -57,19 +57,18 @@ impl Request {
     }
 }
 
-/// True if a source has no name to move it under. On a host `~` is the home
-/// directory.
+/// True if a source has no name of its own. On a host, `~` is the home directory.
 fn is_nameless(source: &Location) -> bool {
     let is_home = source.machine != Machine::Here && words::split(&source.path).whole == b"~";
     source.final_name().is_none() || is_home
 }
 
-/// The machines of a move.
+/// The machines of a move, for the engine.
 struct Reached<'m> {
     hosts: &'m Hosts,
     monitor: &'m dyn Monitor,
     course: &'m mut dyn Course,
-    /// Those who are asked at the moment.
+    /// The connections for questions, until the engine hangs up.
     peers: Option<Peers>,
 }
 
@@ -82,7 +81,7 @@ impl Machines for Reached<'_> {
         host: Option<&Machine>,
         question: impl FnMut(&mut Requests) -> Result<T, RequestError>,
     ) -> Result<Result<T, Fault>, Error> {
-        // The copy will tell of hosts without haul.
+        // The copy reports hosts without haul.
         let new = || Peers::new(self.hosts.diagnostics()).quietly();
         let (peers, machine) = (self.peers.get_or_insert_with(new), host.unwrap_or(&Machine::Here));
         self.hosts.ask(machine, peers, self.monitor, &|| 0, question)

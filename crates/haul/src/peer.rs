@@ -1,4 +1,4 @@
-//! Connections to the places that locations name.
+//! Connections for single requests to the machines of locations.
 
 use crate::endpoint::Call;
 use crate::error::Error;
@@ -10,8 +10,8 @@ use haul_net::{ConnectError, Connection, Diagnostics, Patience};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long an SFTP server may be silent, unless the user says otherwise, in seconds. One
-/// that is at work says nothing.
+/// Timeout of a silent SFTP server, in seconds, unless the user sets one. A working server sends
+/// nothing.
 pub(crate) const SFTP_SILENCE_SECONDS: u32 = 60;
 
 /// Connects to the SFTP server of `host`.
@@ -26,21 +26,21 @@ pub(crate) fn connect_sftp(
     haul_net::connect_sftp(&host.ssh().clone().with_patience(patience), Arc::clone(diagnostics))
 }
 
-/// A host that answers requests.
+/// A host that answered.
 pub struct Answering {
     /// Takes requests.
     pub requests: Requests,
-    /// Its SFTP server answers, and this is why.
+    /// Set if the host's SFTP server answered: why there is no haul.
     pub missing: Option<ConnectError>,
-    /// How long it took until it answered.
+    /// The time until the host answered.
     pub login: Duration,
 }
 
 impl Answering {
-    /// The haul of a host, or its SFTP server if it has none.
+    /// Connects to the haul of a host, or to its SFTP server if it has none.
     ///
     /// # Errors
-    /// When there is no way to either, or the user has cancelled.
+    /// If neither can be reached, or the user has cancelled.
     pub fn at(call: &Call<'_>) -> Result<Self, Error> {
         let begun = Instant::now();
         let missing = match call.greet() {
@@ -59,10 +59,10 @@ impl Answering {
         }
     }
 
-    /// The SFTP server of a host.
+    /// Connects to the SFTP server of a host.
     ///
     /// # Errors
-    /// When there is no way to it.
+    /// If the server can't be reached.
     pub fn at_sftp(host: &Host, diagnostics: &Diagnostics) -> Result<Self, JobError> {
         let begun = Instant::now();
         let requests = Requests::sftp(connect_sftp(host, diagnostics)?)?;
@@ -70,24 +70,24 @@ impl Answering {
     }
 }
 
-/// The places that single requests have gone to, one connection for each.
+/// The machines that single requests were sent to, with one connection for each.
 pub struct Peers {
     diagnostics: Diagnostics,
     /// Hosts without haul are not reported.
     is_quiet: bool,
-    /// The task of the job that comes next, if one does.
+    /// The task of the next job, if there is one.
     task: Option<Task>,
     open: Vec<Open>,
 }
 
-/// Connections that are to be kept are, and the others closed.
+/// Keeps the connections that are to be kept, and closes the others.
 impl Drop for Peers {
     fn drop(&mut self) {
         self.open.drain(..).for_each(|open| open.requests.leave());
     }
 }
 
-/// A place that requests have gone to.
+/// A machine that requests were sent to.
 struct Open {
     machine: Machine,
     requests: Requests,
@@ -95,7 +95,7 @@ struct Open {
     is_sftp_only: bool,
 }
 
-/// The way to a host that was asked.
+/// The connection to a host that answered.
 pub struct WayThere {
     /// The connection.
     pub standing: Standing,
@@ -104,19 +104,19 @@ pub struct WayThere {
 }
 
 impl Peers {
-    /// No connection yet; `diagnostics` takes what ssh writes.
+    /// Creates the set, without connections. `diagnostics` receives the output of ssh.
     pub fn new(diagnostics: &Diagnostics) -> Self {
         let (is_quiet, task, open) = (false, None, Vec::new());
         Self { diagnostics: Arc::clone(diagnostics), is_quiet, task, open }
     }
 
-    /// The same, and nothing is said of hosts without haul.
+    /// Does not report hosts without haul.
     pub fn quietly(mut self) -> Self {
         self.is_quiet = true;
         self
     }
 
-    /// The same, over connections that a job with that task can go on with.
+    /// Makes connections that a job with this task can use afterwards.
     pub fn before(mut self, task: Task) -> Self {
         self.task = Some(task);
         self
@@ -128,7 +128,7 @@ impl Peers {
         open.filter_map(|open| open.machine.host())
     }
 
-    /// The way to `machine`, for the job that comes next, if somebody was asked there.
+    /// Takes the connection to `machine`, if there is one, for the next job.
     pub fn take_way(&mut self, machine: &Machine) -> Option<WayThere> {
         let found = self.open.iter().position(|open| open.machine == *machine)?;
         let Open { requests, is_sftp_only, .. } = self.open.swap_remove(found);
@@ -136,11 +136,11 @@ impl Peers {
         Some(WayThere { standing, is_sftp_only })
     }
 
-    /// Connects to `machine`, unless its connection stands, and gives its number for
-    /// [`Self::requests`]. It `is_again` if an earlier connection was lost.
+    /// Connects to `machine`, unless there is a connection. Returns its number for
+    /// [`Self::requests`]. `is_again` if an earlier connection was lost.
     ///
     /// # Errors
-    /// When there is no way to it, or the user has cancelled, as `monitor` knows.
+    /// If the machine can't be reached, or `monitor` reports that the user has cancelled.
     pub fn reach(
         &mut self,
         machine: &Machine,
@@ -161,17 +161,17 @@ impl Peers {
         Ok(self.open.len() - 1)
     }
 
-    /// Requests to the machine with the number that [`Self::reach`] has given.
+    /// The requests to the machine with the number that [`Self::reach`] returned.
     pub fn requests(&mut self, index: usize) -> &mut Requests {
         &mut self.open[index].requests
     }
 
-    /// Closes the connection to `machine`, if one stands.
+    /// Closes the connection to `machine`, if there is one.
     pub fn leave(&mut self, machine: &Machine) {
         self.open.retain(|open| open.machine != *machine);
     }
 
-    /// Requests to the haul of a host, or to its SFTP server if it has none; and true if the
+    /// Connects to the haul of a host, or to its SFTP server if it has none. Returns true if the
     /// host starts no program.
     fn agent(
         &self,

@@ -1,5 +1,5 @@
-//! A request: sources, a destination, and how the one becomes the other. It is completed by what
-//! hosts answer, checked, and becomes jobs.
+//! A request: sources, a destination and options. It is checked, completed with answers from hosts,
+//! and split into jobs. Running the jobs is left to `legs.rs` and `hosts.rs`.
 
 use crate::error::Error;
 use crate::hosts::Questions;
@@ -14,68 +14,68 @@ use haul_model::{
 use std::collections::HashMap;
 use std::num::NonZeroU64;
 
-/// The way that contents take between machines.
+/// How contents are sent between machines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Passage {
-    /// Bytes of content that may be moved in a second.
+    /// Maximum rate of content, in bytes per second.
     pub rate: Option<NonZeroU64>,
-    /// The way in which what travels is compressed.
+    /// The compression of what is sent.
     pub compression: Compression,
-    /// The connections that contents take to a haul.
+    /// The connections for contents to a haul.
     pub via: Via,
-    /// The ports that it may open for them, if not any.
+    /// The ports that haul may open for them. Default: any.
     pub ports: Option<Ports>,
-    /// Content that the other side has already is sent all the same, and none is remembered.
+    /// Do not use the chunk cache: send content that the other side already has, and record none.
     pub no_cache: bool,
-    /// Bytes of content that would be lost and is kept in the chunk cache, at most.
+    /// Maximum size, in bytes, of the content that the chunk cache keeps after its file is gone.
     pub kept_max: u64,
 }
 
 impl Passage {
-    /// The chunk cache of this machine; `None` if none may be used.
+    /// The chunk cache of this machine. `None` if it may not be used.
     pub fn cache(&self) -> Option<CachePlace> {
         let dir = || state::cache_dir().unwrap_or_default();
         (!self.no_cache).then(|| CachePlace { dir: dir(), kept_max: self.kept_max })
     }
 }
 
-/// Sources, a destination, and how the one becomes the other.
+/// Sources, a destination, and options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// The sources, in their order.
     pub sources: Vec<Location>,
     /// The destination: a directory for the sources, or the new name of one.
     pub dest: Location,
-    /// Directories are copied with all that is in them.
+    /// Directories are copied with their content.
     pub recursive: bool,
     /// Symbolic links are followed.
     pub follow: bool,
-    /// The rules that leave out parts of the sources.
+    /// The rules that exclude parts of the sources.
     pub filter: Filter,
-    /// Attributes that entries get in place of those of the sources.
+    /// Attributes that replace those of the sources.
     pub altered: Altered,
     /// The rules for each entry.
     pub policy: Policy,
-    /// The directories that a mirror looks into besides the destination.
+    /// The base directories of a mirror, where it looks for content besides the destination.
     pub bases: Vec<Vec<u8>>,
-    /// The backups that a mirror makes.
+    /// The backups of a mirror.
     pub backup: Option<Backup>,
-    /// The directory in which files of a mirror are staged, if not where they will appear.
+    /// The staging directory of a mirror. Default: the directory of the file's final name.
     pub staging: Option<Vec<u8>>,
-    /// Of the one source of a mirror, the paths below it that take part, if not all.
+    /// The paths below a mirror's only source that take part. Default: all.
     pub list: Option<Vec<Vec<u8>>>,
-    /// Targets of links are munged on a download, and unmunged elsewhere.
+    /// Targets of links are munged on a download, and unmunged otherwise.
     pub munges: bool,
-    /// The way that contents take.
+    /// How contents are sent.
     pub passage: Passage,
 }
 
-/// Hears of a pattern, or a path that it stands for, of which nothing is copied: the name of the
-/// host, the path there, and why.
+/// Receives each pattern, or path that matched a pattern, of which nothing is copied: the name of
+/// the host, the path there, and the reason.
 pub type Unmatched<'u> = dyn FnMut(Option<String>, &[u8], &Fault) + 'u;
 
 impl Request {
-    /// A plain copy of what is named, without what is in directories.
+    /// A plain copy of `sources`, without the content of directories.
     pub fn new(sources: Vec<Location>, dest: Location) -> Self {
         Self {
             sources,
@@ -94,11 +94,11 @@ impl Request {
         }
     }
 
-    /// The same without patterns in its sources, and the number of those of which nothing is
-    /// copied. Hosts are asked by `questions`.
+    /// Replaces the patterns among the sources by the paths that they match. Returns the request,
+    /// and the number of failures, each of which is passed to `unmatched`.
     ///
     /// # Errors
-    /// When a host can't be asked.
+    /// If a host can't be asked.
     pub fn expanded(
         self,
         questions: &mut Questions<'_>,
@@ -113,13 +113,12 @@ impl Request {
         Ok((Self { sources, ..self }, failed))
     }
 
-    /// The jobs with that task, one for each place that sources are on, with all that can be
-    /// known to be wrong before anything is done.
+    /// The jobs with this task, one for each machine of the sources.
     ///
     /// # Errors
-    /// When sources would replace each other.
+    /// If sources would replace each other.
     pub fn legs(&self, task: Task) -> Result<Vec<Leg<Machine>>, Error> {
-        // Those of a mirror become one.
+        // The sources of a mirror are merged.
         if task.mirrors().is_none() {
             self.check_names()?;
         }
@@ -155,10 +154,9 @@ impl Request {
         Ok(legs)
     }
 
-    /// Refuses sources that would arrive under one name: the later would replace
-    /// the earlier. Where one has no name, the others must be in the same place, where
-    /// they can be compared entry by entry. What rules leave out, whatever it is, does not
-    /// arrive.
+    /// Refuses sources with the same name, of which the later would replace the earlier. If a
+    /// source has no name, all must be on one machine, where they are compared entry by entry.
+    /// Names that the filter excludes in any case do not count.
     fn check_names(&self) -> Result<(), Error> {
         let sources = &self.sources;
         if let Some(whole) = sources.iter().find(|source| source.final_name().is_none())
@@ -184,7 +182,7 @@ impl Request {
         Ok(())
     }
 
-    /// Refuses a request without sources, and paths that name nothing.
+    /// Refuses a request without sources, and a path that is empty or has a NUL byte.
     fn refuse_no_place(&self) -> Result<(), Error> {
         if self.sources.is_empty() {
             return Err(Error::usage("there is no source"));
@@ -198,10 +196,10 @@ impl Request {
         }
     }
 
-    /// Refuses what this machine's side does, where neither side is here.
+    /// Refuses options that need a local side, if neither side is local.
     ///
     /// # Errors
-    /// When the request does such a thing.
+    /// If the request has such an option.
     fn refuse_between_hosts(&self, task: Task) -> Result<(), Error> {
         let is_here = |location: &Location| location.machine == Machine::Here;
         let is_between = !is_here(&self.dest) && !self.sources.iter().all(is_here);
@@ -223,10 +221,10 @@ impl Request {
         })
     }
 
-    /// Refuses what a copy takes and a comparison can't tell apart.
+    /// Refuses a request that a copy accepts, but a comparison can't.
     ///
     /// # Errors
-    /// When one of several sources has no name.
+    /// If one of several sources has no name.
     pub fn refuse_to_check(&self) -> Result<(), Error> {
         if self.sources.len() > 1
             && let Some(source) = self.sources.iter().find(|source| source.final_name().is_none())
@@ -241,24 +239,24 @@ impl Request {
     }
 }
 
-/// A request of which all is known that can be known before anything is done.
+/// A request that is checked, completed, and split into jobs.
 pub struct Ready {
     /// The request, complete and without patterns.
     pub request: Request,
-    /// The number of patterns of which nothing is copied.
+    /// The number of failures of patterns.
     pub unmatched: u64,
-    /// Its jobs.
+    /// The jobs of the request.
     pub legs: Vec<Leg<Machine>>,
-    /// The hosts that were asked, whose connections stand.
+    /// The hosts that were asked, with their open connections.
     pub peers: Peers,
 }
 
 impl Request {
-    /// Makes the request ready: refuses what can't be done, has hosts `complete` it, replaces
-    /// patterns, and finds the jobs.
+    /// Prepares the request: refuses what is not possible, has hosts `complete` it, replaces
+    /// patterns, and creates the jobs.
     ///
     /// # Errors
-    /// When a host can't be asked, the caller has cancelled, or the request is refused.
+    /// If a host can't be asked, the caller has cancelled, or the request is refused.
     pub fn prepare<E: From<Error>>(
         &self,
         task: Task,
@@ -267,7 +265,7 @@ impl Request {
         complete: impl FnOnce(&mut Self, &mut Questions<'_>) -> Result<(), E>,
         unmatched: &mut Unmatched<'_>,
     ) -> Result<Ready, E> {
-        // What the request alone can tell comes before any connection.
+        // Checks that need no host come before any connection.
         self.refuse_no_place()?;
         refuse(self)?;
         self.refuse_between_hosts(task)?;
@@ -280,7 +278,7 @@ impl Request {
     }
 }
 
-/// The time at which a mirror removes what the sources do not have.
+/// The time at which a mirror removes entries that the sources do not have.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum When {
     /// In each directory, as soon as all names in it are known.
@@ -288,12 +286,12 @@ pub enum When {
     During,
     /// Before anything is copied.
     Before,
-    /// When all is copied.
+    /// After everything is copied.
     After,
 }
 
 impl When {
-    /// The tasks that `mirror` takes, one after the other.
+    /// The tasks of `mirror`, in their order.
     pub fn parts(self, policy: Policy, mirror: &Mirror) -> Vec<Task> {
         let part = |part| Task::Sync(policy, Mirror { part, ..*mirror });
         match (mirror.delete, self) {
@@ -305,11 +303,11 @@ impl When {
 }
 
 impl Location {
-    /// The locations that this one stands for, itself if it is no pattern, and the number of
-    /// failures, each of which `unmatched` hears.
+    /// The locations that match this one, or itself if it is not a pattern. Also returns the number
+    /// of failures, each of which is passed to `unmatched`.
     ///
     /// # Errors
-    /// When the host can't be asked.
+    /// If the host can't be asked.
     pub fn expanded(
         &self,
         questions: &mut Questions<'_>,
@@ -378,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_of_one_place_are_one_job() {
+    fn sources_on_one_machine_are_one_job() {
         let plans = [
             planned(&["a", "b"]),
             planned(&["a", "b", "d/"]),
@@ -394,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_done_is_refused_before_anything_is() {
+    fn impossible_requests_are_refused_before_anything_is_done() {
         let plans = [planned(&["a/x", "b/x/", "dir"]), planned(&["x", "host:x", "dir"])];
         insta::assert_snapshot!(plans.concat());
     }

@@ -1,8 +1,8 @@
-//! A job whose connection is lost is run again: what is finished is found by comparison,
-//! what is not goes on from its journal.
+//! Retries after a lost connection. The job is run again: it skips finished files by comparison,
+//! and resumes an unfinished file from its journal.
 //!
-//! Only what the host may bring about by itself is tried again: a connection that broke,
-//! is silent, or can't be made for now, to a host that has greeted in this command.
+//! Only failures that may pass by themselves are retried: a connection that broke, is silent, or
+//! can't be made at the moment. The host must have greeted in this command.
 
 use crate::error::Error;
 use haul_engine::{Event, Job, JobError, LinkEvent, Monitor, Progress, Summary};
@@ -21,37 +21,37 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The pause before the first attempt; before each further one it is twice as long.
+/// The pause before the first attempt. It doubles with each further attempt.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 
 /// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// How often is looked whether the user has interrupted a pause.
+/// Interval at which a pause checks whether the user has cancelled.
 pub(crate) const CANCEL_POLL: Duration = Duration::from_millis(50);
 
-/// Runs a job once, and again as often as its connection is lost.
+/// A job that is run again after each lost connection.
 pub(crate) struct Retry<'j, 'm> {
     pub(crate) job: &'j Job,
     /// The destination is on the host.
     pub(crate) is_upload: bool,
     /// The sources are on this machine.
     pub(crate) reads_here: bool,
-    /// Attempts in a row to connect again, at most.
+    /// Maximum number of attempts in a row to reconnect.
     pub(crate) retries: u32,
     pub(crate) monitor: &'m dyn Monitor,
     /// The host, for messages.
     pub(crate) host: String,
-    /// True if it has greeted in this command, or all have that take part.
+    /// Returns true if the host has greeted in this command, or all hosts that take part.
     pub(crate) has_greeted: &'j dyn Fn() -> bool,
 }
 
 impl Retry<'_, '_> {
-    /// Runs the job with `once`, which is told if it is for the first time. Gives the
+    /// Runs the job with `once`, whose second argument is true in the first run. Returns the
     /// figures of all runs.
     ///
     /// # Errors
-    /// That of the last run.
+    /// The error of the last run.
     pub(crate) fn run(
         self,
         mut once: impl FnMut(&Job, bool, &dyn Monitor) -> Result<Summary, Error>,
@@ -60,7 +60,8 @@ impl Retry<'_, '_> {
         if self.retries == 0 || !may_be_repeated(&job, self.is_upload, self.reads_here) {
             return once(&job, true, self.monitor);
         }
-        // Without one, the host's agent of a lost connection holds its locks until it knows.
+        // Without a token, the agent of a lost connection holds its locks until it notices the
+        // loss.
         job.token = haul_engine::secret().ok();
         progress.keep(&job.task, job.base.as_deref());
         let watch = Once::new(self.monitor);
@@ -92,10 +93,10 @@ impl Retry<'_, '_> {
     }
 }
 
-/// Tells that `host` is connected to again after a pause, and waits for its end.
+/// Reports a lost connection to `host`, and waits before the next attempt.
 ///
 /// # Errors
-/// When the user interrupts.
+/// If the user cancels.
 fn pause(monitor: &dyn Monitor, host: &str, attempt: u32, reason: &str) -> Result<(), JobError> {
     if monitor.cancelled() {
         return Err(JobError::Interrupted);
@@ -112,39 +113,38 @@ fn pause(monitor: &dyn Monitor, host: &str, attempt: u32, reason: &str) -> Resul
     Ok(())
 }
 
-/// Attempts in a row to ask a host something. An error that does not pass by itself ends them
-/// at once.
+/// Attempts in a row to ask a host something. An error that can't be retried ends them at once.
 pub(crate) struct Attempts<'m> {
     monitor: &'m dyn Monitor,
     failed: u32,
-    /// `Lost` was reported, and `Regained` was not.
+    /// `Lost` was reported, but `Regained` was not.
     is_lost: bool,
 }
 
 impl<'m> Attempts<'m> {
-    /// None yet; what becomes of the connection is told to `monitor`.
+    /// Creates the counter. `monitor` is notified of lost and regained connections.
     pub(crate) fn new(monitor: &'m dyn Monitor) -> Self {
         Self { monitor, failed: 0, is_lost: false }
     }
 
-    /// A connection stands.
+    /// Records that a connection was made.
     pub(crate) fn stands(&mut self) {
         if std::mem::take(&mut self.is_lost) {
             self.monitor.event(Event::Link(LinkEvent::Regained));
         }
     }
 
-    /// The connection brought a part of the answer that no earlier one had brought: attempts
-    /// that fail from now on are a new row.
+    /// Records that the connection returned a new part of the answer. Failed attempts are counted
+    /// from 0 again.
     pub(crate) fn came_further(&mut self) {
         self.failed = 0;
     }
 
-    /// One has failed with `error`: waits until the next, if fewer than `retries` have failed
-    /// in a row. `retries` is 0 for a host that has not greeted.
+    /// Waits after an attempt that failed with `error`, if fewer than `retries` failed in a row.
+    /// `retries` is 0 for a host that has not greeted.
     ///
     /// # Errors
-    /// That error, if there is no next one, and when the user interrupts.
+    /// `error`, if there is no further attempt. Also if the user cancels.
     pub(crate) fn wait(&mut self, host: &str, retries: u32, error: Error) -> Result<(), Error> {
         if self.monitor.cancelled() {
             return Err(JobError::Interrupted.into());
@@ -168,8 +168,8 @@ fn lost_for_good(error: Error) -> Error {
     }
 }
 
-/// The error of a job that is not run again: a host that had greeted was lost, though the
-/// last that failed was to reach it again.
+/// The error of a job that is not run again. If a host had greeted, a failure to reconnect is
+/// reported as a lost connection.
 fn given_up(error: ConnectError, has_greeted: bool) -> ConnectError {
     match error {
         ConnectError::Unreachable { host, detail } if has_greeted => {
@@ -179,8 +179,8 @@ fn given_up(error: ConnectError, has_greeted: bool) -> ConnectError {
     }
 }
 
-/// The same job, as it is run again; `None` if it could mean something else by now, which it
-/// can't if the other side was never reached.
+/// The job for the next run. `None` if it could have another meaning by now, which is possible only
+/// if the other side was reached.
 fn next_run(
     job: &Job,
     first: &Job,
@@ -189,9 +189,10 @@ fn next_run(
     was_reached: bool,
 ) -> Option<Job> {
     let mut job = Job { token: job.token, ..first.clone() };
-    // The one source may have got the name of the destination, unless that is a directory's.
+    // The first run may have created the destination under this name, so that its meaning depends
+    // on it.
     let may_be_name = !job.into_dir && !job.dest.ends_with(b"/");
-    // A move has asked before: without a slash it is the name.
+    // A move has found out before: without a slash, the destination is the new name.
     let is_moved = job.task.moving().is_some() && job.task.mirrors().is_none();
     job.naming = progress.named().or((may_be_name && is_moved).then_some(Naming::Given));
     if was_reached && job.naming.is_none() && job.origin.is_some() && may_be_name {
@@ -206,13 +207,13 @@ fn next_run(
     Some(job)
 }
 
-/// The figures of all runs; those of the `last` know what the other side alone has counted.
+/// The figures of all runs. Some are counted by the other side alone, and come from the `last` run.
 fn of_all(all: Summary, last: Summary) -> Summary {
     let (failed, spared) = (all.failed.max(last.failed), all.spared.max(last.spared));
     Summary { failed, spared, renamed: all.renamed.max(last.renamed), ..all }
 }
 
-/// True if a second run of the job leaves alone what the first has finished.
+/// True if a second run of the job keeps what the first has finished.
 fn may_be_repeated(job: &Job, is_upload: bool, reads_here: bool) -> bool {
     if job.task.lists() {
         return false;
@@ -226,10 +227,10 @@ fn may_be_repeated(job: &Job, is_upload: bool, reads_here: bool) -> bool {
             sameness != Sameness::SizeAndTime || policy.keeps.has(Kept::TIMES)
         }
     };
-    // What was removed and not told can't be counted.
+    // Removals that were not reported can't be counted.
     let is_counted =
         is_upload && job.task.mirrors().is_some_and(|mirror| mirror.delete_max.is_some());
-    // What was written into halfway would be taken for the version to keep.
+    // A file that was partly overwritten would be backed up as the old version.
     let spoils_backup = job.backup.is_some()
         && job.task.mirrors().is_some_and(|mirror| mirror.updating != Updating::Replaces);
     let is_read_once = reads_here && has_stream(job);
@@ -241,22 +242,22 @@ fn has_stream(job: &Job) -> bool {
     job.sources.iter().any(|source| is_stream(source))
 }
 
-/// True if what is at `path` here can be read only once.
+/// True if the local file at `path` can be read only once.
 pub fn is_stream(path: &[u8]) -> bool {
     let kind = fs::metadata(OsStr::from_bytes(path)).map(|found| found.file_type());
     kind.is_ok_and(|kind| kind.is_fifo() || kind.is_char_device() || kind.is_socket())
 }
 
-/// Messages that are remembered, at most.
+/// Maximum number of messages that are remembered.
 const TOLD_MAX: usize = 4096;
 
-/// Messages that were reported, each once: those about sources, which are the same for all
-/// destinations, and warnings of a job that is run again.
+/// The messages that were reported, to report each once: messages about sources, which are the same
+/// for all destinations, and warnings of a job that is run again.
 #[derive(Default)]
 pub struct ToldOnce(Mutex<HashSet<u64>>);
 
 impl ToldOnce {
-    /// True if it was not reported before, as far as that is remembered.
+    /// True if the message was not reported before. At most `TOLD_MAX` messages are remembered.
     pub fn is_new(&self, path: &[u8], message: &str) -> bool {
         let mut hasher = DefaultHasher::new();
         (path, message).hash(&mut hasher);
@@ -268,22 +269,22 @@ impl ToldOnce {
     }
 }
 
-/// The monitor of several runs, which warns of each thing once.
+/// The monitor of several runs, which passes on each warning once.
 pub struct Once<'m> {
     monitor: &'m dyn Monitor,
     warned: ToldOnce,
-    /// Direct connections have stood.
+    /// Direct connections were open.
     has_gone_directly: AtomicBool,
 }
 
 impl<'m> Once<'m> {
-    /// One that tells `monitor`.
+    /// Creates one that passes events on to `monitor`.
     pub fn new(monitor: &'m dyn Monitor) -> Self {
         Self { monitor, warned: ToldOnce::default(), has_gone_directly: AtomicBool::new(false) }
     }
 
-    /// True if a run that ends with `error` may be followed by another. Where direct
-    /// connections have stood before, that none can be made is a loss as well.
+    /// True if a run that ends with `error` may be retried. If direct connections were open before,
+    /// the failure to make one counts as a loss, too.
     fn is_loss(&self, error: &ConnectError) -> bool {
         if matches!(error, ConnectError::DirectLost { .. }) {
             self.has_gone_directly.store(true, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The client's side: the servers that this user is enrolled at, and how they are reached.
+//! The servers that this user is enrolled at, and connecting to them.
 
 use crate::error::Error;
 use crate::files::{self, FileError};
@@ -23,17 +23,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub struct Known {
     /// The host as the user types it.
     pub host: String,
-    /// Where the server listens.
+    /// The addresses of the server.
     pub addresses: Vec<ServerAddress>,
     /// The key of the server.
     pub key: PublicKey,
-    /// Set if the user has enrolled through ssh: how the host is reached when the server does
-    /// not answer.
+    /// The login to use when the server does not answer. Set if the user has enrolled through ssh.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub login: Option<Login>,
 }
 
-/// A login through ssh to the account that the server belongs to.
+/// A login through ssh to the server's account.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Login {
@@ -44,12 +43,12 @@ pub struct Login {
 }
 
 impl Login {
-    /// The one that `host` stands for.
+    /// The user and port of `host`.
     pub fn of(host: &Host) -> Self {
         Self { user: host.user().map(str::to_owned), port: host.port() }
     }
 
-    /// The login at the host of `target`.
+    /// `target` with this user and port.
     ///
     /// # Errors
     /// If the user is invalid.
@@ -57,8 +56,8 @@ impl Login {
         target.clone().with_login(self.user.as_deref(), self.port)
     }
 
-    /// Connects by ssh to the haul there, which serves the client with the key `client` as the
-    /// server would. Where paths lead is decided there, by the record of the client.
+    /// Connects through ssh to the haul there, which serves the client with the key `client` as the
+    /// server would. The client's record on the host decides which paths it may use.
     ///
     /// # Errors
     /// When ssh does not start, or the login has an invalid user.
@@ -72,7 +71,7 @@ impl Login {
         let connection = haul_net::connect_server_command(&target, diagnostics)?;
         let mut connection = connection.standing_in();
         let words = format!("[\"agent\",\"{client}\"]\n");
-        // If ssh has ended, the greeting fails as well, and tells why.
+        // If ssh has ended, the greeting fails as well, with the reason.
         if let Err(error) = connection.writer.write_all(words.as_bytes()) {
             tracing::debug!(%error, "ssh takes no words");
         }
@@ -87,7 +86,7 @@ struct Servers {
     servers: Vec<Known>,
 }
 
-/// The files of the client's side.
+/// The client's files.
 struct Files {
     dir: PathBuf,
 }
@@ -106,7 +105,7 @@ impl Files {
         self.dir.join("ways.toml")
     }
 
-    /// Changes a file; no other process changes one meanwhile.
+    /// Changes a file under the lock of all these files.
     fn change<T: Serialize + DeserializeOwned + Default>(
         &self,
         path: &Path,
@@ -125,28 +124,28 @@ impl Files {
     }
 }
 
-/// The way to a server, as earlier commands have found it.
+/// The properties of the connection to a server, as earlier commands found them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct WayTo {
     host: String,
-    /// Packets are lost on it.
+    /// Packets are lost on the path to the server.
     lossy: bool,
-    /// No packet of QUIC was answered.
+    /// The server did not answer over QUIC.
     quic_failed: bool,
-    /// The last time when the server did not answer at all: seconds since 1970.
+    /// The last time when the server did not answer at all, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     away_at: Option<u64>,
 }
 
-/// How long after that the server is tried for a short time only.
+/// After a failure to connect, attempts are short for this time.
 const AWAY_SPAN: Duration = Duration::from_secs(600);
 
-/// The time for which it is tried then.
+/// The maximum duration of a short attempt.
 const AWAY_TRIES_MAX: Duration = Duration::from_secs(2);
 
 impl WayTo {
-    /// True if the server did not answer a while ago, at `now`.
+    /// True if the server recently did not answer.
     fn is_away(&self, now: SystemTime) -> bool {
         let ago =
             self.away_at.and_then(files::unix_time).and_then(|at| now.duration_since(at).ok());
@@ -172,35 +171,35 @@ impl Ways {
     }
 }
 
-/// Packets below which their losses say nothing about the way.
+/// Minimum number of packets for a statement about losses.
 const PACKETS_MIN: u64 = 2000;
 
-/// The share of lost packets from which on a way is lossy: one of so many.
+/// A path is lossy if at least one packet in this number is lost.
 const LOSSY_ONE_IN: u64 = 200;
 
-/// The round trip from which on losses slow TCP down.
+/// The shortest round trip at which losses slow down TCP.
 const ROUND_TRIP_MIN: Duration = Duration::from_millis(10);
 
-/// Tells if the way is lossy; `None` if too little was sent, or too near.
+/// True if the path is lossy. `None` if too few packets were sent, or the round trip is too short.
 fn is_lossy(measured: &Measured) -> Option<bool> {
     let Measured { packets, lost, round_trip } = *measured;
     let tells = packets >= PACKETS_MIN && round_trip >= ROUND_TRIP_MIN;
     tells.then_some(lost.saturating_mul(LOSSY_ONE_IN) >= packets)
 }
 
-/// This user's key, which is created if there is none.
+/// Loads this user's key. It is created if there is none.
 ///
 /// # Errors
-/// Those of the file system, and if others know the key.
+/// Errors of the file system, or a key file that others can read.
 pub fn identity() -> Result<Identity, Error> {
     let path = Files::find()?.dir.join("identity");
     Identity::load_or_create(&path).map_err(|error| FileError::io(&path, error).into())
 }
 
-/// The server of `host`, as the user has typed that, if this user is enrolled there.
+/// The server of `host`, as the user types the name, if this user is enrolled there.
 ///
 /// # Errors
-/// When the file of the servers can't be read, or is not right.
+/// If the file of the servers can't be read or parsed.
 pub fn find(host: &str) -> Result<Option<Known>, Error> {
     let Ok(files) = Files::find() else { return Ok(None) };
     let Servers { servers } = files::load_own(&files.servers())?;
@@ -217,10 +216,10 @@ pub fn hosts() -> Result<Vec<String>, Error> {
     Ok(servers.into_iter().map(|known| known.host).collect())
 }
 
-/// Stores a server, in place of one with the same host.
+/// Stores a server. Replaces an entry with the same host.
 ///
 /// # Errors
-/// Those of the file system.
+/// Errors of the file system.
 pub fn remember(known: Known) -> Result<(), Error> {
     Files::find()?.change_servers(|Servers { servers }| {
         servers.retain(|other| !other.host.eq_ignore_ascii_case(&known.host));
@@ -228,14 +227,14 @@ pub fn remember(known: Known) -> Result<(), Error> {
     })
 }
 
-/// Stores `new` as the key of all servers that had the key `old`.
+/// Stores `new` as the key of all servers with the key `old`.
 fn replace_key(old: PublicKey, new: PublicKey) -> Result<(), Error> {
     Files::find()?.change_servers(|Servers { servers }| {
         servers.iter_mut().filter(|known| known.key == old).for_each(|known| known.key = new);
     })
 }
 
-/// Notes something about the way to `host`, if it is new.
+/// Stores a property of the connection to `host`, if it has changed.
 fn note(host: &str, change: impl Fn(&mut WayTo)) {
     let noted = Files::find().and_then(|files| {
         let mut ways: Ways = files::load_own(&files.ways())?;
@@ -251,16 +250,16 @@ fn note(host: &str, change: impl Fn(&mut WayTo)) {
     }
 }
 
-/// Notes that the server of `host` does not answer, or does again.
+/// Records whether the server of `host` does not answer.
 pub(crate) fn note_away(host: &str, is_away: bool) {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     note(host, |way| way.away_at = is_away.then_some(since_1970.as_secs()));
 }
 
-/// Connects to the server of `host`, and greets it.
+/// Connects to the server of `host`, and waits for its greeting.
 ///
 /// # Errors
-/// When this user is not enrolled there, and those of the connection.
+/// If this user is not enrolled there, or the connection fails.
 pub fn greet(host: &str, identity: &Identity) -> Result<(), Error> {
     let unknown = || Error::NotEnrolled { host: host.to_owned() };
     let known = find(host)?.ok_or_else(unknown)?;
@@ -270,7 +269,7 @@ pub fn greet(host: &str, identity: &Identity) -> Result<(), Error> {
 }
 
 impl Known {
-    /// The protocols by which it is tried, unless the user chooses one.
+    /// The protocols to try, unless the user chooses one.
     pub fn usual_via(&self) -> ServerVia {
         match self.way() {
             Ok(WayTo { lossy: true, quic_failed: false, .. }) => ServerVia::QuicFirst,
@@ -287,9 +286,9 @@ impl Known {
         Ok(ways.of(&self.host).clone())
     }
 
-    /// Connects. A new key that the server announces is stored, for the next time.
+    /// Connects to the server. If the server announces a new key, it is stored for the next time.
     ///
-    /// Whether the server accepts this user's key shows when something is read.
+    /// The first read shows whether the server accepts this user's key.
     ///
     /// # Errors
     /// See [`connect_server`].
@@ -307,7 +306,7 @@ impl Known {
         let now = SystemTime::now();
         let was_away = self.way().is_ok_and(|way| way.is_away(now));
         let mut reaching: Reaching = reaching.into();
-        // A server has no login: it greets at once.
+        // A server has no login, and greets at once.
         let silence_max = reaching.patience.silence_max;
         reaching.patience.login_max = silence_max;
         if was_away {

@@ -1,4 +1,4 @@
-//! The connections that jobs of one caller share.
+//! A session: the connections that the requests of one caller share.
 
 use crate::error::{Error, ErrorKind};
 use crate::hosts::{Hosts, Questions};
@@ -15,12 +15,12 @@ use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The connections that requests share. The next request to a host that is reached by ssh, and
-/// has haul, needs no new login; other connections are made anew.
+/// The connections that requests share. A request needs no new login if an earlier one used the
+/// same host through ssh, and the host has haul. Other connections are made anew.
 ///
-/// Requests of one session run one after the other, or at the same time in several threads, each
-/// with a connection and a [`Monitor`] of its own. The connections are closed with the session.
-/// Each request finds out anew which hosts have haul, and which servers answer.
+/// Requests of a session run one after the other, or at the same time in several threads, each with
+/// a connection and a [`Monitor`] of its own. Dropping the session closes the connections. Each
+/// request finds out again which hosts have haul, and which servers answer.
 ///
 /// ```no_run
 /// use haul::{Copy, Session, Silent};
@@ -35,7 +35,7 @@ use std::sync::Arc;
 pub struct Session {
     diagnostics: Diagnostics,
     resting: Resting,
-    /// The program that is installed where there is no haul.
+    /// The program to install on hosts without haul.
     deploys: Option<PathBuf>,
 }
 
@@ -52,28 +52,28 @@ impl Default for Session {
 }
 
 impl Session {
-    /// One without connections. What ssh writes to its standard error is logged at the level
-    /// `warn`.
+    /// Creates a session without connections. The lines of ssh's standard error are logged at the
+    /// level `warn`.
     pub fn new() -> Self {
         let line = |line: &[u8]| tracing::warn!("ssh: {}", haul_model::escape_bytes(line));
         Self::with_diagnostics(Arc::new(line))
     }
 
-    /// The same, where `diagnostics` takes the lines that ssh writes to its standard error, such
-    /// as warnings about host keys.
+    /// Creates a session whose `diagnostics` receives the lines of ssh's standard error, such as
+    /// warnings about host keys.
     pub fn with_diagnostics(diagnostics: Diagnostics) -> Self {
         Self { diagnostics, resting: Resting::default(), deploys: None }
     }
 
-    /// Installs `program`, a haul that is built for such a host, on hosts without haul. Without
-    /// this, files go through the SFTP server of such a host.
+    /// Installs `program`, a haul that is built for such hosts, on hosts without haul. By default
+    /// files are sent through the SFTP server of such a host.
     #[must_use]
     pub fn deploying(mut self, program: impl Into<PathBuf>) -> Self {
         self.deploys = Some(program.into());
         self
     }
 
-    /// Runs `parts` of the `task` that `request` is for.
+    /// Runs `parts` of the `task` of `request`.
     pub(crate) fn run(
         &self,
         request: &Request,
@@ -137,7 +137,7 @@ impl Session {
         request.prepare(task, questions, refuse, complete, &mut stays(events))
     }
 
-    /// `request`, whose hosts are reached over the connections of this session.
+    /// `request` with hosts that use the connections of this session.
     fn reached(&self, request: &Request) -> Result<Request, Error> {
         let mut request = request.clone();
         let Passage { rate, compression, .. } = request.passage;
@@ -174,7 +174,7 @@ impl<'w, 'e> Jobs<'w, 'e> {
         Self { watch, before: Cell::default(), first_error: None }
     }
 
-    /// The first error, or `summary`.
+    /// Returns the first error, or `summary`.
     fn end(&mut self, summary: Summary) -> Result<Summary, Error> {
         self.first_error.take().map_or(Ok(summary), Err)
     }
@@ -201,7 +201,7 @@ impl Course for Jobs<'_, '_> {
             _ => self.first_error = Some(error),
         }
         match kind {
-            // Another host may be there.
+            // Another host may answer.
             ErrorKind::Connection | ErrorKind::Protocol => Next::GoesOn,
             _ => Next::Ends,
         }

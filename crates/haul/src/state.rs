@@ -1,19 +1,19 @@
-//! Where haul keeps what one run leaves for the next on this machine, and the
-//! directories of the user that the environment names.
+//! The directories of the user that environment variables name. haul keeps files there from one run
+//! to the next.
 
 use std::env;
 use std::path::PathBuf;
 
-/// The directory of the journals of uploads to hosts without haul:
-/// `$XDG_STATE_HOME/haul/uploads`, or `~/.local/state/haul/uploads`. `None` where
-/// the environment names no such place; then uploads can't be continued.
+/// The directory for journals of uploads to hosts without haul: `$XDG_STATE_HOME/haul/uploads`, or
+/// `~/.local/state/haul/uploads`. `None` if neither is an absolute path. Uploads can't be resumed
+/// then.
 pub fn journals() -> Option<PathBuf> {
     Some(base("XDG_STATE_HOME", ".local/state")?.join("haul/uploads"))
 }
 
-/// The directory of the sockets of kept connections: `$XDG_RUNTIME_DIR/haul`, or
-/// `~/.local/state/haul/kept`. `None` where the environment names no such place; then no
-/// connection is kept.
+/// The directory for sockets of kept connections: `$XDG_RUNTIME_DIR/haul`,
+/// `$XDG_STATE_HOME/haul/kept`, or `~/.local/state/haul/kept`. `None` if none is an absolute path.
+/// No connection is kept then.
 pub fn kept() -> Option<PathBuf> {
     let runtime = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     match runtime.filter(|path| path.is_absolute()) {
@@ -22,18 +22,18 @@ pub fn kept() -> Option<PathBuf> {
     }
 }
 
-/// The directory in which haul keeps its key, and the servers that it is enrolled at:
+/// The directory for haul's key, and the servers that the user is enrolled at:
 /// `$XDG_STATE_HOME/haul`, or `~/.local/state/haul`.
 pub fn dir() -> Option<PathBuf> {
     Some(base("XDG_STATE_HOME", ".local/state")?.join("haul"))
 }
 
-/// The directory of the configuration: `$XDG_CONFIG_HOME/haul`, or `~/.config/haul`.
+/// The directory for the configuration: `$XDG_CONFIG_HOME/haul`, or `~/.config/haul`.
 pub fn config_dir() -> Option<PathBuf> {
     Some(base("XDG_CONFIG_HOME", ".config")?.join("haul"))
 }
 
-/// The directory of the chunk cache: `$HAUL_CACHE_DIR`, `$XDG_CACHE_HOME/haul`, or
+/// The directory for the chunk cache: `$HAUL_CACHE_DIR`, `$XDG_CACHE_HOME/haul`, or
 /// `~/.cache/haul`.
 pub fn cache_dir() -> Option<PathBuf> {
     let named = env::var_os("HAUL_CACHE_DIR").map(PathBuf::from);
@@ -43,8 +43,8 @@ pub fn cache_dir() -> Option<PathBuf> {
     }
 }
 
-/// The directory that `variable` names, or else `below_home` in the home directory;
-/// `None` if neither is an absolute path.
+/// The directory in the environment `variable`, or `below_home` in the home directory. `None` if
+/// neither is an absolute path.
 pub fn base(variable: &str, below_home: &str) -> Option<PathBuf> {
     let absolute = |name: &str| {
         let path = env::var_os(name).map(PathBuf::from);

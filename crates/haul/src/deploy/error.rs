@@ -1,41 +1,39 @@
-//! Why haul was not deployed, or not removed.
+//! Errors of installing or removing haul.
 
 use haul_engine::JobError;
 use haul_model::Fault;
 use haul_sftp::SftpError;
 
-/// Why haul was not deployed, or not removed. All text in it is escaped and may
-/// be shown. What was there before still is, and nothing is left but what
-/// another deployment removes.
+/// The reason why haul was not installed or not removed. All text is escaped, and safe to show. An
+/// earlier installation is kept. A later installation removes what is left.
 #[derive(Debug, thiserror::Error)]
 pub enum DeployError {
-    /// The program that is to be deployed can't be.
+    /// The program can't be installed.
     #[error("{path}: {why}")]
     Program {
-        /// Where it is here.
+        /// The path on this machine.
         path: String,
-        /// The problem with it.
+        /// The reason.
         why: String,
     },
-    /// There is no connection, or it ended; or the user interrupted.
+    /// The connection can't be made, or was lost. Or the user has cancelled.
     #[error(transparent)]
     Job(#[from] JobError),
-    /// The login runs a haul, whatever is asked for (`ForceCommand`, or `command=`
-    /// in front of a key).
+    /// The login runs only haul (`ForceCommand`, or `command=` in front of a key).
     #[error("this login to {host} runs only haul")]
     Bound {
         /// The host.
         host: String,
     },
-    /// The host's commands do not tell what is needed.
+    /// The host's commands do not report the required facts.
     #[error("{host}: unexpected output of uname, id, date and pwd: \"{said}\"")]
     Untold {
         /// The host.
         host: String,
-        /// Its words.
+        /// Their output.
         said: String,
     },
-    /// The program is for another kind of machine.
+    /// The program is built for another kind of machine.
     #[error("this haul is built for {ours}, but {host} is {theirs}")]
     Misfit {
         /// The host.
@@ -45,28 +43,27 @@ pub enum DeployError {
         /// System and processor of the program.
         ours: String,
     },
-    /// Something on the way to where haul is deployed is not as it must be.
+    /// The directory, or one above it, is not safe.
     #[error("{host}:{path}: {why}")]
     Place {
         /// The host.
         host: String,
-        /// Its subject.
+        /// The path of the unsafe entry.
         path: String,
-        /// The problem with it.
+        /// The reason.
         why: &'static str,
         /// A remedy for the user.
         hint: &'static str,
     },
-    /// Another haul is there, and the host's SFTP server can't put one in its place
-    /// without a moment in which there is none.
+    /// Another haul is installed, and the host's SFTP server can't replace a file in one step.
     #[error("{host}:{path}: the server can't replace a file in one step")]
     Irreplaceable {
         /// The host.
         host: String,
-        /// The haul that is there.
+        /// The path of the installed haul.
         path: String,
     },
-    /// The host's SFTP server did not do what was asked.
+    /// A request to the host's SFTP server failed.
     #[error("{host}: {error}")]
     Sftp {
         /// The host.
@@ -74,7 +71,7 @@ pub enum DeployError {
         /// The error of the request.
         error: SftpError,
     },
-    /// It could not be uploaded.
+    /// The upload failed.
     #[error("{host}:{path}: {fault}")]
     Upload {
         /// The host.
@@ -84,15 +81,15 @@ pub enum DeployError {
         /// The fault.
         fault: Fault,
     },
-    /// The bytes that arrived are not those that were sent.
+    /// The uploaded file has a different content.
     #[error("{host}:{path}: the uploaded file reads back different")]
     Differs {
         /// The host.
         host: String,
-        /// The file.
+        /// The path of the file.
         path: String,
     },
-    /// The upload is no haul there.
+    /// The uploaded program does not run as haul.
     #[error("the uploaded program does not run as haul on {host}: {cause}")]
     DoesNotStart {
         /// The host.
@@ -102,7 +99,7 @@ pub enum DeployError {
         /// The most likely cause.
         suspect: Suspect,
     },
-    /// The same of a program that has none of haul's own words in it.
+    /// The uploaded program does not run as haul, and does not contain haul's marker.
     #[error(
         "the uploaded program does not look like haul, and does not run as haul on {host}: {cause}"
     )]
@@ -112,7 +109,7 @@ pub enum DeployError {
         /// How it failed.
         cause: String,
     },
-    /// The upload is another version of haul.
+    /// The uploaded program is another version of haul.
     #[error("the uploaded program is haul {theirs}, but this is haul {}", super::VERSION)]
     Version {
         /// Its version.
@@ -120,11 +117,11 @@ pub enum DeployError {
     },
 }
 
-/// Why a haul may not start on a host.
+/// The likely reason why haul does not start on a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Suspect {
-    /// It needs a loader, and most often libraries, of the host.
+    /// The program needs a loader, and most often libraries, of the host.
     Libraries,
-    /// Programs in that directory may not be run.
+    /// The directory does not allow programs to be executed.
     Directory,
 }

@@ -1,5 +1,5 @@
-//! The host that haul is deployed to: what it says of itself, and the shell
-//! there that runs what was uploaded.
+//! The host that haul is installed on: the facts that it reports, and the shell there that runs the
+//! upload.
 
 use super::{DeployError, Program, Suspect, VERSION};
 use haul_engine::{JobError, PROTOCOL, greet};
@@ -11,14 +11,13 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// The longest line of what a host says of itself, in bytes: a path may be as
-/// long as that.
+/// Maximum length, in bytes, of a line with facts about a host. A path may be that long.
 const LINE_LEN_MAX: u64 = 4 << 10;
 
-/// A shell's status for a command that it finds and can't run (POSIX, 2.8.2).
+/// The exit status of a shell for a command that is not executable (POSIX, 2.8.2).
 const NOT_EXECUTABLE: i32 = 126;
 
-/// A host, and what it says of itself.
+/// A host, and the facts that it reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Host {
     /// Its name, safe to show.
@@ -26,7 +25,7 @@ pub(super) struct Host {
     pub(super) facts: HostFacts,
 }
 
-/// The shell on the host, which waits.
+/// A waiting shell on the host.
 pub(super) struct Shell {
     pub(super) host: Host,
     input: BufReader<Box<dyn Read + Send>>,
@@ -35,7 +34,7 @@ pub(super) struct Shell {
 }
 
 impl Shell {
-    /// Waits for the login, and for what the host says of itself.
+    /// Waits for the login, and for the facts about the host.
     pub(super) fn start(connection: Connection) -> Result<Self, DeployError> {
         let Connection { reader, mut writer, closer } = connection;
         let name = closer.peer().to_owned();
@@ -61,23 +60,23 @@ impl Shell {
         }
     }
 
-    /// Names the file that is going to be uploaded. From now on the shell
-    /// removes it if this end goes away.
+    /// Names the file that will be uploaded. From now on the shell removes it if this side
+    /// disconnects.
     pub(super) fn stage(&mut self, digits: &str) -> io::Result<()> {
         debug_assert!(digits.bytes().all(|b| b.is_ascii_alphanumeric()));
         self.output.write_all(format!("{digits}\n").as_bytes())?;
         self.output.flush()
     }
 
-    /// Why the shell, whose stream has broken, is not there any more.
+    /// The reason why the shell's stream broke.
     pub(super) fn broken(self) -> DeployError {
         let Self { input, output, closer, .. } = self;
         drop((input, output));
         JobError::from(closer.explain()).into()
     }
 
-    /// Runs the file that was named and waits for its greeting, no longer than
-    /// `patience`: it has to be this version of haul.
+    /// Runs the named file, and waits up to `patience` for its greeting. It must be this version of
+    /// haul.
     pub(super) fn run(self, program: &Program, patience: Duration) -> Result<(), DeployError> {
         let Self { host, mut input, mut output, closer } = self;
         let fails_so = |cause: String, suspect| {
@@ -98,7 +97,7 @@ impl Shell {
         };
         let (answer, is_late) = within(Some(patience), closer.killer(), greeting)
             .map_err(|error| fails(error.to_string()))?;
-        // It sees the end, and ends.
+        // The program reads the end of its input, and exits.
         drop((input, output));
         match answer {
             Ok(Ok(agent)) if agent.version == PROTOCOL && agent.program == VERSION => Ok(()),
@@ -119,11 +118,10 @@ impl Shell {
     }
 }
 
-/// How long what makes the connection may take to end when it was asked to.
+/// Time to end for the process that makes the connection, before it is killed.
 const ASKED_MAX: Duration = Duration::from_secs(1);
 
-/// Does `work`, and ends the connection under it when it takes longer than
-/// `patience`; tells whether it did.
+/// Runs `work`, and ends its connection if it takes longer than `patience`. Returns true if it did.
 fn within<T>(
     patience: Option<Duration>,
     killer: Killer,
@@ -147,10 +145,10 @@ fn within<T>(
 }
 
 impl Host {
-    /// Reads what the host says of itself. Anything else in its place is a [`DeployError`].
+    /// Reads the facts that the host reports. Anything else is a [`DeployError`].
     ///
     /// # Errors
-    /// When the stream ends or breaks.
+    /// If the stream ends or breaks.
     fn read(
         name: String,
         input: &mut BufReader<impl Read>,
@@ -158,7 +156,7 @@ impl Host {
         let marker = line(input)?;
         if marker != DEPLOY_MARKER.as_bytes() {
             let text = [&marker, input.buffer()].concat();
-            // The agent says so of every greeting that is none.
+            // An agent answers every invalid greeting with an abort.
             let header = text.first_chunk().and_then(|first| Header::decode(*first).ok());
             if header.is_some_and(|header| header.kind == FrameType::Abort) {
                 return Ok(Err(DeployError::Bound { host: name }));
@@ -175,7 +173,7 @@ impl Host {
         })
     }
 
-    /// Checks that the program is for this machine.
+    /// Checks that the program is built for this host.
     pub(super) fn check_fit(&self, program: &Program) -> Result<(), DeployError> {
         let ours = program.machine;
         if self.facts.system_and_processor() == Some((ours.system, ours.processor)) {
@@ -189,8 +187,7 @@ impl Host {
     }
 }
 
-/// A line without its end. One that is too long is cut, and is no answer to
-/// anything then.
+/// Reads a line, without its end. A longer line is cut, and is then no valid answer.
 fn line(input: &mut impl BufRead) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
     input.take(LINE_LEN_MAX).read_until(b'\n', &mut line)?;
@@ -217,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_says_what_it_is_in_six_lines() {
+    fn six_lines_describe_a_host() {
         let host = read(b"haul-deploy\nLinux x86_64\n1000\n100\n1700000000\n/home/a b\xff\nmore");
         let facts = HostFacts {
             machine: "Linux x86_64".into(),
@@ -233,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_says_something_else_is_told_with_its_words() {
+    fn unexpected_output_of_a_host_is_shown_in_the_error() {
         let noisy = read(b"Welcome\x1b!\nhaul-deploy\n").expect_err("no host");
         assert!(noisy.contains("sent text") && noisy.contains("Welcome\\x1b!"), "{noisy}");
         let sftp_only = read(b"This service allows sftp connections only.\n");
@@ -254,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_ends_is_cut() {
+    fn an_endless_line_is_cut() {
         let endless = BufReader::new(io::repeat(b'x'));
         let mut endless = BufReader::new(endless.chain(&b""[..]));
         assert_eq!(line(&mut endless).expect("a line").len() as u64, LINE_LEN_MAX);
@@ -264,7 +261,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_host_is_read_without_harm(
+        fn any_output_of_a_host_is_read_without_a_panic(
             lines in proptest::collection::vec(
                 prop_oneof![
                     Just(DEPLOY_MARKER.as_bytes().to_vec()),

@@ -1,12 +1,10 @@
-//! The directory on the host that haul is deployed to: found or made, and no
-//! one else's.
+//! The directory on the host that haul is installed in. It is created if necessary, and checked.
 //!
-//! Whoever can write to it, or to one above it, chooses what haul runs there.
-//! So each directory from the home directory on must be one, and not a link to
-//! one, belong to the user (or to root, above haul's own), and be writable by
-//! nobody else, the group with the user's own name excepted, above haul's own;
-//! haul's two are closed to others altogether. With that no
-//! name in it changes under our hands, though SFTP knows only paths.
+//! A user who can write to it, or to a directory above it, chooses the program that runs there. So
+//! each directory from the home directory on must be a directory and not a link. haul's own two
+//! must belong to the user, and are closed to others. Those above may belong to root, too. Only
+//! their owner may write to them, or the group that is the user's own. Then no name in it can
+//! change unexpectedly, though SFTP knows only paths.
 
 use super::DeployError;
 use super::host::Host;
@@ -16,36 +14,34 @@ use haul_sftp::{Attrs, Client, FileType, SftpError, StatusCode};
 use haul_store::is_private;
 use haul_tree::sftp::join;
 
-/// How old a file under a private name has to be to be left by a deployment
-/// that has ended, in seconds. A running one writes to it again and again.
+/// Minimum age, in seconds, of a private file that an unfinished installation left. A running one
+/// writes to its file regularly.
 const STALE_AGE: u64 = 60 * 60;
 
-/// The mode of haul's own directories, and of haul.
+/// The mode of haul's own directories, and of the program.
 pub(super) const PRIVATE_MODE: u32 = 0o700;
 
-/// How many of the directories of [`DEPLOY_DIR`], counted from its end, are
-/// haul's own.
+/// The number of directories at the end of [`DEPLOY_DIR`] that are haul's own.
 const OWN_DIRS: usize = 2;
 
-/// Permission for others than the owner to write, be they in the group or not.
+/// The mode bits that allow group and others to write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
-/// Permission to write for those who are not in the group.
+/// The mode bit that allows others than the group to write.
 const WRITABLE_BY_ALL: u32 = 0o002;
 
-/// The directory, as it must be.
+/// The checked directory.
 pub(super) struct InstallDir<'a> {
     pub(super) client: &'a Client,
     pub(super) host: &'a Host,
-    /// Its path, and those of the directories above it up to the home directory,
-    /// which comes first.
+    /// The paths of the home directory, of the directories below it, and of the directory itself.
     dirs: Vec<Vec<u8>>,
-    /// Those that did not exist before.
+    /// The directories that did not exist before.
     made: Vec<Vec<u8>>,
 }
 
 impl<'a> InstallDir<'a> {
-    /// Finds the directory and makes what is missing of it.
+    /// Finds the directory, and creates what is missing of it.
     pub(super) fn make(client: &'a Client, host: &'a Host) -> Result<Self, DeployError> {
         let mut place = Self::paths(client, host);
         match place.make_dirs() {
@@ -88,7 +84,7 @@ impl<'a> InstallDir<'a> {
                 None => {
                     match self.client.make_dir(&dir, PRIVATE_MODE) {
                         Ok(()) => self.made.push(dir.clone()),
-                        // Another deployment may have been faster.
+                        // Another installation may have been faster.
                         Err(error) if self.look(&dir)?.is_none() => return Err(self.sftp(error)),
                         Err(_) => {}
                     }
@@ -101,7 +97,7 @@ impl<'a> InstallDir<'a> {
                 open.push(dir);
             }
         }
-        // Nothing changes before all is seen to be well.
+        // Change modes only after all checks have passed.
         for dir in open {
             let closed = self.client.set_attrs(&dir, Attrs::with_mode(PRIVATE_MODE));
             closed.map_err(|error| self.sftp(error))?;
@@ -109,7 +105,7 @@ impl<'a> InstallDir<'a> {
         Ok(())
     }
 
-    /// True if the directory at that depth is haul's own.
+    /// True if the directory at `depth` is haul's own.
     fn is_own(&self, depth: usize) -> bool {
         depth + OWN_DIRS >= self.dirs.len()
     }
@@ -141,7 +137,7 @@ impl<'a> InstallDir<'a> {
                 "ask the host's administrator to correct its owner, or install haul by hand",
             );
         }
-        // Where each user has a group, homes are often open to it.
+        // On systems with a group for each user, it may often write to home directories.
         let is_own_group = !self.is_own(depth) && self.host.facts.own_group == Some(group);
         let others = if is_own_group { WRITABLE_BY_ALL } else { WRITABLE_BY_OTHERS };
         if mode & others != 0 {
@@ -153,7 +149,7 @@ impl<'a> InstallDir<'a> {
         Ok(())
     }
 
-    /// Removes the directories that were made, as far as they are empty.
+    /// Removes the directories that were created, if they are empty.
     pub(super) fn unmake(&mut self) {
         for dir in self.made.drain(..).rev() {
             if let Err(error) = self.client.remove_dir(&dir) {
@@ -181,7 +177,7 @@ impl<'a> InstallDir<'a> {
         }
     }
 
-    /// The haul that is there. Anything else under its name is refused.
+    /// The attributes of the installed haul. A non-regular file under its name is refused.
     pub(super) fn deployed(&self) -> Result<Option<Attrs>, DeployError> {
         let path = self.path_of(DEPLOYED_NAME);
         let Some(attrs) = self.look(&path)? else { return Ok(None) };
@@ -195,9 +191,8 @@ impl<'a> InstallDir<'a> {
         }
     }
 
-    /// Removes what deployments have left that ended early: all of it, or what
-    /// is so old that no running one can have it. Tells how many other entries
-    /// there are.
+    /// Removes what unfinished installations left: `all` of it, or only files that are too old for
+    /// a running one. Returns the number of other entries.
     pub(super) fn sweep(&self, all: bool) -> Result<usize, DeployError> {
         let mut others = 0;
         for entry in self.client.list(self.dir()).map_err(|error| self.sftp(error))? {
@@ -220,14 +215,13 @@ impl<'a> InstallDir<'a> {
 
     fn remove(&self, name: &Name) -> Result<(), DeployError> {
         match self.client.remove_file(&join(self.dir(), name.as_bytes())) {
-            // Another deployment may have been faster.
+            // Another installation may have been faster.
             Err(error) if error.status() != Some(StatusCode::NoSuchFile) => Err(self.sftp(error)),
             _ => Ok(()),
         }
     }
 
-    /// Removes haul's own directories as far as they are empty; tells whether
-    /// they were.
+    /// Removes haul's own directories if they are empty. Returns true if both were.
     pub(super) fn remove_dirs(&self) -> Result<bool, DeployError> {
         for dir in self.dirs[self.dirs.len() - OWN_DIRS..].iter().rev() {
             let entries = self.client.list(dir).map_err(|error| self.sftp(error))?;

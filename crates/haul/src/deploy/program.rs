@@ -1,4 +1,4 @@
-//! The program that is deployed: a file of this machine, opened once.
+//! The program to install: a local file, opened once.
 
 use super::DeployError;
 use haul_model::{
@@ -11,14 +11,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// The longest program, in bytes. A build of haul for debugging has a tenth of
-/// it.
+/// Maximum length of a program in bytes. A debug build of haul has a tenth of it.
 const PROGRAM_LEN_MAX: u64 = 1 << 30;
 
-/// Bytes that are read at once for hashing.
+/// Bytes that are read at once.
 const READ_LEN: usize = 1 << 20;
 
-/// A program that can be deployed.
+/// A program that can be installed.
 #[derive(Debug)]
 pub struct Program {
     pub(super) file: File,
@@ -28,16 +27,16 @@ pub struct Program {
 }
 
 impl Program {
-    /// The program at `path`, for the machine that its headers name.
+    /// Opens the program at `path`. Its headers name the machine that it is for.
     ///
     /// # Errors
-    /// [`DeployError::Program`] when it can't be read, or is no ELF program.
+    /// [`DeployError::Program`] if it can't be read, or is not an ELF program.
     pub fn open(path: &Path) -> Result<Self, DeployError> {
         Self::read(path, Executable::parse)
     }
 
-    /// The program that runs now, which is at `path`. On a system whose programs
-    /// are not ELF, it is one for this machine.
+    /// Opens the running program, which is at `path`. On a system without ELF, it counts as one for
+    /// this machine.
     ///
     /// # Errors
     /// See [`Self::open`].
@@ -61,7 +60,7 @@ impl Program {
             DeployError::Program { path, why }
         };
         let not_read = |error: io::Error| failed(format!("can't read it: {error}"));
-        // Opening a FIFO would wait for somebody who writes.
+        // Opening a FIFO would wait for a writer.
         if !fs::metadata(path).map_err(not_read)?.is_file() {
             return Err(failed("it is not a regular file".into()));
         }
@@ -82,13 +81,13 @@ impl Program {
                 read => hasher.update(&buffer[..read]),
             }
         }
-        // What changes from now on shows in the hash of what arrives.
+        // The hash of the uploaded file detects later changes.
         let (hash, len) = (hasher.finish(), hasher.len());
         Ok(Self { file, len, hash, machine })
     }
 
-    /// True if it has the words in it with which haul is deployed. One that is
-    /// packed has not, so that this is no proof of the contrary.
+    /// True if the file contains haul's marker. A packed haul does not, so a missing marker is no
+    /// proof.
     pub(super) fn looks_like_haul(&self) -> bool {
         let words = DEPLOY_MARKER.as_bytes();
         let mut buffer = vec![0; READ_LEN];
@@ -98,7 +97,7 @@ impl Program {
             if buffer[..read].windows(words.len()).any(|window| window == words) {
                 return true;
             }
-            // What is found next may begin in what was read.
+            // A match may begin in this part and end in the next.
             match read.saturating_sub(words.len() - 1) {
                 0 => return false,
                 step => at += step as u64,
@@ -106,7 +105,7 @@ impl Program {
         }
     }
 
-    /// The machine that it is for.
+    /// The machine that the program is for.
     pub fn machine(&self) -> Executable {
         self.machine
     }
@@ -117,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_program_is_told() {
+    fn a_file_that_is_no_program_is_refused() {
         let dir = tempfile::tempdir().expect("a directory");
         let script = dir.path().join("a\x1bscript");
         fs::write(&script, "#!/bin/sh\n").expect("a file");
@@ -135,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_of_haul_are_found_wherever_they_are() {
+    fn the_marker_is_found_at_any_offset() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("program");
         let own = Executable { system: "linux", processor: "x86_64", dynamic: true };
@@ -154,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_is_that_of_the_file() {
+    fn the_hash_is_the_hash_of_the_file() {
         let own = std::env::current_exe().expect("a path");
         let program = Program::own(&own).expect("a program");
         let content = fs::read(&own).expect("a file");

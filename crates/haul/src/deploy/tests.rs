@@ -1,5 +1,4 @@
-//! Deployments with an SFTP server that is odd, and a shell whose words are
-//! made up.
+//! Installations with an unusual SFTP server, and a shell with scripted output.
 
 use super::host::Host;
 use super::place::InstallDir;
@@ -16,7 +15,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// A home directory, and an SFTP server that sees it.
+/// A home directory, and an SFTP server for it.
 struct Bench {
     home: TempDir,
     session: Session,
@@ -32,8 +31,7 @@ impl Bench {
         Self { home, session, server }
     }
 
-    /// The shell of this host, which says `said` once it has become what was
-    /// uploaded.
+    /// The shell of this host, which sends `said` once it has executed the upload.
     fn shell(&self, said: &[u8]) -> Result<Shell, DeployError> {
         let home = self.home.path().canonicalize().expect("a path");
         let user = rustix::process::geteuid().as_raw();
@@ -53,8 +51,8 @@ impl Bench {
     }
 }
 
-/// The beginning of this program and the words in haul, for want of a haul: nobody starts
-/// it. It goes in a few pieces, not in hundreds.
+/// The beginning of this program, with haul's marker, in place of haul: it is never started. It is
+/// short, so that the upload takes few requests.
 fn program() -> Program {
     const HEAD_LEN: u64 = 700 << 10;
     let own = File::open(std::env::current_exe().expect("a path")).expect("opened");
@@ -76,7 +74,7 @@ fn names_in(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_server_that_can_not_replace_in_one_step_takes_the_first_haul_alone() {
+fn a_server_without_atomic_replace_accepts_only_the_first_haul() {
     let bench = Bench::new(Oddities { extensions: Vec::new(), ..Oddities::default() });
     assert_eq!(bench.deploy(&|| false).expect("deployed").change, Change::New);
     let haul = bench.dir().join(DEPLOYED_NAME);
@@ -91,10 +89,10 @@ fn a_server_that_can_not_replace_in_one_step_takes_the_first_haul_alone() {
 }
 
 #[test]
-fn whichever_request_fails_nothing_is_left_or_all_is_done() {
+fn a_failed_request_leaves_nothing_or_a_complete_haul() {
     for number in 0.. {
         let fault = Some((number, Fault::Refuse));
-        // Large pieces, so that the requests are few.
+        // Large pieces, so that there are few requests.
         let odd = Oddities { fault, chunk_max: 255 << 10, ..Oddities::default() };
         let odd =
             Oddities { extensions: vec!["posix-rename@openssh.com", "limits@openssh.com"], ..odd };
@@ -103,8 +101,8 @@ fn whichever_request_fails_nothing_is_left_or_all_is_done() {
         let asked = bench.server.requests();
         match done {
             Ok(_) => assert_eq!(names_in(&bench.dir()), [DEPLOYED_NAME], "request {number}"),
-            // The server does what it says that it has not done. Then a proven
-            // haul is there, and more can't be known.
+            // The server executes the request, but reports an error. A tested haul is installed
+            // then, and the client can't know.
             Err(DeployError::Upload { fault, .. }) if fault.message.starts_with("can't rename") => {
                 assert_eq!(names_in(&bench.dir()), [DEPLOYED_NAME], "request {number}");
             }
@@ -124,8 +122,8 @@ fn whichever_request_fails_nothing_is_left_or_all_is_done() {
 }
 
 #[test]
-fn what_is_deployed_is_made_durable_where_the_server_can() {
-    // Of those that the draft does not number there is one for the name.
+fn the_upload_is_flushed_if_the_server_can() {
+    // Of the extended requests, one is the rename.
     let extended = |extensions: &[&'static str]| {
         let bench = Bench::new(Oddities { extensions: extensions.to_vec(), ..Oddities::default() });
         bench.deploy(&|| false).expect("deployed");
@@ -156,7 +154,7 @@ fn a_deployment_can_be_cancelled_at_any_step() {
 }
 
 #[test]
-fn a_server_that_does_not_tell_whose_a_directory_is_is_refused() {
+fn a_server_that_reports_no_owner_is_refused() {
     let bench = Bench::new(Oddities::default());
     let host = bench.shell(b"").expect("a host").host;
     let place = InstallDir::make(bench.session.client(), &host).expect("a place");
@@ -170,7 +168,7 @@ fn a_server_that_does_not_tell_whose_a_directory_is_is_refused() {
     ] {
         place.check_dir(4, &attrs).expect_err("what is not told counts as wrong");
     }
-    // There, too, the group may write that is the user's alone.
+    // The user's own group may write there, too.
     let facts = HostFacts { own_group: Some(7), ..host.facts.clone() };
     let host = Host { facts, ..host.clone() };
     let place = InstallDir::make(bench.session.client(), &host).expect("a place");
@@ -183,7 +181,7 @@ fn a_server_that_does_not_tell_whose_a_directory_is_is_refused() {
         let attrs = Attrs { owner: Some((host.facts.user, group)), mode: Some(mode), ..whole };
         assert_eq!(place.check_dir(depth, &attrs).is_ok(), is_well, "{depth} {mode:o} {group}");
     }
-    // Above haul's own directories root may be the owner, and there alone.
+    // Root may own only the directories above haul's own.
     let of_root = Attrs { owner: Some((0, 0)), ..whole };
     place.check_dir(2, &of_root).expect("a directory of root's");
     assert_eq!(place.check_dir(3, &of_root).is_ok(), host.facts.user == 0);
@@ -209,7 +207,7 @@ fn only_this_version_of_haul_counts_as_started() {
 }
 
 #[test]
-fn what_is_most_likely_wrong_follows_from_how_it_ended() {
+fn the_exit_status_decides_the_likely_cause() {
     let dir = tempfile::tempdir().expect("a directory");
     let said = dir.path().join("said");
     fs::write(&said, "haul-deploy\nLinux x86_64\n0\n-\n1\n/\n").expect("a file");
@@ -234,7 +232,7 @@ fn what_is_most_likely_wrong_follows_from_how_it_ended() {
 }
 
 #[test]
-fn what_was_uploaded_and_never_greets_is_given_up() {
+fn an_upload_that_never_greets_times_out() {
     let dir = tempfile::tempdir().expect("a directory");
     let said = "haul-deploy\nLinux x86_64\n0\n-\n1\n/\n";
     let rsh = dir.path().join("said");

@@ -1,4 +1,4 @@
-//! Direct connections to an agent, to be measured: the client's side.
+//! The client's side of direct connections to an agent, for measurements.
 
 use haul_engine::measure_directly;
 use haul_net::{Direct, Identity, Killer};
@@ -8,18 +8,18 @@ use std::sync::mpsc;
 use std::thread::{Builder, scope};
 use std::time::{Duration, Instant};
 
-/// How long a host may take to answer a call.
+/// Timeout of connecting to the host.
 const CALL_MAX: Duration = Duration::from_secs(3);
 
-/// How long a measurement over all connections may take, and each wait for one of them.
+/// Timeout of a measurement over all connections, and of each read or write.
 const RATE_TIME_MAX: Duration = Duration::from_secs(20);
 
-/// Connections that stand.
+/// The open connections.
 #[derive(Default)]
 pub(super) struct Called(Vec<Direct>);
 
 impl Called {
-    /// True if that many stand; calls as often as are missing.
+    /// Connects until `lanes` connections are open; true if they are.
     pub(super) fn has(&mut self, offer: &DirectOffer, identity: &Identity, lanes: u8) -> bool {
         while self.0.len() < lanes.into() {
             if let Err(error) = self.join(offer, identity) {
@@ -30,10 +30,10 @@ impl Called {
         true
     }
 
-    /// Calls the agent once more.
+    /// Connects once more.
     ///
     /// # Errors
-    /// When it is not reached.
+    /// If the agent can't be reached.
     pub(super) fn join(&mut self, offer: &DirectOffer, identity: &Identity) -> io::Result<()> {
         let mut direct = Direct::connect(offer.address, identity, offer.key, CALL_MAX, &|| true)?;
         direct.set_patience(Some(RATE_TIME_MAX))?;
@@ -43,10 +43,10 @@ impl Called {
         Ok(())
     }
 
-    /// The rate of one direction over that many at the same time, in bytes per second.
+    /// The rate in one direction over `lanes` connections at the same time, in bytes per second.
     ///
     /// # Errors
-    /// When one of them breaks, or the agent breaks the rules.
+    /// If a connection fails, or the agent violates the protocol.
     pub(super) fn rate(&mut self, lanes: u8, to_agent: bool, millis: u32) -> io::Result<u64> {
         let flow = Flow { to_agent, bytes: FLOW_BYTES_MAX, millis };
         let used = &mut self.0[..lanes.into()];
@@ -55,7 +55,7 @@ impl Called {
         scope(|scope| {
             for direct in used {
                 let done = done.clone();
-                // It is waited for.
+                // The receiver waits for it.
                 let measure = move || drop(done.send(measure_directly(direct, flow)));
                 Builder::new().name("lane".to_owned()).spawn_scoped(scope, measure)?;
             }
@@ -69,7 +69,7 @@ impl Called {
                     Ok(Ok(amount)) => sum = sum.saturating_add(amount.per_second()),
                     Ok(Err(error)) => failed = Some(error),
                     Err(_) => {
-                        // One that is stuck ends with this.
+                        // This ends a stuck measurement.
                         killers.iter().for_each(Killer::kill);
                         failed = Some(io::ErrorKind::TimedOut.into());
                         break;

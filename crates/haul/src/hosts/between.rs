@@ -1,5 +1,5 @@
-//! A job from one host to another: this side connects to one after the other, so that no two
-//! passwords are asked for at once, and their hauls do the rest.
+//! A job between two hosts. This side connects to one after the other, so that ssh never asks for
+//! two passwords at once. The hauls of the hosts do the rest.
 
 use super::{Hosts, logins_of};
 use crate::endpoint::{Call, greeted};
@@ -17,12 +17,12 @@ struct Both<'h> {
     hosts: &'h Hosts,
     from: &'h Host,
     to: &'h Host,
-    /// The one that is being logged in to.
+    /// The host of the current login.
     reaching: Cell<&'h Host>,
 }
 
 impl Hosts {
-    /// Runs `job` from one place to the other, and again if a connection is lost.
+    /// Runs `job` from one host to the other, and again if a connection is lost.
     pub(super) fn run_between(
         &self,
         job: &Job,
@@ -36,7 +36,7 @@ impl Hosts {
             return Err(Error::NotBetween { host: by_sftp.to_string(), to: to.to_string() });
         };
         let both = Both { hosts: self, from: source, to: dest, reaching: Cell::new(dest) };
-        // Each of them may have to get a haul first.
+        // haul may have to be installed on each of them first.
         for lacking in [None, Some(source), Some(dest)] {
             let missing = match both.run(job, monitor) {
                 Err(Error::Job(JobError::Connection(error))) if error.lacks_haul() => error,
@@ -80,8 +80,8 @@ impl<'h> Both<'h> {
         })
     }
 
-    /// Logs in to a host whose haul greets. It is told that this side is there until the
-    /// other has greeted, too.
+    /// Logs in to a host, and waits until its haul greets. The connection is kept alive until the
+    /// other host has greeted, too.
     fn greet(
         &self,
         host: &'h Host,

@@ -1,5 +1,5 @@
-//! Questions to hosts, before a job or in place of one. None of them changes anything, so one
-//! whose connection is lost is asked again, as a job is run again.
+//! Questions to hosts, before a job or in place of one. A question changes nothing, so it is
+//! repeated after a lost connection.
 
 use super::Hosts;
 use crate::error::Error;
@@ -8,7 +8,7 @@ use crate::peer::Peers;
 use haul_engine::{Monitor, RequestError, Requests};
 use haul_model::Fault;
 
-/// The hosts that are asked, and the monitor that is told of lost connections.
+/// The hosts to ask, and the monitor that is notified of lost connections.
 pub struct Questions<'q> {
     hosts: &'q Hosts,
     peers: Peers,
@@ -16,7 +16,7 @@ pub struct Questions<'q> {
 }
 
 impl<'q> Questions<'q> {
-    /// Questions to `peers`; `hosts` remembers which of them have greeted.
+    /// Creates questions to `peers`. `hosts` records which of them have greeted.
     pub fn new(hosts: &'q Hosts, peers: Peers, monitor: &'q dyn Monitor) -> Self {
         Self { hosts, peers, monitor }
     }
@@ -24,7 +24,7 @@ impl<'q> Questions<'q> {
     /// Asks `machine`; see [`Hosts::ask`].
     ///
     /// # Errors
-    /// When there is no way to it, or none any more.
+    /// If the machine can't be reached, or no longer.
     pub fn ask<T>(
         &mut self,
         machine: &Machine,
@@ -33,9 +33,8 @@ impl<'q> Questions<'q> {
         self.ask_in_parts(machine, &|| 0, question)
     }
 
-    /// The same for a question whose answer comes in several parts; `parts` tells how many have
-    /// come so far. After a connection that brought some, attempts to ask again are counted
-    /// from the beginning.
+    /// Asks a question whose answer has several parts. `parts` returns how many have arrived. After
+    /// a connection that returned new parts, attempts are counted from 0 again.
     ///
     /// # Errors
     /// See [`Self::ask`].
@@ -48,17 +47,17 @@ impl<'q> Questions<'q> {
         self.hosts.ask(machine, &mut self.peers, self.monitor, parts, question)
     }
 
-    /// The hosts that are asked.
+    /// The hosts of the command.
     pub fn hosts(&self) -> &'q Hosts {
         self.hosts
     }
 
-    /// The monitor that is told.
+    /// The monitor that is notified.
     pub fn monitor(&self) -> &'q dyn Monitor {
         self.monitor
     }
 
-    /// The hosts that were asked, with the connections that stand.
+    /// The machines that were asked, with their open connections.
     pub fn into_peers(self) -> Peers {
         self.peers
     }

@@ -1,4 +1,4 @@
-//! Tables of what people write, and what it means.
+//! Tables of locations as users write them, and their meaning.
 
 use super::*;
 use std::os::unix::ffi::OsStrExt;
@@ -121,7 +121,7 @@ fn urls() {
 }
 
 #[test]
-fn what_is_refused_says_why() {
+fn refusals_name_the_reason() {
     let mut texts = String::new();
     for words in [
         &b""[..],
@@ -184,7 +184,7 @@ fn the_final_name_is_the_last_component() {
 }
 
 #[test]
-fn a_host_stands_alone() {
+fn a_host_is_parsed_without_a_path() {
     for (words, address) in [
         ("box", "box"),
         ("ann@box", "ann@box"),
@@ -196,7 +196,7 @@ fn a_host_stands_alone() {
         ("ann@[::1]:", "ann@[::1]"),
     ] {
         let target = parse_host(OsStr::new(words));
-        // What a message names can be typed.
+        // The address in a message can be typed.
         for target in [target, parse_host(OsStr::new(address))] {
             assert_eq!(target.expect("a host").address(), address, "{words}");
         }
