@@ -1,17 +1,15 @@
-//! Puts a content together from its blocks, which come in any order, from any thread
-//! and over any connection: each is hashed once, written, and recorded in the order of
-//! the journal.
+//! Assembles a content from blocks, which arrive in any order, from any thread and over any
+//! connection. Each block is hashed once, written, and recorded in the order of the journal.
 //!
-//! 1. At any time one at most puts a block together. What was written of one that was
-//!    given up is written over, holes too.
-//! 2. A block is recorded when it is written in full and all before it are recorded.
-//! 3. One of which no hash is wanted is put together in the same way, and its blocks are not
-//!    hashed: it can't be continued, and yields a [`Moved`].
-//! 4. A stage may begin with what another version of the file has. What is kept of that is
-//!    read from the stage itself, and hashed like all else: what stands there is what is
-//!    proven.
-//! 5. Blocks that begin too far ahead of the record are refused: that bounds what is
-//!    remembered of them, and what a process that dies leaves to be copied again.
+//! 1. At most one thread assembles a block at a time. A block that was given up is overwritten,
+//!    including its holes.
+//! 2. A block is recorded when it is complete and all blocks before it are recorded.
+//! 3. A content without hashes is assembled in the same way. It can't be resumed, and yields a
+//!    [`Moved`].
+//! 4. A stage may begin with the content of another version of the file. Parts that are kept are
+//!    read from the stage itself and hashed like the rest, so the stage is what is verified.
+//! 5. Blocks too far ahead of the record are refused. That bounds the memory for them, and the
+//!    content that must be copied again if the process dies.
 
 use crate::verified::{Moved, Staged, Written};
 use crate::zeros::runs;
@@ -23,73 +21,72 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Zeros that are written in one go where a hole is to be but something else is.
+/// Zeros to write at once where a hole must replace other content.
 const ZEROS: &[u8] = &[0; 64 << 10];
 
-/// Why a block, or the whole, is not what it should be.
+/// The reason why a block or a content is not complete.
 #[derive(Debug, thiserror::Error)]
 pub enum NotAssembled {
-    /// Something of it is there already, or behind it.
+    /// The block, or a part of it, has arrived already, or it follows a short block.
     #[error("its pieces arrived out of order")]
     OutOfOrder,
-    /// It begins further ahead of the record than is allowed.
+    /// The block begins too far ahead of the record.
     #[error("a block arrived too far ahead")]
     TooFarAhead,
-    /// More blocks were begun, and not ended, than are allowed.
+    /// Too many blocks have begun and not ended.
     #[error("too many of its blocks arrived at the same time")]
     TooManyOpen,
-    /// Its hash is not the one that was expected.
+    /// The hash of the block is not the expected one.
     #[error("a block arrived corrupted")]
     Differs,
-    /// There is more than the content's length.
+    /// The content is longer than expected.
     #[error("more arrived than was sent")]
     TooLong,
     /// Blocks are missing.
     #[error("not all of its blocks arrived")]
     Incomplete,
-    /// The stage could not be written.
+    /// The stage can't be written.
     #[error("{0}")]
     Write(#[source] io::Error),
-    /// The record could not be kept.
+    /// The block can't be recorded.
     #[error("{0}")]
     Record(#[source] io::Error),
 }
 
-/// A stage that is put together from blocks.
+/// A stage that is assembled from blocks.
 #[derive(Debug)]
 pub struct Assembler<S> {
     stage: S,
-    /// Blocks from the first that is not recorded that may have begun, at most.
+    /// Maximum distance of a begun block from the first block that is not recorded.
     ahead_max: u64,
     hashes: bool,
-    /// Where what the stage began with ends, in bytes; 0 if it had nothing but the blocks
-    /// that are done.
+    /// The end of the stage's initial content in bytes; 0 if that was only the recorded blocks.
     begun_end: u64,
     shared: Arc<Recording>,
 }
 
-/// State that the end of a block changes, or that of one that is given up.
+/// The state that changes when a block ends or is given up.
 #[derive(Debug)]
 struct Recording {
     order: Mutex<Order>,
     changed: Condvar,
 }
 
-/// Puts the records of blocks that come in any order into theirs.
+/// Orders the records of blocks that end in any order.
 struct Order {
-    /// The hashes of the blocks that are recorded, if they are hashed.
+    /// The hashes of the recorded blocks, if they are hashed.
     recorded: BlockTree,
-    /// The length of the recorded blocks, in bytes.
+    /// The length of the recorded blocks in bytes.
     len: u64,
-    /// The hash of the content, as long as the first block is all of it.
+    /// The hash of the content if the first block is all of it.
     alone: Option<ContentHash>,
-    /// Blocks that are whole, ahead of the record, with their lengths in bytes.
+    /// Complete blocks ahead of the record, with their lengths in bytes.
     waiting: BTreeMap<u64, (Option<BlockHash>, u64)>,
-    /// Blocks that are being put together.
+    /// Blocks that are being assembled.
     open: BTreeSet<u64>,
-    /// Blocks that were given up when something of them had been written.
+    /// Blocks that were given up after a part of them was written.
     stale: BTreeSet<u64>,
-    /// Where the stage ends, in bytes, as far as blocks have ended.
+    /// The end of the stage in bytes, according to the ended blocks.
     data_end: u64,
 }
 
@@ -105,38 +102,38 @@ impl Recording {
     }
 }
 
-/// A block that is being put together, from its start to its end. Dropped before it has
-/// ended, it can be begun anew.
+/// A block that is being assembled, from its start to its end. If it is dropped before it ends, it
+/// can be begun again.
 #[derive(Debug)]
 pub struct Block {
     index: u64,
     len: u64,
     hasher: Option<BlockHasher>,
-    /// Where its data ends in the stage, in bytes; 0 if all of it is a hole so far.
+    /// The end of the block's data in the stage, in bytes; 0 if the block is only a hole so far.
     data_end: u64,
-    /// Something is in the stage where it may have holes.
+    /// The stage has other content where the block may have holes.
     is_covered: bool,
     has_ended: bool,
     shared: Arc<Recording>,
 }
 
 impl Block {
-    /// Bytes that it has so far.
+    /// Number of bytes so far.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// True if it has nothing yet.
+    /// True if the block has no bytes yet.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes that it can still take.
+    /// Number of bytes that are missing to a full block.
     pub fn room(&self) -> u64 {
         BLOCK_LEN - self.len()
     }
 
-    /// Where it goes on in the content, in bytes.
+    /// The offset of the block's next byte in the content.
     pub fn end(&self) -> u64 {
         self.index * BLOCK_LEN + self.len()
     }
@@ -159,9 +156,8 @@ impl Drop for Block {
 }
 
 impl<S: Staged> Assembler<S> {
-    /// An assembler of a content of which the blocks `done` are in `stage`, which is as
-    /// long as these. So many blocks, `ahead_max`, may have begun from the first that is
-    /// not recorded.
+    /// Creates an assembler for a content whose blocks `done` are in `stage`, which is as long as
+    /// these. `ahead_max` blocks may have begun from the first that is not recorded.
     pub fn new(stage: S, done: impl IntoIterator<Item = BlockHash>, ahead_max: u64) -> Self {
         let recorded = BlockTree::resume(done);
         let len = recorded.len() * BLOCK_LEN;
@@ -178,8 +174,8 @@ impl<S: Staged> Assembler<S> {
         Self { stage, ahead_max, hashes: true, begun_end: 0, shared: Arc::new(shared) }
     }
 
-    /// The same of a stage that is `len` bytes long: behind the blocks `done` it has what
-    /// another version of the file has.
+    /// Creates an assembler for a stage of `len` bytes. After the blocks `done` it has content of
+    /// another version of the file.
     pub fn begun(
         stage: S,
         done: impl IntoIterator<Item = BlockHash>,
@@ -194,7 +190,7 @@ impl<S: Staged> Assembler<S> {
         into
     }
 
-    /// The same of a content of which no hash is wanted. Nothing of it is in `stage`.
+    /// Creates an assembler without hashes, for an empty stage.
     pub fn unhashed(stage: S, ahead_max: u64) -> Self {
         Self { hashes: false, ..Self::new(stage, [], ahead_max) }
     }
@@ -204,22 +200,22 @@ impl<S: Staged> Assembler<S> {
         &self.stage
     }
 
-    /// Gives up the content, and gives the stage as it is.
+    /// Gives up the content, and returns the stage.
     pub fn into_stage(self) -> S {
         self.stage
     }
 
-    /// How many blocks are recorded.
+    /// Number of recorded blocks.
     pub fn recorded(&self) -> u64 {
         self.shared.order().blocks()
     }
 
-    /// The length of the recorded blocks, in bytes.
+    /// The length of the recorded blocks in bytes.
     pub fn recorded_len(&self) -> u64 {
         self.shared.order().len
     }
 
-    /// True if block `index` is there, whole.
+    /// True if block `index` is complete.
     pub fn has(&self, index: u64) -> bool {
         let order = self.shared.order();
         index < order.blocks() || order.waiting.contains_key(&index)
@@ -228,7 +224,7 @@ impl<S: Staged> Assembler<S> {
     /// Begins block `index`.
     ///
     /// # Errors
-    /// [`NotAssembled::OutOfOrder`] if it is there, or somebody else is at it;
+    /// [`NotAssembled::OutOfOrder`] if it is complete, or another thread assembles it;
     /// [`NotAssembled::TooFarAhead`].
     pub fn begin(&self, index: u64) -> Result<Block, NotAssembled> {
         let mut order = self.shared.order();
@@ -246,9 +242,8 @@ impl<S: Staged> Assembler<S> {
         Ok(Block { index, len: 0, hasher, data_end: 0, is_covered, has_ended: false, shared })
     }
 
-    /// Waits until block `index` is not too far ahead, and looks again with this
-    /// `pause` at most if that `goes_on`; `false` if it does not. Whoever has the block
-    /// that is recorded next never waits.
+    /// Waits until block `index` is not too far ahead. Calls `goes_on` after each `pause` at most,
+    /// and returns `false` if it does. The thread with the next block to record never waits.
     pub fn wait_for_room(&self, index: u64, pause: Duration, goes_on: impl Fn() -> bool) -> bool {
         let mut order = self.shared.order();
         while index >= order.blocks() + self.ahead_max {
@@ -260,11 +255,10 @@ impl<S: Staged> Assembler<S> {
         true
     }
 
-    /// Writes the next bytes of a block, no more than it has room for; see
-    /// [`Staged::leaves_zeros`].
+    /// Writes the next bytes of a block. They must fit into it. See [`Staged::leaves_zeros`].
     ///
     /// # Errors
-    /// Those of writing.
+    /// Errors of writing.
     pub fn write(&self, block: &mut Block, bytes: &[u8]) -> io::Result<()> {
         if !self.stage.leaves_zeros() {
             return self.put(block, bytes, |stage, at| stage.write_at(bytes, at));
@@ -275,10 +269,10 @@ impl<S: Staged> Assembler<S> {
         })
     }
 
-    /// The same where `put` writes them into the stage at the offset that it is given.
+    /// Adds the next bytes of a block, which `put` writes into the stage at the given offset.
     ///
     /// # Errors
-    /// Those of `put`.
+    /// Errors of `put`.
     pub fn put<E>(
         &self,
         block: &mut Block,
@@ -287,7 +281,7 @@ impl<S: Staged> Assembler<S> {
     ) -> Result<(), E> {
         assert!(bytes.len() as u64 <= block.room(), "a block has no room for more than itself");
         let at = block.end();
-        // While it is in the cache: writing makes other bytes of it.
+        // Hash before writing, which evicts the bytes from the cache.
         if let Some(hasher) = &mut block.hasher {
             hasher.update(bytes);
         }
@@ -296,21 +290,21 @@ impl<S: Staged> Assembler<S> {
         put(&self.stage, at)
     }
 
-    /// Takes the next bytes of a block as they stand in the stage, and reads them to `part`,
-    /// which is no longer than the block has room for.
+    /// Adds the next bytes of a block from the stage itself, and reads them to `part`. They must
+    /// fit into the block.
     ///
     /// # Errors
-    /// Those of reading; [`io::ErrorKind::Unsupported`] where that can't be done.
+    /// Errors of reading; [`io::ErrorKind::Unsupported`] if the stage can't be read.
     pub fn keep(&self, block: &mut Block, part: &mut [u8]) -> io::Result<()> {
         let file = self.stage.handle().ok_or(io::ErrorKind::Unsupported)?;
         file.read_exact_at(part, block.end())?;
         self.put(block, part, |_, _| Ok(()))
     }
 
-    /// Passes a hole of `len` bytes in a block, no more than it has room for.
+    /// Adds a hole of `len` bytes to a block. It must fit into the block.
     ///
     /// # Errors
-    /// Those of writing, where something is there that has to be written over.
+    /// Errors of writing, if other content must be overwritten.
     pub fn pass(&self, block: &mut Block, len: u64) -> io::Result<()> {
         assert!(len <= block.room(), "a block has no room for more than itself");
         if !block.is_covered || self.stage.clear(block.end()..block.end() + len) {
@@ -329,14 +323,13 @@ impl<S: Staged> Assembler<S> {
         Ok(())
     }
 
-    /// Ends a block that is whole, or the last of the content, and puts it on record in
-    /// its turn. If it is not the one that is `expected`, it can be begun anew.
+    /// Ends a full block, or the last of the content, and records it in its turn. A block with
+    /// another hash than `expected` can be begun again.
     ///
     /// # Errors
-    /// [`NotAssembled::Differs`], also if one is expected that is not hashed;
-    /// [`NotAssembled::Incomplete`] if it is empty;
-    /// [`NotAssembled::OutOfOrder`] if it is behind a short one;
-    /// [`NotAssembled::Write`]; [`NotAssembled::Record`].
+    /// [`NotAssembled::Differs`], also if a hash is expected and blocks are not hashed;
+    /// [`NotAssembled::Incomplete`] if it is empty; [`NotAssembled::OutOfOrder`] if it follows a
+    /// short block; [`NotAssembled::Write`]; [`NotAssembled::Record`].
     pub fn end(&self, mut block: Block, expected: Option<BlockHash>) -> Result<(), NotAssembled> {
         if block.is_empty() {
             return Err(NotAssembled::Incomplete);
@@ -360,18 +353,17 @@ impl<S: Staged> Assembler<S> {
         recorded
     }
 
-    /// Ends the content, which is `size` bytes long: all of its blocks have ended, and were
-    /// hashed.
+    /// Ends a content of `size` bytes. All its blocks must have ended, and were hashed.
     ///
     /// # Errors
-    /// The stage, and [`NotAssembled::Incomplete`], [`NotAssembled::TooLong`], or
+    /// The stage, with [`NotAssembled::Incomplete`], [`NotAssembled::TooLong`] or
     /// [`NotAssembled::Write`].
     pub fn finish(self, size: u64) -> Result<Written<S>, (S, NotAssembled)> {
         let order = self.shared.order();
         let hash = order.end(&self.stage, size).and_then(|()| {
             let hash = match order.recorded.len() {
                 0 if size == 0 => Some(ContentHash::of(&[])),
-                // Of one that an earlier process has put there the hash is not known.
+                // Unknown for a block that an earlier process wrote.
                 1 => order.alone,
                 _ => order.recorded.finish(),
             };
@@ -385,10 +377,10 @@ impl<S: Staged> Assembler<S> {
         }
     }
 
-    /// The same where nobody asks for a hash.
+    /// Ends a content without hashes.
     ///
     /// # Errors
-    /// As [`Self::finish`].
+    /// See [`Self::finish`].
     pub fn finish_unhashed(self, size: u64) -> Result<Moved<S>, (S, NotAssembled)> {
         let ended = self.shared.order().end(&self.stage, size);
         match ended {
@@ -399,12 +391,12 @@ impl<S: Staged> Assembler<S> {
 }
 
 impl Order {
-    /// How many blocks are recorded.
+    /// Number of recorded blocks.
     fn blocks(&self) -> u64 {
         self.len.div_ceil(BLOCK_LEN)
     }
 
-    /// Ends `stage`, if the content is there, `size` bytes long.
+    /// Ends `stage` if the content is complete and `size` bytes long.
     fn end(&self, stage: &impl Staged, size: u64) -> Result<(), NotAssembled> {
         if self.len > size {
             return Err(NotAssembled::TooLong);
@@ -413,14 +405,14 @@ impl Order {
             return Err(NotAssembled::Incomplete);
         }
         if self.data_end != size {
-            // It ends with a hole, or with what was given up.
+            // The content ends with a hole, or something behind it was given up.
             stage.set_len(size).map_err(NotAssembled::Write)?;
         }
         Ok(())
     }
 
-    /// Records the blocks that are next. One that can't be recorded is not there: it can be
-    /// begun anew, over what was written of it.
+    /// Records the next blocks. A block that can't be recorded is not complete: it can be begun
+    /// again.
     fn record_waiting(&mut self, stage: &impl Staged) -> Result<(), NotAssembled> {
         while let Some((hash, len)) = self.waiting.remove(&self.blocks()) {
             if let Err(error) = self.record(stage, hash, len) {
@@ -435,7 +427,7 @@ impl Order {
         Ok(())
     }
 
-    /// Puts the next block on record, `len` bytes long.
+    /// Records the next block, which is `len` bytes long.
     fn record(
         &mut self,
         stage: &impl Staged,
@@ -452,9 +444,9 @@ impl Order {
         hash.map_or(Ok(()), |hash| stage.record(hash).map_err(NotAssembled::Record))
     }
 
-    /// Makes the stage as long as what is on record then, `len` bytes, which may end with a
-    /// hole, so that all of it is there to be read. If anybody writes behind that, the stage
-    /// is longer anyway, or will be.
+    /// Extends the stage to `len` bytes, the length of the recorded blocks, which may end with a
+    /// hole. Then all of it can be read. If another thread writes behind that, the stage becomes
+    /// longer anyway.
     fn extend(&mut self, stage: &impl Staged, len: u64) -> io::Result<()> {
         if self.data_end < len && self.open.is_empty() && self.waiting.is_empty() {
             stage.set_len(len)?;

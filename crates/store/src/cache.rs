@@ -1,15 +1,15 @@
-//! The chunks that this machine has: an index of where haul has published them, and, if the
-//! user turns it on, a bounded store of files that would be lost.
+//! The chunk cache of this machine: an index of chunks in files that haul published and, if the
+//! user turns it on, a bounded store of replaced and removed files.
 //!
-//! 1. **The index is a hint.** It names a file, and a place in it. A chunk is used only after
-//!    its bytes were read and have its hash.
-//! 2. An entry whose file is gone, or is another one, is dropped as soon as that is seen, and on
-//!    disk at the end of the job.
-//! 3. Both may be deleted or damaged at any time, and several processes may use them at once.
-//!    Lost entries are detected. Their content is sent again.
-//! 4. The directory is the user's alone, or a server's for one of its clients and one root.
+//! 1. **The index is a hint.** It names a file and an offset. A chunk is used only after its bytes
+//!    were read and have its hash.
+//! 2. An entry whose file is gone or has changed is dropped from memory at once, and on disk at the
+//!    end of the job.
+//! 3. Index and store may be deleted or damaged at any time, and several processes may use them at
+//!    once. Lost entries are detected. Their content is sent again.
+//! 4. The directory belongs to the user alone, or is a server's for one client and one root.
 //!
-//! `index.rs` has the index in memory and on disk, `kept.rs` the store.
+//! `index.rs` owns the index in memory and on disk, `kept.rs` the store.
 
 mod index;
 mod kept;
@@ -26,79 +26,80 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The rights to the directory: they are its owner's.
+/// The mode of the directory: only its owner has access.
 pub const CACHE_DIR_MODE: u32 = 0o700;
 
-/// The file that is locked while the index on disk and the list of destinations change.
+/// The file that is locked while the index on disk or the list of destinations changes.
 const INDEX_LOCK: &str = "lock";
 
-/// The file that is locked while the store changes. A large file is copied meanwhile: jobs that
-/// write the index do not wait for it.
+/// The file that is locked while the store changes. Copying a large file takes long, so jobs that
+/// write the index do not wait for this lock.
 const KEPT_LOCK: &str = "kept.lock";
 
-/// The longest chunk, in bytes: more is not read for one.
+/// Maximum length of a chunk in bytes.
 const CHUNK_LEN_MAX: u32 = 256 << 10;
 
 /// The file with the destinations of earlier jobs.
 const DESTINATIONS: &str = "destinations";
 
-/// Destinations that are kept in mind, at most.
+/// Maximum number of destinations in the file.
 const DESTINATIONS_MAX: usize = 64;
 
-/// Bytes of that file, at most.
+/// Maximum length of that file in bytes.
 const DESTINATIONS_LEN_MAX: u64 = 512 << 10;
 
-/// How long a lock is waited for.
+/// Maximum time to wait for a lock.
 const LOCK_MAX: Duration = Duration::from_millis(500);
 
-/// How long to wait before the next try.
+/// Interval between two attempts to lock.
 const LOCK_POLL: Duration = Duration::from_millis(10);
 
-/// New chunks, from which on they are written before the end of the job.
+/// Number of new chunks at which they are written before the end of the job.
 const FRESH_MANY: usize = 32 << 10;
 
-/// Content that was not sent.
+/// The amount of content that was not sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Saved {
-    /// Parts of files that were not sent.
+    /// Number of parts of files.
     pub parts: u64,
-    /// Their length, in bytes.
+    /// Their length in bytes.
     pub bytes: u64,
 }
 
 /// The figures of a cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CacheFigures {
-    /// Chunks that the index knows.
+    /// Number of chunks in the index.
     pub chunks: u64,
-    /// Their length, in bytes.
+    /// Their length in bytes.
     pub bytes: u64,
-    /// The files that have them.
+    /// Number of files with chunks.
     pub files: u64,
-    /// Bytes of the index on disk.
+    /// Length of the index on disk in bytes.
     pub index_len: u64,
-    /// Bytes of the files in the store.
+    /// Length of the files in the store in bytes.
     pub kept_len: u64,
-    /// All that was saved since the cache was cleared.
+    /// Content that was not sent since the cache was cleared.
     pub saved: Saved,
 }
 
-/// The findings of [`Cache::verify`].
+/// The results of [`Cache::verify`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CheckedChunks {
-    /// Chunks that were read and have their hashes.
+    /// Number of chunks that were read and have their hashes.
     pub good: u64,
-    /// Chunks that were dropped: their files are gone or have changed.
+    /// Number of chunks that were dropped because their files are gone or have changed.
     pub dropped: u64,
 }
 
 impl Place {
-    /// The number of its file in the index.
+    /// The number of the file in the index.
     pub fn file(&self) -> u32 {
         self.file
     }
 
-    /// Reads what is there to `content`, and gives its hash; `None` if it can't be read.
+    /// Reads the place to `content`, and returns the hash of the content. `None` if it can't be
+    /// read.
     pub fn read(&self, file: &File, content: &mut Vec<u8>) -> Option<[u8; 32]> {
         if self.len > CHUNK_LEN_MAX {
             return None;
@@ -109,18 +110,19 @@ impl Place {
     }
 }
 
-/// Copies files that are about to be lost into the store.
+/// Copies files into the store before they are replaced or removed.
 pub struct Keeper {
     dir: Dir,
     kept: Kept,
 }
 
 impl Keeper {
-    /// Keeps the content of a file, if there is room for it within the bound, and no other process
-    /// has the lock for long; returns the copy for its chunks to be [added](Cache::add_kept).
+    /// Copies the content of a file into the store. `None` if there is no room for it within the
+    /// bound, or another process has the lock for too long. The caller must [add](Cache::add_kept)
+    /// the chunks of the copy.
     ///
     /// # Errors
-    /// Those of copying it.
+    /// Errors of copying.
     pub fn keep(&self, file: &File) -> io::Result<Option<(Name, File)>> {
         match lock(&self.dir, KEPT_LOCK)? {
             Some(_lock) => self.kept.keep(file),
@@ -134,45 +136,46 @@ pub struct Cache {
     dir: Dir,
     index: Index,
     kept: Kept,
-    /// Writing has failed, or another process had the lock for long: this job writes no more.
+    /// Writing has failed, or another process had the lock for too long. This job writes no more.
     has_given_up: bool,
 }
 
 impl Cache {
-    /// The cache in `dir`, which keeps at most `store_max` bytes of replaced and removed files;
-    /// with 0 nothing is kept, and what is there stays. A damaged part is removed. A file whose
-    /// absolute path is not `reachable` is not opened: its file system may not answer.
+    /// Opens the cache in `dir`, which keeps at most `store_max` bytes of replaced and removed
+    /// files. With 0 nothing is added, but existing files stay. A damaged part is removed. A file
+    /// whose absolute path is not `reachable` is not opened: its file system may not respond.
     ///
     /// # Errors
-    /// When the directory can't be read.
+    /// If the directory can't be read.
     pub fn open(dir: Dir, store_max: u64, reachable: impl Fn(&[u8]) -> bool) -> io::Result<Self> {
         let reachable = |path: &[u8]| !path.starts_with(b"/") || reachable(path);
         let mut index = Index::load(&dir, reachable)?;
         if index.is_scattered()
             && let Ok(Some(_lock)) = lock(&dir, INDEX_LOCK)
         {
-            // Others may have written some since. Both would take twice the memory.
+            // Another process may have written segments since. Drop the old index first to save
+            // memory.
             drop(index);
             index = Index::load(&dir, reachable)?;
-            // The disk may be full. The segments stay then, and are as good.
+            // The disk may be full. The segments are kept then.
             let _ = index.merge(&dir);
         }
         let kept = Kept::open(&dir, store_max)?;
         Ok(Self { dir, index, kept, has_given_up: false })
     }
 
-    /// The places where a chunk may be, by its hash.
+    /// The places where the chunk with this hash may be.
     pub fn find(&self, hash: &[u8; 32]) -> Vec<Place> {
         self.index.find(hash)
     }
 
-    /// Opens the file with this [number](Place::file); `None` if it can't be opened now. One that
-    /// is gone, or is another file by now, is dropped. Numbers stay the same.
+    /// Opens the file with this [number](Place::file). `None` if it can't be opened now. A file
+    /// that is gone or has changed is dropped. Numbers stay the same.
     pub fn open_file(&mut self, number: u32) -> Option<File> {
         self.open_to(number, true)
     }
 
-    /// Opens the file. If it `is_used`, it is the most recently used one of the store.
+    /// Opens the file. If it `is_used`, it becomes the most recently used one of the store.
     fn open_to(&mut self, number: u32, is_used: bool) -> Option<File> {
         let (path, identity) = self.index.file(number)?;
         let is_kept = !path.starts_with(b"/");
@@ -183,7 +186,7 @@ impl Cache {
                 }
                 Some(file)
             }
-            // This job may not reach the destination of another one.
+            // This job may have no access to the destination of another job.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 self.index.cant_open(number);
                 None
@@ -195,13 +198,13 @@ impl Cache {
         }
     }
 
-    /// Forgets a file whose content is not what the index says.
+    /// Drops a file whose content differs from the index.
     pub fn forget(&mut self, number: u32) {
         self.index.drop_gone(number);
     }
 
-    /// Adds the chunks of a published file: where each begins, its length and the short form of its
-    /// hash. `path` is absolute.
+    /// Adds the chunks of a published file: offset, length and short hash of each. `path` is
+    /// absolute.
     pub fn add(&mut self, path: &[u8], chunks: impl IntoIterator<Item = (u64, u32, u64)>) {
         if let Ok((_, identity)) = open(path) {
             self.index.add(path, identity, chunks);
@@ -211,15 +214,16 @@ impl Cache {
 
     fn flush_if_many(&mut self) {
         if self.index.fresh_count() >= FRESH_MANY {
-            // Where that fails, some are not learned.
+            // If this fails, some chunks are lost.
             let _ = self.flush();
         }
     }
 
-    /// Keeps files that are about to be lost, while others use this; `None` if none are kept.
+    /// A keeper for files that are about to be lost, for use in parallel to the cache. `None` if no
+    /// files are kept.
     ///
     /// # Errors
-    /// Those of duplicating the handle of a directory.
+    /// Errors of duplicating a directory handle.
     pub fn keeper(&self) -> io::Result<Option<Keeper>> {
         if self.kept.max() == 0 || self.has_given_up {
             return Ok(None);
@@ -227,7 +231,7 @@ impl Cache {
         Ok(Some(Keeper { dir: self.dir.try_clone()?, kept: self.kept.try_clone()? }))
     }
 
-    /// Learns of the chunks of a file that was kept.
+    /// Adds the chunks of a file that was kept.
     pub fn add_kept(
         &mut self,
         (name, file): (&Name, &File),
@@ -247,7 +251,7 @@ impl Cache {
     /// Writes new chunks and figures. Without the lock they are dropped.
     ///
     /// # Errors
-    /// Those of writing it: the disk may be full.
+    /// Errors of writing: the disk may be full.
     pub fn flush(&mut self) -> io::Result<()> {
         if !self.index.has_news() {
             return Ok(());
@@ -255,7 +259,7 @@ impl Cache {
         if self.has_given_up {
             return Ok(());
         }
-        // Until that is done.
+        // In case of an error below.
         self.has_given_up = true;
         let Some(_lock) = lock(&self.dir, INDEX_LOCK)? else { return Ok(()) };
         self.index.flush(&self.dir)?;
@@ -263,21 +267,20 @@ impl Cache {
         Ok(())
     }
 
-    /// The figures.
+    /// The figures of the cache.
     ///
     /// # Errors
-    /// Those of reading the directory.
+    /// Errors of reading the directory.
     pub fn figures(&self) -> io::Result<CacheFigures> {
         let (chunks, bytes, files) = self.index.counts();
         let (index_len, kept_len) = (Index::len_on_disk(&self.dir)?, self.kept.len()?);
         Ok(CacheFigures { chunks, bytes, files, index_len, kept_len, saved: self.index.saved() })
     }
 
-    /// Reads all content that the index knows of, drops what is not what the index says, and writes
-    /// the index.
+    /// Reads all content in the index, drops entries with other content, and writes the index.
     ///
     /// # Errors
-    /// As [`Self::clear`].
+    /// See [`Self::clear`].
     pub fn verify(mut self) -> io::Result<CheckedChunks> {
         let mut places: Vec<_> = self.index.places().collect();
         places.sort_unstable_by_key(|(_, place)| *place);
@@ -295,7 +298,7 @@ impl Cache {
                 false => {
                     checked.dropped += 1;
                     self.index.drop_gone(place.file);
-                    // Nothing else in it is good, either.
+                    // The other chunks of the file are dropped, too.
                     last = Some((place.file, None));
                 }
             }
@@ -310,7 +313,7 @@ impl Cache {
     /// Removes the index, the kept files and the list of destinations.
     ///
     /// # Errors
-    /// Those of removing files, and [`io::ErrorKind::WouldBlock`] where another process uses it.
+    /// Errors of removing files; [`io::ErrorKind::WouldBlock`] if another process uses the cache.
     pub fn clear(dir: &Dir) -> io::Result<()> {
         let _kept = lock(dir, KEPT_LOCK)?.ok_or(io::ErrorKind::WouldBlock)?;
         let _index = lock(dir, INDEX_LOCK)?.ok_or(io::ErrorKind::WouldBlock)?;
@@ -327,8 +330,8 @@ fn destinations_name() -> Name {
     Name::new(DESTINATIONS.as_bytes()).expect("a name")
 }
 
-/// The destinations of earlier jobs, as absolute paths, the last first: what the index knows is
-/// below them. Those that could not be opened now are left out by the caller.
+/// The destinations of earlier jobs as absolute paths, the last first. The files of the index are
+/// below them. The caller skips destinations that can't be opened now.
 pub fn destinations(dir: &Dir) -> Vec<Vec<u8>> {
     let name = destinations_name();
     let mut bytes = Vec::new();
@@ -340,29 +343,29 @@ pub fn destinations(dir: &Dir) -> Vec<Vec<u8>> {
     if read.is_ok() { paths.collect() } else { Vec::new() }
 }
 
-/// Puts the destination of a job in front of those of earlier ones.
+/// Moves the destination of a job to the front of the list.
 ///
 /// # Errors
-/// Those of writing it.
+/// Errors of writing.
 pub fn note_destination(dir: &Dir, path: &[u8]) -> io::Result<()> {
     let is_first = |all: &[Vec<u8>]| all.first().is_some_and(|first| first == path);
     if is_first(&destinations(dir)) {
         return Ok(());
     }
     let Some(_lock) = lock(dir, INDEX_LOCK)? else { return Ok(()) };
-    // Others may have noted theirs meanwhile.
+    // Other processes may have added theirs meanwhile.
     let mut before = destinations(dir);
     before.retain(|other| other != path);
     before.insert(0, path.to_vec());
     before.truncate(DESTINATIONS_MAX);
     let temp = format!("{DESTINATIONS}.new");
-    // Nobody else writes: this one was left by a process that was killed.
+    // Only the lock's holder writes, so a killed process has left this file.
     let _ = dir.remove_private(&temp);
     dir.create_private(&temp)?.write_all(&before.join(&0))?;
     dir.publish_replacing(&temp, &destinations_name())
 }
 
-/// Opens the regular file with an absolute path.
+/// Opens the regular file with this absolute path.
 fn open(path: &[u8]) -> io::Result<(File, Identity)> {
     use std::os::unix::ffi::OsStrExt;
     let split = path.iter().rposition(|byte| *byte == b'/').ok_or(io::ErrorKind::InvalidInput)?;
@@ -373,7 +376,7 @@ fn open(path: &[u8]) -> io::Result<(File, Identity)> {
     Ok((file, Identity::of(&stat)))
 }
 
-/// Locks the file `name` in `dir`; `None` if another process has the lock for [`LOCK_MAX`].
+/// Locks the file `name` in `dir`. `None` if another process has the lock for [`LOCK_MAX`].
 fn lock(dir: &Dir, name: &str) -> io::Result<Option<File>> {
     let file = dir.open_private(name)?;
     let end = Instant::now() + LOCK_MAX;
@@ -386,7 +389,7 @@ fn lock(dir: &Dir, name: &str) -> io::Result<Option<File>> {
     Ok(Some(file))
 }
 
-/// The part of a chunk's hash by which it is found: the first 8 bytes.
+/// The short form of a chunk's hash: the first 8 bytes.
 pub fn short(hash: &[u8; 32]) -> u64 {
     u64::from_le_bytes(*hash.first_chunk().expect("it has 32"))
 }

@@ -1,25 +1,25 @@
-//! The content of a file, copied to another one on this machine. Storage is shared where the file
-//! system can do that; holes stay holes.
+//! Copies the content of a file to another local file. The storage is shared if the file system
+//! supports it. Holes are kept.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Bytes that are copied at once inside the kernel.
+/// Maximum number of bytes in one copy inside the kernel.
 const STEP_LEN: usize = 8 << 20;
 
 /// Bytes that are read and written at once.
 const BUFFER_LEN: usize = 1 << 20;
 
-/// Copies the first `len` bytes of `from` to `to`, which is empty. The position of `from` moves.
+/// Copies the first `len` bytes of `from` to the empty file `to`. The position of `from` changes.
 ///
 /// # Errors
-/// Those of reading and writing, and [`io::ErrorKind::UnexpectedEof`] if data ends earlier.
+/// Errors of reading and writing; [`io::ErrorKind::UnexpectedEof`] if data ends earlier.
 pub(crate) fn copy_content(from: &File, to: &File, len: u64) -> io::Result<()> {
     if !haul_sys::clone_file(from, to) {
         copy_data(from, to, len)?;
     }
-    // A hole may be at the end, and a clone longer than the original was.
+    // The file may end with a hole, and a clone may be longer than `len`.
     to.set_len(len)
 }
 

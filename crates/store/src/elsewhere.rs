@@ -1,5 +1,5 @@
-//! Files that are staged in another directory than the one where they are to appear: each is
-//! renamed into that or, if it is on another file system, copied to a second stage there.
+//! Files that are staged in another directory than that of the final name. A file is renamed into
+//! that directory, or copied to a second stage there if it is on another file system.
 
 use crate::content::copy_content;
 use crate::private::as_name;
@@ -12,18 +12,17 @@ use std::io;
 use std::sync::Arc;
 
 impl Stage {
-    /// Begins a file in `dir` that is to appear in `dest`, which may be on another file
-    /// system.
+    /// Creates a file in `dir` for a name in `dest`, which may be on another file system.
     ///
     /// # Errors
-    /// Those of creating a file.
+    /// Errors of creating a file.
     pub fn create_for(dir: Arc<Dir>, dest: Arc<Dir>) -> io::Result<Self> {
         Ok(Self { dest: Some(dest), ..Self::create(dir)? })
     }
 }
 
 impl PrivateName {
-    /// Gives it the name `name` in `dir`; `None` if that is on another file system.
+    /// Renames it to `name` in `dir`. `None` if that is on another file system.
     pub(crate) fn publish_in(
         &mut self,
         dir: &Dir,
@@ -45,8 +44,8 @@ impl PrivateName {
     }
 }
 
-/// Copies `file`, which can't get a name in `dir`, with its metadata to `stage`, which is
-/// there. It is durable: the first may have been made so.
+/// Copies `file`, which can't get a name in `dir`, with its metadata to `stage` in `dir`. The copy
+/// is flushed, because the original may have been.
 pub(crate) fn copy_to(dir: &Dir, stage: Stage, file: &File) -> io::Result<Stage> {
     let stat = dir.stat_of(file)?;
     haul_sys::read_cached(file);

@@ -1,7 +1,6 @@
-//! Content that is written into a file which has its name already, and keeps it: the one
-//! exception to the rule that a name shows the old file or the new one. It is asked for by
-//! name. The content is whole and verified by then, and only what differs is written; if
-//! that ends early, what is there is a mixture.
+//! Writes content into an existing file, for `--inplace`. This is the one exception to the rule
+//! that a name shows the old file or the new one. The content is complete and verified before, and
+//! only differences are written. If that ends early, the file is a mixture of both.
 
 use crate::stage::Sealed;
 use crate::zeros::runs;
@@ -17,11 +16,11 @@ const STEP_LEN: usize = 256 << 10;
 const GRAIN_LEN: usize = 4 << 10;
 
 impl Sealed {
-    /// Writes the content into the file `name` of its directory, which is the object `id`
-    /// and keeps its other names. Gives the time that the stage has.
+    /// Writes the content into the file `name` in the directory of the final name. The file must
+    /// have the `id`, and keeps its other names. Returns the time of the stage.
     ///
     /// # Errors
-    /// Those of opening, reading and writing, and if `name` is something else.
+    /// Errors of opening, reading and writing, and if `name` is another file.
     pub fn write_into(&self, name: &Name, id: FileId) -> io::Result<Timestamp> {
         let (old, stat) = self.dest().open_to_change(name)?;
         if stat.id != id {
@@ -49,8 +48,8 @@ impl Sealed {
     }
 }
 
-/// Writes into `old`, of `old_size` bytes, what of the `size` bytes of `new` differs. Beyond
-/// its end zeros are left to be a hole; before it runs of them become holes, if `leaves_zeros`.
+/// Writes the differences of the `size` bytes of `new` into `old`, of `old_size` bytes. Zeros after
+/// the end of `old` are left as a hole. Other runs of zeros become holes if `leaves_zeros`.
 fn write_differences(
     (new, size): (&File, u64),
     (old, old_size): (&File, u64),
@@ -61,7 +60,7 @@ fn write_differences(
     let (mut wanted, mut there) = (vec![0; step], vec![0; step]);
     let mut at = 0;
     loop {
-        // Where both have a hole, nothing differs.
+        // Holes in both files do not differ.
         let data = |file, len| haul_sys::next_data(file, at, len).map_or(size, |data| data.start);
         let next = data(new, size).min(data(old, old_size));
         at = at.max(next / GRAIN_LEN as u64 * GRAIN_LEN as u64);
@@ -90,8 +89,8 @@ fn write_differences(
     }
 }
 
-/// Makes holes of the runs of zeros in `bytes`, which `file` has at `at`, before `end`. Where the
-/// file system has none, they stay.
+/// Turns the runs of zeros in `bytes`, which are at `at` in `file`, into holes up to `end`. On a
+/// file system without holes they are kept.
 fn punch_zeros(file: &File, bytes: &[u8], mut at: u64, end: u64) {
     for (run, is_zeros) in runs(bytes, at) {
         let run_end = at + run.len() as u64;

@@ -1,5 +1,4 @@
-//! The journal beside a stage: which blocks of a large file are there already,
-//! and what their hashes are.
+//! The journal of a large file: which blocks are in the stage, and their hashes.
 //!
 //! ```text
 //! 256-byte header | 32 bytes for each block, appended
@@ -22,22 +21,19 @@
 //! 240  16  zero
 //! ```
 //!
-//! 1. For every k below the number in a whole commit slot, block k is durable
-//!    in the stage and its hash is record k. The order that makes it so: the
-//!    data is written; it is made durable; so are the names of stage and
-//!    journal, once; the slot is written; the journal is made durable. No state
-//!    can be reached in which a slot claims a block that is not on the medium.
-//!    Nor can one come back: a journal that is given up, or begun anew in the
-//!    file of an old one, is empty on the medium before anything else happens
-//!    to the stage.
-//! 2. Record k is appended after block k was written. As long as neither the
-//!    system was started anew nor the file system mounted anew, the page cache
-//!    holds both, or what it has written out of them is read again; and records
-//!    count without a slot. The id in the header tells.
-//! 3. Records are appended and never rewritten, and the slots take turns: a
-//!    torn write damages one slot at most, and its digest shows that.
-//! 4. What can't be read, doesn't add up or belongs to another source is not
-//!    believed, and never an error: the file is copied anew.
+//! 1. For every k below the count in a valid commit slot, block k is durable in the stage, and its
+//!    hash is record k. The order of writing ensures that: the data is written and flushed. Then
+//!    the names of stage and journal are flushed, once. Then the slot is written, and the journal
+//!    flushed. So no slot ever claims a block that is not on the medium. An old claim can't come
+//!    back either: before the stage changes, a discarded or reused journal is emptied on the
+//!    medium.
+//! 2. Record k is appended after block k was written. Until the system is restarted or the file
+//!    system is remounted, the page cache holds both, or reads back what it has written out. In
+//!    that time records count without a slot. The boot id in the header identifies that time.
+//! 3. Records are appended and never rewritten, and commits alternate between the slots. A torn
+//!    write damages at most one slot, which its digest detects.
+//! 4. A journal that can't be read, is inconsistent or belongs to another source is ignored. It is
+//!    never an error: the file is copied again.
 
 use haul_model::{BLOCK_LEN, BlockHash, Timestamp};
 use haul_sys::Dir;
@@ -45,59 +41,59 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Length of the header, in bytes.
+/// Length of the header in bytes.
 pub(crate) const HEADER_LEN: u64 = 256;
 
-/// Length of a block's record, in bytes.
+/// Length of a block's record in bytes.
 pub(crate) const RECORD_LEN: u64 = 32;
 
 const MAGIC: [u8; 8] = *b"haul-jnl";
 const VERSION: u32 = 2;
-/// The part of the header that the checksum covers.
+/// Length of the part of the header that the checksum covers.
 const FIXED_LEN: usize = 80;
 const CHECKSUM_AT: usize = 80;
 const SLOTS_AT: [usize; 2] = [112, 176];
 const SLOT_LEN: usize = 64;
-/// Where the boot stands, behind all that tells the source.
+/// Offset of the boot id, which follows all fields about the source.
 const BOOT_AT: usize = 64;
-/// In place of nanoseconds, where a time is not known.
+/// The nanoseconds of an unknown time.
 const UNKNOWN: u32 = u32::MAX;
 
-/// Which content a stage is a part of: the source as it was when its copy
-/// began. A stage is continued only with exactly this one.
+/// The identity of the source when its copy began. A stage is resumed only with exactly this
+/// source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SourceId {
-    /// Its length, in bytes.
+    /// The length in bytes.
     pub size: u64,
-    /// Its modification time.
+    /// The modification time.
     pub mtime: Timestamp,
-    /// The number that it is told by on its machine: inode and file system.
+    /// The number that identifies the file on its machine, from inode and file system.
     pub inode: u64,
-    /// When anything of it last changed, where that is known: nobody can set it
-    /// back, as a modification time can be.
+    /// The time of the last change of content or attributes, if known. Unlike the modification
+    /// time, it can't be set.
     pub ctime: Option<Timestamp>,
 }
 
-/// The time in which a page cache lasts: from the start of the system, or the
-/// mounting of the file system, to its end.
+/// The id of a page cache's lifetime, which begins when the system starts or the file system is
+/// mounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BootId(pub(crate) [u8; 16]);
 
-/// A journal that is being kept.
+/// An open journal.
 #[derive(Debug)]
 pub(crate) struct Journal {
     file: File,
     fixed: [u8; FIXED_LEN],
     records: u64,
-    /// Records that the newest commit slot covers.
+    /// Number of records that the newest commit slot covers.
     committed: u64,
-    /// Over all records so far.
+    /// The hash of all records so far.
     digest: blake3::Hasher,
-    /// Turn of the next commit; its parity chooses the slot.
+    /// The turn of the next commit. Its parity chooses the slot.
     turn: u64,
 }
 
-/// The claim of the next commit, taken down before the data is made durable.
+/// The content of the next commit, taken before the data is flushed.
 #[derive(Debug)]
 pub(crate) struct CommitPoint {
     records: u64,
@@ -105,11 +101,11 @@ pub(crate) struct CommitPoint {
 }
 
 impl Journal {
-    /// Begins a journal in `file`, which is cut to the header. What another one
-    /// has claimed there is gone for good, before anything is done to its stage.
+    /// Begins a journal in `file`. An earlier journal in it is first removed durably, before the
+    /// stage changes.
     ///
     /// # Errors
-    /// Those of writing, and of making it durable that the old one is gone.
+    /// Errors of writing, and of flushing the removal.
     pub(crate) fn create(file: File, source: &SourceId, boot: BootId) -> io::Result<Self> {
         if file.metadata()?.len() > 0 {
             file.set_len(0)?;
@@ -125,12 +121,11 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Continues the journal in `file`: gives it, and the hashes of the blocks
-    /// that are there. `None` if it can't be believed, is about another source,
-    /// or claims nothing.
+    /// Resumes the journal in `file`. Returns it, and the hashes of the blocks in the stage. `None`
+    /// if the journal is invalid, belongs to another source, or has no blocks.
     ///
     /// # Errors
-    /// Those of writing, when the journal is made ready to go on.
+    /// Errors of writing to the journal.
     pub(crate) fn resume(
         file: File,
         source: &SourceId,
@@ -148,8 +143,7 @@ impl Journal {
         let records = found.records.len() as u64;
         let (committed, turn) = (found.committed, found.turn + 1);
         let journal = Self { file, fixed, records, committed, digest, turn };
-        // What was appended beyond is not believed: it must not be taken for
-        // this boot's own work.
+        // Cut off records that are not valid, so that they do not count as records of this boot.
         journal.file.set_len(HEADER_LEN + records * RECORD_LEN)?;
         if !found.same_boot {
             journal.file.sync_data()?;
@@ -161,25 +155,25 @@ impl Journal {
         Ok(Some((journal, found.records)))
     }
 
-    /// Blocks on record.
+    /// Number of recorded blocks.
     pub(crate) fn len(&self) -> u64 {
         self.records
     }
 
-    /// Blocks that are on record and claimed to be durable.
+    /// Number of recorded blocks that are committed as durable.
     pub(crate) fn committed(&self) -> u64 {
         self.committed
     }
 
-    /// True if no block is on record.
+    /// True if no block is recorded.
     pub(crate) fn is_empty(&self) -> bool {
         self.records == 0
     }
 
-    /// Appends the hash of the next block, which was written before.
+    /// Appends the hash of the next block, which must have been written.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Errors of writing.
     pub(crate) fn append(&mut self, block: BlockHash) -> io::Result<()> {
         let at = HEADER_LEN + self.records * RECORD_LEN;
         self.file.write_all_at(block.as_bytes(), at)?;
@@ -188,31 +182,29 @@ impl Journal {
         Ok(())
     }
 
-    /// Takes down what is on record now. Make the stage durable after this and
-    /// before [`Self::commit`].
+    /// Takes the current records for a commit. Flush the stage after this and before
+    /// [`Self::commit`].
     pub(crate) fn commit_point(&self) -> CommitPoint {
         CommitPoint { records: self.records, digest: self.digest.clone() }
     }
 
-    /// Commits to `point`: the blocks on record there are durable.
+    /// Commits to `point`: its recorded blocks are durable.
     ///
     /// # Errors
-    /// Those of writing and of making the journal durable.
+    /// Errors of writing and flushing the journal.
     pub(crate) fn commit(&mut self, point: &CommitPoint) -> io::Result<()> {
         let slot = encode_slot(&self.fixed, point.records, self.turn, &point.digest);
         let at = SLOTS_AT[(self.turn % 2) as usize] as u64;
         self.file.write_all_at(&slot, at)?;
         self.turn += 1;
-        // Whether this is durable or not: it may be, and be found.
+        // Even if flushing fails, the slot may be durable.
         self.committed = point.records;
         self.file.sync_data()
     }
 
-    /// Takes back all that the journal has said: neither this boot nor another
-    /// finds a record in it.
+    /// Removes all records and commits. No boot will find a record in the journal.
     pub(crate) fn revoke(&mut self) {
-        // A medium that fails here as well is past all help, and what was
-        // claimed before is durable.
+        // If the medium fails here too, nothing more can be done. Earlier commits are durable.
         let revoked = self.file.set_len(0);
         if revoked.is_ok() && self.committed > 0 {
             let _ = self.file.sync_all();
@@ -221,19 +213,19 @@ impl Journal {
     }
 }
 
-/// The claim of a journal, for telling a person: nothing is read but its header,
-/// and no digest of records is checked.
+/// The claim of a journal, for reports. Only the header is read, and no digest of records is
+/// checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Claim {
-    /// Length of the source, in bytes.
+    /// Length of the source in bytes.
     pub(crate) size: u64,
-    /// Its modification time.
+    /// Modification time of the source.
     pub(crate) mtime: Timestamp,
-    /// Whole blocks that are there.
+    /// Number of whole blocks in the stage.
     pub(crate) blocks: u64,
 }
 
-/// The claim of the journal in `file`; `None` if nothing can continue it.
+/// The claim of the journal in `file`. `None` if nothing can be resumed.
 pub(crate) fn claim(file: &File, boot: BootId) -> Option<Claim> {
     let mut header = [0; HEADER_LEN as usize];
     file.read_exact_at(&mut header, 0).ok()?;
@@ -246,7 +238,7 @@ pub(crate) fn claim(file: &File, boot: BootId) -> Option<Claim> {
     (blocks > 0).then_some(Claim { size: source.size, mtime: source.mtime, blocks })
 }
 
-/// The part of a journal that can be believed.
+/// The valid part of a journal.
 struct Found {
     records: Vec<BlockHash>,
     committed: u64,
@@ -263,7 +255,7 @@ fn read(file: &File, source: &SourceId, boot: BootId) -> Option<Found> {
     }
     let blocks_max = source.size.div_ceil(BLOCK_LEN);
     let same_boot = fixed == encode_fixed(source, boot);
-    // The boot may differ, nothing else.
+    // Only the boot id may differ.
     let written_in = BootId(fixed[BOOT_AT..].try_into().expect("16 bytes"));
     if fixed != encode_fixed(source, written_in) {
         return None;
@@ -283,7 +275,7 @@ fn read(file: &File, source: &SourceId, boot: BootId) -> Option<Found> {
     Some(Found { records, committed, turn, same_boot })
 }
 
-/// A commit slot that is whole.
+/// A valid commit slot.
 struct Slot {
     records: u64,
     turn: u64,
@@ -310,7 +302,7 @@ fn encode_slot(
     slot[8..16].copy_from_slice(&turn.to_le_bytes());
     let mut digest = digest.clone();
     digest.update(&slot[..16]);
-    // All but the boot, which changes when the journal is taken up again.
+    // All fields but the boot id, which changes when the journal is resumed.
     digest.update(&fixed[..BOOT_AT]);
     slot[16..48].copy_from_slice(digest.finalize().as_bytes());
     slot
@@ -332,7 +324,7 @@ fn encode_fixed(source: &SourceId, boot: BootId) -> [u8; FIXED_LEN] {
     fixed
 }
 
-/// The fields of a whole header of this version.
+/// The fields of a valid header of this version.
 fn decode_fixed(header: &[u8; HEADER_LEN as usize]) -> Option<(SourceId, BootId)> {
     let fixed = &header[..FIXED_LEN];
     let number = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("8 bytes"));
@@ -347,29 +339,28 @@ fn decode_fixed(header: &[u8; HEADER_LEN as usize]) -> Option<(SourceId, BootId)
     is_ours.then_some((source, boot))
 }
 
-/// The stage that an earlier copy left of a file, as far as the header of its journal
-/// tells.
+/// The stage that an earlier copy left of a file, as its journal's header describes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Earlier {
-    /// Nothing.
+    /// There is no stage.
     Nothing,
-    /// Something that may be continued.
+    /// A stage that may be resumed.
     Partial,
-    /// A part of another file that was the source then.
+    /// A stage of an earlier source.
     OfAnother,
 }
 
 impl Earlier {
-    /// Reads the journal `name` in `dir`, where `source` is to be copied.
+    /// Reads the journal `name` in `dir` for a copy of `source`.
     pub(crate) fn in_dir(dir: &Dir, name: &str, source: &SourceId) -> Self {
         if !dir.has_private(name) {
             return Self::Nothing;
         }
-        // What can't be read is looked at when it is opened for good.
+        // An unreadable journal is reported when it is opened for the copy.
         dir.open_found(name).map_or(Self::Partial, |(file, _)| Self::of(&file, source))
     }
 
-    /// Reads the journal in `file`, where `source` is to be copied.
+    /// Reads the journal in `file` for a copy of `source`.
     fn of(file: &File, source: &SourceId) -> Self {
         let mut header = [0; HEADER_LEN as usize];
         let read = file.read_exact_at(&mut header, 0);

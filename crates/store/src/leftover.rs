@@ -1,15 +1,14 @@
-//! Leftovers of copies in a directory: stages that nobody works on. Finds
-//! them, tells what is known of them, and removes them.
+//! Leftovers of copies in a directory: stages that no process works on. Finds, describes and
+//! removes them.
 //!
-//! 1. Only names that are exactly haul's own are looked at, and only regular
-//!    files under them, the links that copies stage, and directories that moves make
-//!    for a moment, which are empty; nothing is followed.
-//! 2. Whoever works on a stage holds its lock. What is locked is left alone, and
-//!    nothing is removed whose lock was not taken first. Links have no locks: they
-//!    are stages for a moment, and who misses one then makes it anew.
-//! 3. What a host's SFTP server writes is locked by nobody here. It counts as in use
-//!    until nothing has changed it for a while ([`QUIET_MIN`], with `all`
-//!    [`QUIET_MIN_ALL`]); and what could be continued, only who has its journal knows.
+//! 1. Only names of haul's own forms are considered. They must be regular files, staged links, or
+//!    the empty directories that moves create for a moment. Links are not followed.
+//! 2. A process that works on a stage holds its lock. A locked stage is kept, and nothing is
+//!    removed without taking its lock. Links have no locks. They exist for a moment, and their
+//!    process creates a missing one again.
+//! 3. A stage that a host's SFTP server writes has no lock. It counts as in use until it has not
+//!    changed for [`QUIET_MIN`], or [`QUIET_MIN_ALL`] with `all`. Only the machine with its journal
+//!    knows whether it can be resumed.
 
 use crate::journal::{self, BootId};
 use crate::lot;
@@ -22,39 +21,38 @@ use std::fs::File;
 use std::io;
 use std::time::{Duration, SystemTime};
 
-/// How long nothing must have changed a stage that a host's SFTP server writes. An
-/// upload writes without a break; but one file may be read back for hours, and a
-/// machine may sleep overnight.
+/// Time without changes after which a stage of a host's SFTP server is a leftover. An upload writes
+/// continuously. But reading a file back may take hours, and a machine may sleep overnight.
 const QUIET_MIN: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The same where all is to be removed.
+/// The same time if all leftovers are to be removed.
 const QUIET_MIN_ALL: Duration = Duration::from_secs(60 * 60);
 
-/// How long a directory must have been there that a move makes for a moment.
+/// Minimum age of a leftover directory that a move created for a moment.
 const MARK_QUIET_MIN: Duration = Duration::from_secs(60);
 
 /// The leftovers of one directory, in the order of their names.
 #[derive(Debug)]
 pub struct Leftovers(BTreeMap<String, Stage>);
 
-/// The files under one stem.
+/// The files with one stem.
 #[derive(Debug)]
 enum Stage {
     Random,
     Partial {
-        /// The entry that has the name of the stage's file.
+        /// The existing entry with the final name of the stage.
         target: Option<Name>,
     },
-    /// Files that wait for the end of a job.
+    /// A lot: files that wait for the end of a job.
     Lot,
     /// A stage that a host's SFTP server writes.
     Sent,
-    /// One of these that can be continued.
+    /// Such a stage that can be resumed.
     SentPart {
-        /// The entry that has the name of the stage's file.
+        /// The existing entry with the final name of the stage.
         target: Option<Name>,
     },
-    /// A file that waits for another to get its name.
+    /// An existing file that was being replaced.
     Old {
         /// The entry that has its name now.
         target: Option<Name>,
@@ -62,7 +60,7 @@ enum Stage {
 }
 
 impl Stage {
-    /// The entry whose name is meant, where the private name tells that.
+    /// The entry with the final name, if the private name identifies it.
     fn target(&mut self) -> Option<&mut Option<Name>> {
         match self {
             Self::Random | Self::Lot | Self::Sent => None,
@@ -73,50 +71,48 @@ impl Stage {
     }
 }
 
-/// One stage that was found.
+/// A stage that was found.
 #[derive(Debug, Clone, Copy)]
 pub struct Leftover<'l> {
     stem: &'l str,
     stage: &'l Stage,
 }
 
-/// A leftover, and its fate.
+/// A leftover, and what happened to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cleaned {
-    /// Its private name.
+    /// The private name.
     pub name: String,
-    /// Storage that it takes, in bytes, with its journal.
+    /// Storage of the stage and its journal in bytes.
     pub bytes: u64,
-    /// The name that it was to get, where something has that name now.
+    /// The final name, if an entry has it now.
     pub target: Option<Name>,
-    /// How far the copy had come, and the length of the whole, in bytes; only of
-    /// one that can be continued.
+    /// The copied bytes and the total length, if it can be resumed.
     pub progress: Option<(u64, u64)>,
-    /// Its fate.
+    /// What happened to it.
     pub fate: Fate,
 }
 
-/// The fate of a leftover.
+/// What happened to a leftover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It is gone.
+    /// It was removed.
     Removed,
-    /// It would be, if this were no dry run.
+    /// It would be removed without a dry run.
     WouldRemove,
-    /// It can be continued, or is all that is left of a file, and stays.
+    /// It is kept because it can be resumed, or is the only copy of a file.
     Kept,
-    /// Another process works on it: it stays.
+    /// It is kept because another process works on it.
     Busy,
-    /// A host's SFTP server has written to it not long ago, and may be at it: it
-    /// stays.
+    /// It is kept because a host's SFTP server has changed it recently, and may be writing it.
     Recent,
 }
 
 impl Leftovers {
-    /// Looks through `dir`.
+    /// Searches `dir`.
     ///
     /// # Errors
-    /// Those of `getdents`.
+    /// Errors of `getdents`.
     pub fn find(dir: &Dir) -> io::Result<Self> {
         let mut found = BTreeMap::new();
         dir.names_where(|name| {
@@ -150,8 +146,7 @@ impl Leftovers {
             .map(|(stem, _)| half_of(stem).to_owned())
             .collect();
         if !halves.is_empty() {
-            // Names are not kept in what is left, but those that stand there can
-            // be tried.
+            // The names are hashed in the leftovers, so compare the hashes of existing names.
             for name in dir.names_where(|name| halves.contains(&name_half(name)))? {
                 let half = name_half(name.as_bytes());
                 for (stem, stage) in &mut found {
@@ -166,18 +161,17 @@ impl Leftovers {
         Ok(Self(found))
     }
 
-    /// Each of them.
+    /// Iterates over the leftovers.
     pub fn iter(&self) -> impl Iterator<Item = Leftover<'_>> {
         self.0.iter().map(|(stem, stage)| Leftover { stem, stage })
     }
 }
 
-/// Removes the entry `name` of `dir` if it is a mark that a killed move has left: an empty
-/// file or directory with a random private name, by the same rules as [`Leftover::clean`].
-/// True if it is gone.
+/// Removes the entry `name` in `dir` if it is a mark of a killed move: an empty file or directory
+/// with a random private name. The rules of [`Leftover::clean`] apply. True if it no longer exists.
 pub fn remove_mark(dir: &Dir, name: &Name) -> bool {
     let Some((Form::Random, stem)) = parse(name.as_bytes()) else { return false };
-    // Files are marks where all agree on locks.
+    // Files are used as marks where locks are reliable.
     let may_be_mark =
         |stat: Stat| stat.is_dir() || stat.is_file() && stat.size == 0 && dir.is_known();
     let mark = Leftover { stem, stage: &Stage::Random };
@@ -188,7 +182,7 @@ pub fn remove_mark(dir: &Dir, name: &Name) -> bool {
 }
 
 impl Leftover<'_> {
-    /// The private name, for showing.
+    /// The private name, for messages.
     pub fn name(&self) -> String {
         match self.stage {
             Stage::Partial { .. } => Names::from_stem(self.stem).part,
@@ -196,12 +190,12 @@ impl Leftover<'_> {
         }
     }
 
-    /// Removes it from `dir`, unless `dry_run`; one that can be continued only
-    /// if `all`. `None` if it is gone already.
+    /// Removes it from `dir`, unless `dry_run`. A resumable stage is removed only if `all`. `None`
+    /// if it no longer exists.
     ///
     /// # Errors
-    /// Those of opening, locking and removing; [`io::ErrorKind::InvalidInput`]
-    /// for what no copy makes, such as a directory that is not empty.
+    /// Errors of opening, locking and removing; [`io::ErrorKind::InvalidInput`] for an entry that
+    /// no copy creates, such as a directory that is not empty.
     pub fn clean(&self, dir: &Dir, all: bool, dry_run: bool) -> io::Result<Option<Cleaned>> {
         self.clean_at(SystemTime::now(), dir, all, dry_run)
     }
@@ -235,8 +229,8 @@ impl Leftover<'_> {
             }
             quiet_for(&stat, now) >= MARK_QUIET_MIN
         } else if !stat.is_file() {
-            // A link, FIFO, socket or device can't be locked. A running copy makes it again if it
-            // is gone.
+            // A link, FIFO, socket or device can't be locked. A running copy creates a missing one
+            // again.
             true
         } else {
             let (file, _) = dir.open_found(self.stem)?;
@@ -305,7 +299,7 @@ impl Leftover<'_> {
         Ok(Cleaned { name, bytes: stat.allocated, target, progress: None, fate })
     }
 
-    /// One whose name nothing has is all that is left of a file.
+    /// An old file whose final name does not exist is the only copy of the file.
     fn clean_old(
         &self,
         dir: &Dir,
@@ -356,7 +350,7 @@ impl Leftover<'_> {
                 }
                 None
             }
-            // Without a journal nobody is at it. One is made for its lock.
+            // Without a journal no process works on it. Create one for its lock.
             None if dry_run => None,
             None => match partial::lock_journal(dir, &names.journal, Duration::ZERO) {
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy => return Ok(cleaned),
@@ -366,14 +360,14 @@ impl Leftover<'_> {
         let claim = part.as_ref().zip(journal.as_ref()).and_then(|((part, _), (journal, _))| {
             journal::claim(journal, BootId(haul_sys::cache_id(part)))
         });
-        // What stands there by now needs no copy any more.
+        // A destination that is complete by now needs no copy.
         let claim = claim.filter(|claim| !is_there(dir, target, claim.size, claim.mtime));
         cleaned.progress = claim.map(|claim| (claim.blocks * BLOCK_LEN, claim.size));
         cleaned.fate = match claim {
             Some(_) if !all => Fate::Kept,
             _ if dry_run => Fate::WouldRemove,
             _ => {
-                // The journal goes last: as long as it is there, its lock is.
+                // Remove the journal last, because it holds the lock.
                 if part.is_some() {
                     dir.remove_private(&names.part)?;
                 }
@@ -387,11 +381,10 @@ impl Leftover<'_> {
     }
 }
 
-/// Removes the small stage `name` from `dir` if a cut of the power, or another end of
-/// the system, has left it: it was last changed before the system was started, and more
-/// than a day ago, and nobody holds its lock. The day is for directories that other
-/// machines write to, whose locks may not be seen here; what they are at they change.
-/// Where no time tells the last change, it stays.
+/// Removes the small stage `name` from `dir` if a power cut or crash left it. It must have changed
+/// before the system was started and more than a day ago, and be unlocked. The day protects stages
+/// of other machines, whose locks may not be visible here. A stage is kept if the time of its last
+/// change is unknown.
 pub(crate) fn remove_of_earlier_start(dir: &Dir, name: &str) {
     let left = |stat: &Stat| {
         stat.is_file()
@@ -402,7 +395,7 @@ pub(crate) fn remove_of_earlier_start(dir: &Dir, name: &str) {
     if !dir.stat(&as_name(name)).is_ok_and(|stat| left(&stat)) {
         return;
     }
-    // What can't be removed now is found by the next run.
+    // The next run finds what can't be removed now.
     if let Ok((file, stat)) = dir.open_found(name)
         && left(&stat)
         && haul_sys::try_lock(&file).unwrap_or(false)
@@ -412,8 +405,8 @@ pub(crate) fn remove_of_earlier_start(dir: &Dir, name: &str) {
     }
 }
 
-/// How long nothing has changed what `stat` is of. Its own time may be that of a
-/// source, and in the future; the system's is not.
+/// The time since the entry of `stat` has changed. Its modification time may come from a source and
+/// be in the future. Its change time is the system's.
 fn quiet_for(stat: &Stat, now: SystemTime) -> Duration {
     let since_epoch =
         |time: Timestamp| Duration::new(u64::try_from(time.secs).unwrap_or(0), time.nanos);
@@ -423,7 +416,7 @@ fn quiet_for(stat: &Stat, now: SystemTime) -> Duration {
     now.saturating_sub(last)
 }
 
-/// Opens a private file if it is there.
+/// Opens a private file if it exists.
 fn found(dir: &Dir, name: &str) -> io::Result<Option<(File, Stat)>> {
     match dir.open_found(name) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -431,7 +424,7 @@ fn found(dir: &Dir, name: &str) -> io::Result<Option<(File, Stat)>> {
     }
 }
 
-/// True if `name` is a file of that size and time.
+/// True if `name` is a file with this size and time.
 fn is_there(dir: &Dir, name: Option<&Name>, size: u64, mtime: Timestamp) -> bool {
     let stat = name.and_then(|name| dir.stat(name).ok());
     stat.is_some_and(|stat| stat.is_file() && (stat.size, stat.mtime) == (size, mtime))

@@ -1,39 +1,37 @@
-//! Atomic writes: a file is staged under a private name or none,
-//! proven to hold what it should, and only then published under its own name.
+//! Atomic writes. A file is written to a stage, a temporary file with a private name or none. It is
+//! verified, and only then published under its own name.
 //!
 //! # Rooms
 //!
-//! - `stage.rs`: a file on its way, in the directory where it will appear, without a name
-//!   or under a private one (`.haul-` and 16 hexadecimal digits). `Stage` is written to;
-//!   `Sealed` is whole and has its metadata, and can be made durable, read back, and
-//!   published.
-//! - `elsewhere.rs`: stages in another directory than the one where their files appear.
-//!   `content.rs`: the content of a file, copied with its holes.
-//! - `assembler.rs`: content as it is written, hashed and recorded: a large one in blocks,
-//!   which come in any order from any thread. `pieces.rs`: blocks that come in pieces.
-//! - `mover.rs`: content that comes in its order, and is not hashed. `in_place.rs`: content
-//!   that is written into a file which has its name already.
-//! - `zeros.rs`: runs of zeros that can be holes.
+//! - `stage.rs`: a stage in the directory of the final name, without a name or with a private one
+//!   (`.haul-` and 16 hexadecimal digits). `Stage` is written to. `Sealed` is complete and has its
+//!   metadata. It can be flushed, read back, and published.
+//! - `elsewhere.rs`: stages in another directory than that of the final name. `content.rs`: copies
+//!   the content of a file with its holes.
+//! - `assembler.rs`: content that is written, hashed and recorded in blocks, in any order and from
+//!   any thread. `pieces.rs`: blocks that arrive in pieces.
+//! - `mover.rs`: content that is written in order, and not hashed. `in_place.rs`: content that is
+//!   written into an existing file.
+//! - `zeros.rs`: runs of zeros that can become holes.
 //! - `making.rs`: links, FIFOs, sockets and devices, which have no content.
-//! - `verified.rs`: the proof that a stage can be sealed, and the stage, in one. It comes
-//!   of what was written alone: the hashes agree, or the whole length of a file of this
-//!   machine was moved.
-//! - `lot.rs`: whole files that wait for the end of their job in a directory of their own.
-//! - `private.rs`: the names that haul makes for itself, and how they are recognised.
-//! - `leftover.rs`: stages that earlier copies left in a directory, found and removed.
-//! - `partial.rs`: a stage that outlives its process, for files of 64 MiB and more, or 8 MiB far
-//!   (`RESUME_LEN_MIN`, `RESUME_LEN_MIN_FAR`): `.haul-NAME-SOURCE.part`, where NAME and SOURCE are hashes of the
-//!   destination's name and of the source's size and time. Beside it is a journal, whose
-//!   header identifies the source (`SourceId`), and whose lock says who writes.
-//!   Checkpoints run beside the copying.
-//! - `journal.rs`: the journal's format and invariants: which blocks are there, and their
-//!   hashes. `pace.rs`: when a checkpoint is due.
+//! - `verified.rs`: the proof that a stage can be sealed, together with the stage. It depends only
+//!   on what was written: the hashes are equal, or a local file was copied in full length.
+//! - `lot.rs`: complete files that wait for the end of their job in a directory of their own.
+//! - `private.rs`: creates and recognises the private names.
+//! - `leftover.rs`: finds and removes stages that earlier copies left in a directory.
+//! - `partial.rs`: a stage that outlives its process, for files of 64 MiB and more, or 8 MiB over a
+//!   wire (`RESUME_LEN_MIN`, `RESUME_LEN_MIN_FAR`): `.haul-NAME-SOURCE.part`. NAME and SOURCE are
+//!   hashes of the destination's name and of the source's size and time. The journal beside it
+//!   identifies the source (`SourceId`). Its lock marks the writing process. Checkpoints run in
+//!   parallel to the copying.
+//! - `journal.rs`: the format and invariants of the journal, which lists the blocks of the stage
+//!   and their hashes. `pace.rs`: when a checkpoint is due.
 //! - `cache.rs`: the chunk cache; `cache/index.rs`: its index; `cache/kept.rs`: its kept files.
-//! - `remote.rs`: the journal of a stage on a host without haul, kept here.
-//! - `series.rs`: the names of a job's small stages on such a host, and which jobs that
-//!   made some are dead.
-//! - `origins.rs`: directories that jobs have made as new names, where the directories
-//!   can't keep that themselves.
+//! - `remote.rs`: the local journal of a stage on a host without haul.
+//! - `series.rs`: the names of a job's small stages on such a host, and which earlier jobs are
+//!   dead.
+//! - `origins.rs`: directories that jobs created as new names, for file systems that can't store
+//!   that.
 
 #![forbid(unsafe_code)]
 

@@ -1,16 +1,14 @@
-//! Whole files that wait for the end of their job: a directory with a private name, where
-//! each has its own name already, in one subdirectory for each directory in which they are
-//! to appear.
+//! A lot: complete files that wait for the end of their job. It is a directory with a private name,
+//! with one subdirectory, a row, for each directory of final names. In a row each file already has
+//! its final name.
 //!
-//! 1. The directory is locked by its job. What a job that was killed, or that lost its
-//!    connection, has left is not locked. The next job that looks takes it over, or `haul clean`
-//!    removes it.
-//! 2. It is on the file system of the directories where its files will appear, so that each
-//!    gets its name in one step.
-//! 3. A file that can be continued is there under both names: if the job is killed, the next
-//!    one finds all of it in the place where it looks.
-//! 4. Files of a lot that was taken over are kept apart ([`Lot::row_before`]). One gets its
-//!    name only if the job has found it to be the file that it would bring ([`Lot::claim`]).
+//! 1. The job locks the directory. A lot that a killed or disconnected job left is not locked. The
+//!    next job takes it over, or `haul clean` removes it.
+//! 2. It is on the same file system as the final names, so that each file is renamed in one step.
+//! 3. A resumable file keeps its private name besides. If the job is killed, the next one finds all
+//!    of it there.
+//! 4. Files of a lot that was taken over are kept apart ([`Lot::row_before`]). Such a file is
+//!    published only if the job has found it equal to the one that it would send ([`Lot::claim`]).
 
 #[cfg(test)]
 mod tests;
@@ -25,34 +23,33 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The rights to such a directory: they are its owner's.
+/// The mode of a lot's directory: only its owner has access.
 const MODE: u32 = 0o700;
 
-/// The beginning of the names of rows that an earlier job has left.
+/// The prefix of the names of rows from an earlier job.
 const BEFORE: &str = "before-";
 
-/// The ends of the names of rows: what has no name yet in their directories, and what replaces
-/// something there.
+/// The suffixes of the names of rows: for files with new names, and for files that replace others.
 const ENDS: [&str; 2] = ["-new", "-replacing"];
 
-/// A directory of files that wait; it goes when this is dropped, with what is left in it,
-/// unless that is [left](Self::leave) to the next job.
+/// A directory of waiting files. Dropping it removes it with its content, unless it is
+/// [left](Self::leave) to the next job.
 #[derive(Debug)]
 pub struct Lot {
     above: Arc<Dir>,
     name: String,
     dir: Dir,
-    /// An earlier job has left files in it.
+    /// It has files of an earlier job.
     has_before: bool,
     is_left: AtomicBool,
 }
 
-/// The number of a directory in which files are to appear: the same in each job.
+/// The number of a directory of final names. It is the same in each job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowNumber(u128);
 
 impl RowNumber {
-    /// That of the directory `path`: half of its BLAKE3 hash.
+    /// The number of the directory `path`: half of its BLAKE3 hash.
     pub fn of(path: &[u8]) -> Self {
         let hash = blake3::hash(path);
         let (half, _) = hash.as_bytes().split_at(size_of::<u128>());
@@ -60,12 +57,12 @@ impl RowNumber {
     }
 }
 
-/// The files of one directory that wait, as many as are published in the same way.
+/// The waiting files for one directory that are published in the same way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row {
     /// The number of the directory.
     pub number: RowNumber,
-    /// The fate of what has the name of one of them.
+    /// What happens to an existing entry with the name of a file.
     pub on_existing: OnExisting,
 }
 
@@ -79,7 +76,7 @@ impl Row {
         as_name(&format!("{:032x}{end}", self.number.0))
     }
 
-    /// Its name, if an earlier job has left it.
+    /// The name of the row if an earlier job left it.
     fn name_before(self) -> Name {
         before(&self.name())
     }
@@ -91,10 +88,10 @@ fn before(row: &Name) -> Name {
 }
 
 impl Lot {
-    /// Begins one in `above`, whose time stays what it is.
+    /// Creates a lot in `above`. The time of `above` is kept.
     ///
     /// # Errors
-    /// Those of making and opening a directory.
+    /// Errors of creating and opening a directory.
     pub fn begin(above: Arc<Dir>) -> io::Result<Self> {
         haul_sys::takes_temporary(&above)?;
         let before = above.stat_self()?.mtime;
@@ -104,8 +101,8 @@ impl Lot {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 made => made?,
             }
-            // Until it is locked, another job may take it for one that was left, and remove it
-            // or take it over. Where nothing can be locked, nothing is removed either.
+            // Until it is locked, another job may treat it as a leftover, and remove it or take it
+            // over. Without locks, no process removes leftovers.
             let dir = match above.open_dir(&as_name(&name)) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 opened => opened?,
@@ -123,11 +120,11 @@ impl Lot {
         Self { above, name, dir, has_before, is_left: AtomicBool::new(false) }
     }
 
-    /// Takes over a lot in `above` that was left by a job that was killed, or lost its
-    /// connection; further ones are removed. One that belongs to another user, or to which
-    /// others have rights, is not taken over: they may have written what is in it. One that has
-    /// anything but rows in it stays: somebody has given it the name of a lot. If there is a lot
-    /// of any kind, `open_up` is called first, to make `above` writable.
+    /// Takes over a lot in `above` that a killed or disconnected job left, and removes further
+    /// ones. Three kinds are not taken over: a lot of another user, a lot that others have rights
+    /// to, and a lot with anything but rows. The last is not removed either, because a user has
+    /// given it that name. If there is any lot, `open_up` is called first, to make `above`
+    /// writable.
     pub fn take_over(above: &Arc<Dir>, open_up: impl FnOnce()) -> Option<Self> {
         let is_lot = |name: &[u8]| matches!(parse(name), Some((Form::Lot, _)));
         let found = above.names_where(is_lot).ok()?;
@@ -137,7 +134,7 @@ impl Lot {
         let before = above.stat_self().map(|stat| stat.mtime);
         let (mut taken, mut is_changed) = (None, false);
         for name in found {
-            // What can't be removed now is found by the next job.
+            // The next job finds what can't be removed now.
             if taken.is_none() {
                 taken = Self::take(above, &name).ok().flatten();
                 if taken.is_some() {
@@ -152,8 +149,8 @@ impl Lot {
         taken
     }
 
-    /// Takes over the lot `name` of `above`, if no job is at it and it is one's own: its rows
-    /// become those of before.
+    /// Takes over the lot `name` in `above`, if no job uses it and it belongs to the user. Its rows
+    /// become rows of an earlier job.
     fn take(above: &Arc<Dir>, name: &Name) -> io::Result<Option<Self>> {
         let dir = above.open_dir(name)?;
         let is_own = dir.stat_self()?.is_private();
@@ -177,10 +174,10 @@ impl Lot {
         Ok(Some(Self::of(Arc::clone(above), text, dir, has_before)))
     }
 
-    /// The directory of files that an earlier job has left in a row, if there are any.
+    /// The directory of the files that an earlier job left in a row. `None` if there are none.
     ///
     /// # Errors
-    /// Those of opening it.
+    /// Errors of opening it.
     pub fn row_before(&self, row: Row) -> io::Result<Option<Dir>> {
         if !self.has_before {
             return Ok(None);
@@ -191,18 +188,16 @@ impl Lot {
         }
     }
 
-    /// Has a file that an earlier job has left in the row `of` wait in another one, as the job
-    /// would have brought it there.
+    /// Moves a file that an earlier job left in the row `of` to `row`, as if this job had sent it.
     ///
     /// # Errors
-    /// Those of renaming; [`io::ErrorKind::AlreadyExists`] if another of that name waits
-    /// there.
+    /// Errors of renaming; [`io::ErrorKind::AlreadyExists`] if a file with this name waits there.
     pub fn claim(&self, of: Row, name: &Name, row: Row) -> io::Result<()> {
         let from = self.dir.open_dir(&of.name_before())?;
         from.rename_to(name, &*self.row_made(row)?, name, false)
     }
 
-    /// The job has lost its connection: what waits is left to the one that is begun again.
+    /// Leaves the waiting files to the next job, because the connection was lost.
     pub fn leave(&self) {
         self.is_left.store(true, Ordering::Release);
     }
@@ -218,17 +213,17 @@ impl Lot {
             opened => return opened.map(Arc::new),
         }
         match self.dir.make_dir(&row.name(), MODE) {
-            // Another thread has.
+            // Another thread has created it.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             made => made?,
         }
         self.row(row).map(Arc::new)
     }
 
-    /// The names of the files that wait in a row.
+    /// The names of the files in a row.
     ///
     /// # Errors
-    /// Those of reading the directory.
+    /// Errors of reading the directory.
     pub fn names(&self, row: Row) -> io::Result<Vec<Name>> {
         match self.row(row) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -236,25 +231,25 @@ impl Lot {
         }
     }
 
-    /// The file of that name in a row, if one waits there.
+    /// The id of a file in a row, if it exists.
     pub fn id(&self, row: Row, name: &Name) -> Option<FileId> {
         self.row(row).and_then(|dir| dir.stat(name)).map(|stat| stat.id).ok()
     }
 
-    /// Has the file `first` of the row `of`, which is the object `id`, wait as `name` in
-    /// another row, too.
+    /// Adds the name `name` in `row` to the file `first` in the row `of`, which must have this
+    /// `id`.
     ///
     /// # Errors
-    /// Those of `linkat`.
+    /// Errors of `linkat`.
     pub fn link(&self, of: Row, first: &Name, id: FileId, row: Row, name: &Name) -> io::Result<()> {
         let from = self.row(of)?;
         self.row_made(row)?.make_hard_link(&from, first, Some(id), name.as_bytes())
     }
 
-    /// Gives a file of a row its name in `dir`.
+    /// Gives a file in a row its final name in `dir`.
     ///
     /// # Errors
-    /// Those of renaming and, if `dir` is on another file system, of copying.
+    /// Errors of renaming and, if `dir` is on another file system, of copying.
     pub fn publish(
         &self,
         row: Row,
@@ -282,10 +277,10 @@ impl Lot {
         }
     }
 
-    /// The directories of a row go, once nothing waits in them.
+    /// Removes the directories of a row if they are empty.
     pub fn end(&self, number: RowNumber) {
         for on_existing in [OnExisting::Keep, OnExisting::Replace] {
-            // What is still in one goes with the lot.
+            // Other content is removed with the lot.
             let _ = self.dir.remove_dir(&Row { number, on_existing }.name());
         }
     }
@@ -298,7 +293,7 @@ impl Drop for Lot {
             return;
         }
         let before = self.above.stat_self().map(|stat| stat.mtime);
-        // What can't be removed now is found by the next job.
+        // The next job finds what can't be removed now.
         let _ = empty(&self.dir);
         let _ = self.above.remove_dir(&as_name(&self.name));
         if let Ok(before) = before {
@@ -308,12 +303,12 @@ impl Drop for Lot {
 }
 
 impl Sealed {
-    /// Has the file wait in that row of `lot` under the name that it will have. What can be
-    /// continued stays under its private name besides.
+    /// Adds the file to a row of `lot` under its final name. A resumable file keeps its private
+    /// name besides.
     ///
     /// # Errors
-    /// Those of naming and, if the lot is on another file system, of copying;
-    /// [`io::ErrorKind::AlreadyExists`] if another of that name waits there.
+    /// Errors of linking and, if the lot is on another file system, of copying;
+    /// [`io::ErrorKind::AlreadyExists`] if a file with this name waits there.
     pub fn wait(&mut self, lot: &Lot, row: Row, name: &Name) -> io::Result<()> {
         let to = lot.row_made(row)?;
         let taken = |published| match published {
@@ -325,7 +320,7 @@ impl Sealed {
             let part = as_name(partial.name());
             return match to.make_hard_link(&self.0.dir, &part, None, name.as_bytes()) {
                 Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
-                    // The lot's file system is mounted here in another place.
+                    // Here the lot's file system is mounted at another place.
                     let copy = copy_to(&to, Stage::create(Arc::clone(&to))?, &self.0.file)?;
                     Sealed(copy).publish(name, OnExisting::Keep).and_then(taken)
                 }
@@ -348,18 +343,18 @@ fn is_it(above: &Dir, name: &str, dir: &Dir) -> bool {
     dir.stat_self().is_ok_and(|stat| there.is_ok_and(|there| there.id == stat.id))
 }
 
-/// True if no job is at the lot `name` of `above`.
+/// True if no job uses the lot `name` in `above`.
 ///
 /// # Errors
-/// Those of opening and locking it.
+/// Errors of opening and locking it.
 pub(crate) fn is_left(above: &Dir, name: &Name) -> io::Result<bool> {
     haul_sys::try_lock(above.open_dir(name)?)
 }
 
-/// Storage that the files of the lot `name` of `above` take, in bytes.
+/// The storage of the files in the lot `name` in `above`, in bytes.
 ///
 /// # Errors
-/// Those of reading it.
+/// Errors of reading it.
 pub(crate) fn bytes(above: &Dir, name: &Name) -> io::Result<u64> {
     let dir = above.open_dir(name)?;
     let mut bytes = 0;
@@ -372,10 +367,10 @@ pub(crate) fn bytes(above: &Dir, name: &Name) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// Removes the lot `name` of `above` unless a job is at it; tells if it did.
+/// Removes the lot `name` in `above` unless a job uses it. Returns true if it was removed.
 ///
 /// # Errors
-/// Those of opening, locking and removing.
+/// Errors of opening, locking and removing.
 pub(crate) fn remove(above: &Dir, name: &Name) -> io::Result<bool> {
     let dir = above.open_dir(name)?;
     if !haul_sys::try_lock(&dir)? {
@@ -386,12 +381,12 @@ pub(crate) fn remove(above: &Dir, name: &Name) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Puts the files of a row to those that were left before.
+/// Moves the files of a row to the row of an earlier job.
 fn put_back(lot: &Dir, row: &Name) -> io::Result<()> {
     let (from, to) = (lot.open_dir(row)?, lot.open_dir(&before(row))?);
     for file in from.entries()? {
         from.rename_to(&file.name, &to, &file.name, true)?;
-        // Both are names of one file: then nothing was renamed.
+        // If both names are the same file, nothing was renamed.
         match from.remove_file(&file.name) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -400,7 +395,7 @@ fn put_back(lot: &Dir, row: &Name) -> io::Result<()> {
     lot.remove_dir(row)
 }
 
-/// Removes the rows of a lot, and the files in them.
+/// Removes the rows of a lot with their files.
 fn empty(dir: &Dir) -> io::Result<()> {
     for row in rows(dir)? {
         let files = dir.open_dir(&row)?;
@@ -415,7 +410,7 @@ fn empty(dir: &Dir) -> io::Result<()> {
 /// The names of the rows of a lot.
 ///
 /// # Errors
-/// Those of reading it, and if there is something else in it: then it is none.
+/// Errors of reading it. Also if it has other entries: then it is not a lot.
 fn rows(dir: &Dir) -> io::Result<Vec<Name>> {
     let names: Vec<_> = dir.entries()?.into_iter().map(|entry| entry.name).collect();
     if let Some(other) = names.iter().find(|name| !is_row(name)) {
@@ -425,7 +420,7 @@ fn rows(dir: &Dir) -> io::Result<Vec<Name>> {
     Ok(names)
 }
 
-/// True if a row of a lot has such a name, or had it before the lot was taken over.
+/// True if `name` is the name of a row, of this job or an earlier one.
 fn is_row(name: &Name) -> bool {
     let name = name.as_bytes();
     let name = name.strip_prefix(BEFORE.as_bytes()).unwrap_or(name);

@@ -1,5 +1,5 @@
-//! Entries without content of their own that appear in one step: symbolic links, FIFOs,
-//! sockets, devices, and further names of files. None can be locked under its private name.
+//! Entries without content that are created in one step: symbolic links, FIFOs, sockets, devices
+//! and hard links. They can't be locked under a private name.
 
 use crate::stage::{NAME_ATTEMPTS_MAX, with_private_name};
 use crate::{OnExisting, Publication};
@@ -9,12 +9,12 @@ use std::io;
 use std::sync::Arc;
 
 impl Publication {
-    /// Makes a symbolic link `name` in `dir` that points to `target`, with those of
-    /// `attributes` that are `kept`, in one step. One that leads to the file that it would
-    /// replace is not made: the content could be lost.
+    /// Creates the symbolic link `name` in `dir` to `target` in one step, with the `kept` part of
+    /// `attributes`. A link to the file that it would replace is refused: the content could be
+    /// lost.
     ///
     /// # Errors
-    /// Those of `symlinkat` and `renameat`, and [`Fault::of_link_to_itself`].
+    /// Errors of `symlinkat` and `renameat`, and [`Fault::of_link_to_itself`].
     pub fn of_symlink(
         dir: &Arc<Dir>,
         target: &[u8],
@@ -31,11 +31,11 @@ impl Publication {
         })
     }
 
-    /// Makes the FIFO, socket or device `name` in `dir`, with those of `attributes` that are
-    /// `kept`, in one step.
+    /// Creates the FIFO, socket or device `name` in `dir` in one step, with the `kept` part of
+    /// `attributes`.
     ///
     /// # Errors
-    /// Those of `mknodat`, of setting the attributes, and of `renameat`.
+    /// Errors of `mknodat`, of setting the attributes, and of `renameat`.
     pub fn of_special(
         dir: &Arc<Dir>,
         special: Special,
@@ -49,12 +49,11 @@ impl Publication {
         })
     }
 
-    /// Gives what is called `of` in `from`, which must be the object `id` if that is known,
-    /// the further name `name` in `dir`, in one step.
+    /// Creates the hard link `name` in `dir` to the file `of` in `from`, in one step. If `id` is
+    /// given, the file must have it.
     ///
     /// # Errors
-    /// Those of `linkat` and `renameat`; [`io::ErrorKind::NotFound`] if it is another
-    /// object.
+    /// Errors of `linkat` and `renameat`; [`io::ErrorKind::NotFound`] if the file has another id.
     pub fn of_hard_link(
         dir: &Arc<Dir>,
         from: &Dir,
@@ -74,12 +73,12 @@ impl Publication {
         let (mut temp, ()) =
             with_private_name(dir, |temp| dir.make_hard_link(from, of, id, temp.as_bytes()))?;
         let published = temp.publish(name, on_existing)?;
-        // A name that is replaced by one of the same object leaves both where they are.
+        // Renaming onto another name of the same file keeps both names.
         temp.remove_rest();
         Ok(published)
     }
 
-    /// Gives its name to what `make` makes under a private one, and what can't be locked.
+    /// Creates an entry with `make` under a private name, and renames it. It can't be locked.
     fn of_made(
         dir: &Arc<Dir>,
         name: &Name,
@@ -91,7 +90,7 @@ impl Publication {
             let made = with_private_name(dir, &make);
             attempts += 1;
             match made.and_then(|(mut temp, ())| temp.publish(name, on_existing)) {
-                // Somebody has removed it: nothing tells that it is not left behind.
+                // Another process removed it as a leftover: create it again.
                 Err(error)
                     if error.kind() == io::ErrorKind::NotFound && attempts < NAME_ATTEMPTS_MAX => {}
                 made => return made,

@@ -1,21 +1,21 @@
-//! Content that comes in its order, and at whose bytes nobody looks.
+//! Content that is written in order and not hashed.
 
 use crate::verified::{Moved, Staged};
 use crate::zeros::runs;
 use std::io;
 
-/// A stage that gets its content in order, and unhashed: from the kernel, or from a file
-/// of this machine.
+/// A stage that gets its content in order and without hashing: from the kernel, or from a local
+/// file.
 #[derive(Debug)]
 pub struct Mover<S> {
     stage: S,
-    /// Bytes of the content that are there, holes included.
+    /// Length of the content so far in bytes, with holes.
     at: u64,
     data_end: u64,
 }
 
 impl<S: Staged> Mover<S> {
-    /// A mover into `stage`, which is empty.
+    /// Creates a mover into the empty `stage`.
     pub fn new(stage: S) -> Self {
         Self { stage, at: 0, data_end: 0 }
     }
@@ -25,12 +25,12 @@ impl<S: Staged> Mover<S> {
         &self.stage
     }
 
-    /// Gives up the content, and gives the stage as it is.
+    /// Gives up the content, and returns the stage.
     pub fn into_stage(self) -> S {
         self.stage
     }
 
-    /// Bytes of the content that are there, holes included.
+    /// Length of the content so far in bytes, with holes.
     pub fn at(&self) -> u64 {
         self.at
     }
@@ -38,7 +38,7 @@ impl<S: Staged> Mover<S> {
     /// Writes the next bytes; see [`Staged::leaves_zeros`].
     ///
     /// # Errors
-    /// Those of writing.
+    /// Errors of writing.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         if !self.stage.leaves_zeros() {
             return self.write_all(bytes);
@@ -56,11 +56,11 @@ impl<S: Staged> Mover<S> {
         self.put(|stage, at| stage.write_at(bytes, at).map(|()| bytes.len() as u64)).map(drop)
     }
 
-    /// Has `put` move the next bytes into the stage, at the offset that it is given, and
-    /// gives how many it tells that these are.
+    /// Calls `put` to move the next bytes into the stage at the given offset. `put` returns their
+    /// number, which is returned.
     ///
     /// # Errors
-    /// Those of `put`.
+    /// Errors of `put`.
     pub fn put<E>(&mut self, put: impl FnOnce(&S, u64) -> Result<u64, E>) -> Result<u64, E> {
         let len = put(&self.stage, self.at)?;
         self.at += len;
@@ -70,7 +70,7 @@ impl<S: Staged> Mover<S> {
         Ok(len)
     }
 
-    /// Passes a hole of `len` bytes.
+    /// Adds a hole of `len` bytes.
     pub fn pass(&mut self, len: u64) {
         self.at += len;
     }
@@ -78,7 +78,7 @@ impl<S: Staged> Mover<S> {
     /// Ends the content.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Errors of writing.
     pub fn finish(self) -> io::Result<Moved<S>> {
         if self.data_end < self.at {
             self.stage.set_len(self.at)?;

@@ -1,9 +1,9 @@
-//! Which directories jobs of this user have made as new names, where a directory
-//! can't keep that in mind itself: on a host that is reached by SFTP, and on file
-//! systems without extended attributes.
+//! Directories that jobs of this user created as new names. These records serve where a directory
+//! can't store that itself: on a host that is reached by SFTP, and on file systems without extended
+//! attributes.
 //!
-//! Each is an empty file beside the journals. The time of the file says when a job
-//! last went there.
+//! Each record is an empty file beside the journals. Its time is that of the last job that used the
+//! directory.
 //!
 //! ```text
 //! PLACE32-ORIGIN32.origin
@@ -17,13 +17,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// The ending of the names of records.
+/// The suffix of the names of records.
 const END: &str = ".origin";
 
-/// How long a directory is remembered to which no job goes any more.
+/// Time after which a directory is forgotten that no job uses.
 const AGE_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
-/// Directories that are remembered, at most: those to which a job went last.
+/// Maximum number of records. The most recently used are kept.
 const RECORDS_MAX: usize = 1024;
 
 /// The records of one user on this machine.
@@ -33,41 +33,40 @@ pub struct Origins {
 }
 
 impl Origins {
-    /// Those in the directory of journals `path`.
+    /// Opens the records in the journals' directory `path`.
     ///
     /// # Errors
-    /// Those of opening it, and [`io::ErrorKind::PermissionDenied`] as
-    /// [`Journals::open`] says.
+    /// Errors of opening it; [`io::ErrorKind::PermissionDenied`] as for [`Journals::open`].
     pub fn find(path: &Path) -> io::Result<Self> {
         let dir = Dir::open(path)?;
         check_owner(&dir.stat_self()?)?;
         Ok(Self { dir: Arc::new(dir) })
     }
 
-    /// Those beside `journals`.
+    /// The records beside `journals`.
     pub fn beside(journals: &Journals) -> Self {
         Self { dir: Arc::clone(journals.dir()) }
     }
 
-    /// True if a job of `origin` has made the directory that `place` stands for: a
-    /// text that tells it from every other directory of every host.
+    /// True if a job of `origin` created the directory `place`, a text that is unique among all
+    /// directories of all hosts.
     pub fn has(&self, place: &[u8], origin: &[u8; 16]) -> bool {
         let name = Name::new(record(place, origin).as_bytes());
         name.is_ok_and(|name| age(&self.dir, &name) <= AGE_MAX)
     }
 
-    /// Keeps in mind that a job of `origin` makes the directory, or goes there again.
-    /// It was made by no other, then. Records that are too old, or too many, go.
+    /// Records that a job of `origin` creates the directory, or uses it again. Removes records of
+    /// other origins for the directory, and records that are too old or too many.
     ///
     /// # Errors
-    /// Those of making the record.
+    /// Errors of creating the record.
     pub fn remember(&self, place: &[u8], origin: &[u8; 16]) -> io::Result<()> {
         let (own, of_place) = (record(place, origin), start_of(place));
         let mut others = self.dir.names_where(|name| name.ends_with(END.as_bytes()))?;
         others.retain(|name| name.as_bytes() != own.as_bytes());
         let is_of_place = |name: &mut Name| name.as_bytes().starts_with(of_place.as_bytes());
         for name in others.extract_if(.., is_of_place) {
-            // If that fails, the next job removes it.
+            // If this fails, the next job removes it.
             let _ = self.dir.remove_file(&name);
         }
         sweep(&self.dir, others, AGE_MAX, RECORDS_MAX - 1);

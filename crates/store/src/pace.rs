@@ -1,19 +1,18 @@
-//! How often a stage that can be continued makes its content durable.
+//! The pace of checkpoints of a stage that can be resumed.
 
 use std::time::Duration;
 
-/// When the next checkpoint is due: as soon as both have been reached since the
-/// last one.
+/// The conditions for the next checkpoint. It is due when both are met since the last one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
-    /// Blocks that were put on record.
+    /// Number of recorded blocks.
     pub blocks: u64,
-    /// Time that has passed.
+    /// Elapsed time.
     pub every: Duration,
 }
 
 impl Default for Pace {
-    /// 64 MiB, and five seconds: a short copy pays nothing.
+    /// 64 MiB and five seconds, so that a short copy needs no checkpoint.
     fn default() -> Self {
         Self { blocks: 16, every: Duration::from_secs(5) }
     }

@@ -1,14 +1,12 @@
-//! A stage that outlives its process: a large file on its way, with a journal
-//! beside it, found again by a name that is derived from the destination's name
-//! and the source's identity.
+//! A partial file: the stage of a large file that outlives its process. It has a journal, and a
+//! name that is derived from the destination's name and the source's identity.
 //!
-//! 1. Whoever holds the lock on the journal is the only one who writes to
-//!    either file; the lock goes with the process.
-//! 2. What is found is believed as far as its journal goes, its last block is
-//!    read back, and the rest is cut off.
-//! 3. A failure to make data durable is final: it fails the file, is never
-//!    tried again as if the data were still to be written, and takes back all
-//!    that the journal has said before anybody else can read it.
+//! 1. Only the process with the lock on the journal writes to either file. The lock ends with the
+//!    process.
+//! 2. On resuming, the blocks in the journal count. The last one is read back, and the rest of the
+//!    file is cut off.
+//! 3. A failure to flush is final. It fails the file, and is never retried as if the data were
+//!    still to be written. It also empties the journal before another process can read it.
 
 use crate::Pace;
 use crate::journal::{BootId, Earlier, Journal, SourceId};
@@ -25,27 +23,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Files from this length on, in bytes, are staged so that they can be resumed:
-/// below it, copying anew costs less than keeping a journal.
+/// Minimum length, in bytes, of a file that can be resumed. Below it, copying again costs less
+/// than a journal.
 pub const RESUME_LEN_MIN: u64 = 64 << 20;
 
-/// The same where content comes from another haul, over a wire: it takes longer to come
-/// again, and a connection is lost more often than a process.
+/// Minimum length, in bytes, of a resumable file that another haul sends over a wire. Sending it
+/// again takes longer, and connections are lost more often than processes.
 pub const RESUME_LEN_MIN_FAR: u64 = 8 << 20;
 
-/// How often a journal is opened anew because it vanished between opening and
-/// locking it.
+/// Maximum number of attempts to open a journal that another process removes before it is locked.
 const LOCK_ATTEMPTS_MAX: usize = 8;
 
-/// The longest wait for another process that has the journal. A process that is about
-/// to end makes a last checkpoint; one that was killed while it waited for the disk
-/// keeps its lock until the disk has answered.
+/// Maximum time to wait for another process with the journal's lock. A process that ends makes a
+/// last checkpoint. One that was killed while it waited for the disk keeps its lock until the disk
+/// responds.
 pub(crate) const LOCK_WAIT_MAX: Duration = Duration::from_secs(3);
 
-/// How often is looked whether it has ended.
+/// Interval between two attempts to lock.
 const LOCK_POLL: Duration = Duration::from_millis(10);
 
-/// The files of a resumable stage, locked.
+/// The locked files of a resumable stage.
 #[derive(Debug)]
 pub(crate) struct Partial {
     dir: Arc<Dir>,
@@ -56,39 +53,39 @@ pub(crate) struct Partial {
     keep: AtomicBool,
 }
 
-/// State that the checkpoint's thread shares with the copying ones.
+/// The state that the checkpoint's thread shares with the copying threads.
 #[derive(Debug)]
 struct Record {
     dir: Arc<Dir>,
     file: File,
     journal: Mutex<Kept>,
-    /// A checkpoint is under way.
+    /// A checkpoint is running.
     busy: AtomicBool,
-    /// Held while the file is made durable: the system tells of a failure only
-    /// once, and whoever waits must not miss what another was told.
+    /// Held while the file is flushed. The system reports a failure only once, so a thread that
+    /// waits must see the failure of another.
     turn: Mutex<()>,
 }
 
 #[derive(Debug)]
 struct Kept {
     journal: Journal,
-    /// Blocks that the last checkpoint has committed to.
+    /// Number of blocks that the last checkpoint has committed.
     checked: u64,
     checked_at: Instant,
-    /// Why data could not be made durable: for good, since the system may take
-    /// the lost data for written afterwards.
+    /// The error of flushing. It is final, because the system may treat lost data as written
+    /// afterwards.
     failed: Option<Arc<io::Error>>,
-    /// This process has made the names of both files durable.
+    /// This process has flushed the names of both files.
     named: bool,
-    /// Nobody will continue what is there.
+    /// The stage is given up and will not be resumed.
     given_up: bool,
 }
 
-/// A resumable stage, opened.
+/// An opened resumable stage.
 pub(crate) struct Opened {
     pub(crate) partial: Partial,
     pub(crate) file: File,
-    /// The hashes of the blocks that are there.
+    /// The hashes of the blocks in the file.
     pub(crate) blocks: Vec<BlockHash>,
 }
 
@@ -97,7 +94,7 @@ pub(crate) fn earlier(dir: &Dir, name: &Name, source: &SourceId) -> Earlier {
     Earlier::in_dir(dir, &Names::of(name, source).journal, source)
 }
 
-/// Opens, or begins, the stage of `source` under `name` in `dir`.
+/// Opens or creates the stage of `source` for `name` in `dir`.
 ///
 /// # Errors
 /// [`io::ErrorKind::ResourceBusy`] while another process writes it.
@@ -111,7 +108,7 @@ pub(crate) fn open(
     let names = Names::of(name, source);
     let journal = lock_journal(dir, &names.journal, LOCK_WAIT_MAX)?;
     let file = match dir.open_private(&names.part) {
-        // It got its final mode, and was not renamed any more.
+        // It got its final mode, but was not renamed.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             dir.remove_private(&names.part)?;
             dir.open_private(&names.part)?
@@ -126,7 +123,7 @@ pub(crate) fn open(
     let (journal, blocks) = match resumed {
         Some(resumed) => resumed,
         None => {
-            // Its own names are not among what is removed: they are locked.
+            // Its own files are locked, and so are not removed.
             StaleStages::find(dir).remove(dir, name);
             (Journal::create(journal, source, boot)?, Vec::new())
         }
@@ -149,27 +146,26 @@ pub(crate) fn open(
     });
     let dir = Arc::clone(dir);
     let partial = Partial { dir, names, pace, shared, keep: AtomicBool::new(true) };
-    // What lies beyond the last block on record is not known to be right. From
-    // here on a failure leaves nothing that is worthless. A hole at the end of that
-    // block may lie beyond the end of the file.
+    // The content after the last recorded block is unverified. A hole at the end of that block may
+    // lie beyond the end of the file. If this fails, nothing worthless is left.
     let there = blocks.len() as u64 * BLOCK_LEN;
-    // Only if it has another length: ext4 takes a file that is cut to nothing for one
-    // that is being replaced, and writes all of it out when it is closed.
+    // Only if the length differs: ext4 flushes a file on close that was truncated to 0, because it
+    // may be a replacement.
     if file.metadata()?.len() != there {
         file.set_len(there)?;
     }
     Ok(Opened { partial, file, blocks })
 }
 
-/// Removes what an earlier copy of `source` to `name` left behind, unless
-/// another process is at it: nothing will continue it. True if something was there.
+/// Removes what an earlier copy of `source` to `name` left, unless another process works on it.
+/// True if there was something.
 pub fn remove_leftovers(dir: &Dir, name: &Name, source: &SourceId) -> bool {
     remove(&Names::of(name, source), dir)
 }
 
 impl Partial {
-    /// Records the hash of the next block, which was written; begins a
-    /// checkpoint if one is due.
+    /// Records the hash of the next block, which must have been written. Begins a checkpoint if one
+    /// is due.
     pub(crate) fn record(&self, block: BlockHash) -> io::Result<()> {
         let mut kept = self.shared.kept();
         kept.check().inspect_err(|_| self.forget())?;
@@ -185,16 +181,15 @@ impl Partial {
                 shared.busy.store(false, Ordering::Release);
             });
             if begun.is_err() {
-                // No thread now: the next block asks again.
+                // The thread can't be created. The next block tries again.
                 self.shared.busy.store(false, Ordering::Release);
             }
         }
         Ok(())
     }
 
-    /// Gives up what is there: it is removed when this is dropped. What the
-    /// journal has claimed must not come back: a cut of the power may undo the
-    /// removal, and another stage may be there under the same name then.
+    /// Gives up the stage: it is removed on drop. The journal is emptied first, because a power cut
+    /// may undo the removal when another stage has the same name.
     pub(crate) fn discard(&self) {
         let mut kept = self.shared.kept();
         kept.journal.revoke();
@@ -203,12 +198,12 @@ impl Partial {
         self.forget();
     }
 
-    /// Removes what is left when this is dropped: the file has its name.
+    /// Removes what is left on drop, because the file has its final name.
     pub(crate) fn forget(&self) {
         self.keep.store(false, Ordering::Relaxed);
     }
 
-    /// The file's private name, for publishing it.
+    /// The private name of the file, for publishing it.
     pub(crate) fn name(&self) -> &str {
         &self.names.part
     }
@@ -216,18 +211,18 @@ impl Partial {
     /// Checks that the file may be published.
     ///
     /// # Errors
-    /// The error of a checkpoint that has failed. One that is still under way is
-    /// not waited for: nothing is promised to be durable.
+    /// The error of a failed checkpoint. A running checkpoint is not waited for: durability is not
+    /// promised.
     pub(crate) fn check(&self) -> io::Result<()> {
         self.shared.kept().check().inspect_err(|_| self.forget())
     }
 }
 
 impl Partial {
-    /// Makes the file durable, content and metadata.
+    /// Flushes the content and metadata of the file.
     ///
     /// # Errors
-    /// Those of `fsync`, now or at a checkpoint.
+    /// Errors of `fsync`, now or at a checkpoint.
     pub(crate) fn sync(&self) -> io::Result<()> {
         let _turn = self.shared.turn.lock();
         self.check()?;
@@ -244,10 +239,10 @@ impl Drop for Partial {
         if !worthless && self.keep.load(Ordering::Relaxed) {
             self.shared.checkpoint();
         }
-        // Again: that may have failed.
+        // Check again: the checkpoint may have failed.
         let failed = self.shared.kept().failed.is_some();
         if worthless || failed || !self.keep.load(Ordering::Relaxed) {
-            // Published or not: what is removed is what is still there.
+            // A published file no longer has this name.
             let _ = self.dir.remove_private(&self.names.part);
             let _ = self.dir.remove_private(&self.names.journal);
         }
@@ -262,9 +257,9 @@ impl Kept {
         }
     }
 
-    /// The data could not be made durable. Who comes next must not believe the
-    /// records, not even in this boot: the page cache has forgotten that the
-    /// data was never written. So they go at once, and not with the stage.
+    /// Records a failure to flush. The records are removed at once, and not with the stage. Later
+    /// processes must not use them, even in this boot: the page cache no longer knows that the data
+    /// was not written.
     fn fail(&mut self, error: io::Error) {
         self.journal.revoke();
         self.failed = Some(Arc::new(error));
@@ -276,8 +271,7 @@ impl Record {
         self.journal.lock()
     }
 
-    /// Makes the names of both files durable, where the file system can be asked
-    /// for that.
+    /// Flushes the names of both files, if the file system supports that.
     fn sync_names(&self) -> io::Result<()> {
         match self.dir.sync() {
             Err(error)
@@ -292,10 +286,9 @@ impl Record {
         }
     }
 
-    /// Makes the data durable, then the names of both files, so that no claim
-    /// is ever found without them, then the journal's word for it, and lets the
-    /// page cache forget it: a large copy doesn't push out what others use.
-    /// Runs beside the copying, which goes on meanwhile.
+    /// Flushes the data, then the names of both files, then commits the journal. So no commit is
+    /// found without the data and names. Then drops the data from the page cache, to leave it to
+    /// other programs. Runs in parallel to the copying.
     fn checkpoint(&self) {
         let _turn = self.turn.lock();
         let (point, before, blocks, named) = {
@@ -322,19 +315,18 @@ impl Record {
     }
 }
 
-/// The resumable stages, and those of links, that a directory held when it was
-/// looked at: found once, so that each file that is published there costs nothing
-/// more.
+/// The resumable stages and staged links in a directory, found once, so that publishing a file
+/// there costs nothing more.
 #[derive(Debug, Default)]
 pub struct StaleStages {
     stems: BTreeSet<String>,
-    /// The names of staged links, by where they lead.
+    /// The names of staged links, by their targets.
     links: BTreeMap<Vec<u8>, Vec<String>>,
 }
 
 impl StaleStages {
-    /// Looks through `dir`, and removes the small stages that are older than the run of
-    /// the system. What can't be read is taken for empty: it is found by the next run.
+    /// Searches `dir`, and removes small stages from before the start of the system. An unreadable
+    /// directory counts as empty. The next run searches it again.
     pub fn find(dir: &Dir) -> Self {
         let mut found = Self::default();
         let mut random = Vec::new();
@@ -351,7 +343,7 @@ impl StaleStages {
             false
         });
         for name in random {
-            // What is no link is a file's stage, and can't be told by its name.
+            // An entry that is not a link is a file's stage. Its name does not show for which file.
             match dir.read_link(&as_name(&name)) {
                 Ok(target) => found.links.entry(target).or_default().push(name),
                 Err(_) => leftover::remove_of_earlier_start(dir, &name),
@@ -360,10 +352,9 @@ impl StaleStages {
         found
     }
 
-    /// Removes from `dir` what copies of any source to `name` have left, unless
-    /// another process is at it: nothing will continue it. If `name` is a link,
-    /// those stages are meant that lead where it leads; nothing else tells for
-    /// which name they were.
+    /// Removes from `dir` what copies of any source to `name` left, unless another process works on
+    /// it. If `name` is a link, staged links with the same target are removed: they contain no
+    /// other hint of their final name.
     pub fn remove(&self, dir: &Dir, name: &Name) {
         if !self.stems.is_empty() {
             let prefix = Names::prefix(name);
@@ -377,7 +368,7 @@ impl StaleStages {
             && let Some(links) = self.links.get(&target)
         {
             for link in links.iter().filter(|link| link.as_bytes() != name.as_bytes()) {
-                // What can't be removed now is found by the next run.
+                // The next run finds what can't be removed now.
                 if dir.read_link(&as_name(link)).is_ok_and(|leads_to| leads_to == target) {
                     let _ = dir.remove_private(link);
                 }
@@ -386,20 +377,20 @@ impl StaleStages {
     }
 }
 
-/// Removes both files, unless another process is at them. True if one was there.
+/// Removes both files, unless another process works on them. True if one existed.
 fn remove(names: &Names, dir: &Dir) -> bool {
     let there = dir.has_private(&names.journal) || dir.has_private(&names.part);
     if there && lock_journal(dir, &names.journal, Duration::ZERO).is_ok() {
-        // What can't be removed now is found by the next run. The journal goes
-        // last: as long as it is there, its lock is.
+        // The next run finds what can't be removed now. The journal is removed last, because it
+        // holds the lock.
         let _ = dir.remove_private(&names.part);
         let _ = dir.remove_private(&names.journal);
     }
     there
 }
 
-/// Opens and locks the journal `name`, made if it is missing; waits that long
-/// for another process that has it.
+/// Opens and locks the journal `name`, which is created if it is missing. Waits up to `wait` for
+/// another process with the lock.
 pub(crate) fn lock_journal(dir: &Dir, name: &str, wait: Duration) -> io::Result<File> {
     let end = Instant::now() + wait;
     let mut attempts = 0;
@@ -407,7 +398,7 @@ pub(crate) fn lock_journal(dir: &Dir, name: &str, wait: Duration) -> io::Result<
         let file = dir.open_private(name)?;
         if !haul_sys::try_lock(&file)? {
             if !dir.private_is(name, &file)? {
-                // Whoever has it is removing it.
+                // The process with the lock is removing the journal.
                 attempts += 1;
                 continue;
             }
@@ -420,7 +411,7 @@ pub(crate) fn lock_journal(dir: &Dir, name: &str, wait: Duration) -> io::Result<
                 "another haul is writing this file",
             ));
         }
-        // Who held the lock before may have published, and removed the name.
+        // The previous owner of the lock may have published the file and removed the name.
         if dir.private_is(name, &file)? {
             return Ok(file);
         }
@@ -429,8 +420,8 @@ pub(crate) fn lock_journal(dir: &Dir, name: &str, wait: Duration) -> io::Result<
     Err(io::ErrorKind::ResourceBusy.into())
 }
 
-/// True if the last block on record is what the stage holds there; a hole at the
-/// end of the stage is not written, and counts as zeros.
+/// True if the stage contains the last recorded block. A hole at the end of the stage is not
+/// written, and counts as zeros.
 fn last_block_is_there(file: &File, blocks: &[BlockHash]) -> io::Result<bool> {
     let Some((last, before)) = blocks.split_last() else { return Ok(false) };
     let index = before.len() as u64;

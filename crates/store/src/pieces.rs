@@ -1,5 +1,5 @@
-//! Blocks that come through one reader in pieces: those of one block in its order, those
-//! of different blocks in any.
+//! Blocks that arrive in pieces through one reader. The pieces of a block arrive in order, the
+//! blocks in any order.
 
 use crate::assembler::{Assembler, Block, NotAssembled};
 use crate::verified::Staged;
@@ -8,43 +8,43 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Range;
 
-/// Blocks that may have begun and not ended at the same time.
+/// Maximum number of blocks that have begun and not ended.
 const OPEN_MAX: usize = 32;
 
-/// Blocks from the first that is missing that may have begun, where a peer chooses their
-/// order: 4 GiB of content, for which less than 100 KiB are remembered.
+/// Maximum distance of a begun block from the first missing block, where a peer chooses the order.
+/// That is 4 GiB of content, for which less than 100 KiB of memory are needed.
 pub const AHEAD_MAX: u64 = 1024;
 
 /// The blocks of a content that have begun and not ended.
 #[derive(Debug, Default)]
 pub struct Pieces {
-    /// Each with the way that its pieces come.
+    /// Each block, with the lane of its pieces.
     open: BTreeMap<u64, (Block, u8)>,
 }
 
-/// The way that pieces come.
+/// The connection over which pieces arrive.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Route {
-    /// The number of the connection. All pieces of a block come over one.
+    /// The number of the lane. All pieces of a block arrive over the same lane.
     pub lane: u8,
-    /// A connection was lost: blocks may come once more, over another.
+    /// A lane was lost: blocks may be sent again over another lane.
     pub may_repeat: bool,
 }
 
-/// The account of what was taken, in bytes.
+/// Byte counts of a piece.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Took {
-    /// Holes in front of it.
+    /// Holes before the piece.
     pub holes: u64,
-    /// As much of it as was there already, and was passed over.
+    /// The part that was written already, and was skipped.
     pub known: u64,
-    /// Content of blocks that had begun over a lost connection, and begin anew.
+    /// Content of blocks that began over a lost lane, and begin again.
     pub dropped: u64,
 }
 
 impl Pieces {
-    /// Takes out the blocks whose pieces come over this lane: who has them goes on with them
-    /// while others take what comes over theirs.
+    /// Takes out the blocks of this lane. Its thread works on them while other threads use the
+    /// rest.
     #[must_use]
     pub fn take_out(&mut self, lane: u8) -> Self {
         let (open, others) = std::mem::take(&mut self.open)
@@ -54,15 +54,15 @@ impl Pieces {
         Self { open }
     }
 
-    /// Puts back what was taken out.
+    /// Puts back the blocks that were taken out.
     pub fn put_back(&mut self, mut taken_out: Self) {
         self.open.append(&mut taken_out.open);
     }
 
-    /// As [`Self::take`], of what comes by this `route`.
+    /// Takes a piece that arrives by `route`; see [`Self::take`].
     ///
     /// # Errors
-    /// Those of [`Self::take`].
+    /// Errors of [`Self::take`].
     pub fn take_by<S: Staged>(
         &mut self,
         route: Route,
@@ -76,10 +76,11 @@ impl Pieces {
         })
     }
 
-    /// The same of what stands in the stage at `offset`, and is read to `part`.
+    /// Takes a piece that is already in the stage at `offset`, and reads it to `part`.
     ///
     /// # Errors
-    /// Those of [`Self::take`]; [`NotAssembled::Write`] with those of [`Assembler::keep`].
+    /// Errors of [`Self::take`], and [`NotAssembled::Write`] with the errors of
+    /// [`Assembler::keep`].
     pub fn keep_by<S: Staged>(
         &mut self,
         route: Route,
@@ -93,7 +94,7 @@ impl Pieces {
         })
     }
 
-    /// Has `put` put the content of `range` into its blocks, each time as much as is in one.
+    /// Splits `range` at block boundaries, and calls `put` for each part.
     fn put<S: Staged>(
         &mut self,
         route: Route,
@@ -119,11 +120,11 @@ impl Pieces {
         Ok(took)
     }
 
-    /// Ends block `index`, which is `len` bytes long and came by this `route`. Its hash is to be
-    /// this one, if that is known. What it lacks is a hole.
+    /// Ends block `index`, which is `len` bytes long and arrived by `route`. If a hash is given,
+    /// the block must have it. The missing end of the block is a hole.
     ///
     /// # Errors
-    /// Those of [`Self::take`] and [`Assembler::end`].
+    /// Errors of [`Self::take`] and [`Assembler::end`].
     pub fn seal_by<S: Staged>(
         &mut self,
         route: Route,
@@ -139,8 +140,8 @@ impl Pieces {
         Ok(took)
     }
 
-    /// True if block `index` comes once more, and is there already. One that was begun by
-    /// another route is given up: the rest of it was lost.
+    /// True if block `index` was sent again, and is complete already. A block that began over
+    /// another lane is dropped, because the rest of it was lost.
     fn is_known<S: Staged>(
         &mut self,
         route: Route,
@@ -160,11 +161,11 @@ impl Pieces {
         into.has(index)
     }
 
-    /// Takes `bytes` that belong at `offset`. What its block lacks before them is a hole,
-    /// whose length is returned.
+    /// Takes `bytes` at `offset`. A gap before them in the block is a hole, whose length is
+    /// returned.
     ///
     /// # Errors
-    /// Those of [`Assembler::begin`] and of writing; [`NotAssembled::TooManyOpen`].
+    /// Errors of [`Assembler::begin`] and of writing; [`NotAssembled::TooManyOpen`].
     pub fn take<S: Staged>(
         &mut self,
         into: &Assembler<S>,
@@ -174,10 +175,10 @@ impl Pieces {
         Ok(self.take_by(Route::default(), into, bytes, offset)?.holes)
     }
 
-    /// Ends the blocks that are whole, and for which nobody vouches one by one.
+    /// Ends the blocks that are complete, without a hash for each.
     ///
     /// # Errors
-    /// Those of [`Assembler::end`].
+    /// Errors of [`Assembler::end`].
     pub fn end_whole<S: Staged>(&mut self, into: &Assembler<S>) -> Result<(), NotAssembled> {
         let whole = |(_, (block, _)): &(&u64, &(Block, u8))| block.room() == 0;
         while let Some((&index, _)) = self.open.iter().find(whole) {
@@ -186,12 +187,12 @@ impl Pieces {
         Ok(())
     }
 
-    /// Ends all blocks of a content of `size` bytes. What they lack are holes, whose
-    /// length is returned; so is the last block if nothing has come of it.
+    /// Ends all blocks of a content of `size` bytes, also a last block of which nothing arrived.
+    /// The missing ends of blocks are holes, whose total length is returned.
     ///
     /// # Errors
-    /// Those of [`Self::take`] and [`Assembler::end`]; [`NotAssembled::TooLong`] if more
-    /// has come.
+    /// Errors of [`Self::take`] and [`Assembler::end`]; [`NotAssembled::TooLong`] if more has
+    /// arrived.
     pub fn end<S: Staged>(&mut self, into: &Assembler<S>, size: u64) -> Result<u64, NotAssembled> {
         if let Some(last) = size.checked_sub(1).map(|end| end / BLOCK_LEN)
             && !self.open.contains_key(&last)
@@ -207,7 +208,7 @@ impl Pieces {
         Ok(passed)
     }
 
-    /// Ends a block that has begun and is to be `len` bytes long.
+    /// Ends a begun block with a length of `len` bytes.
     fn end_at<S: Staged>(
         &mut self,
         into: &Assembler<S>,
@@ -237,7 +238,7 @@ impl Pieces {
     }
 }
 
-/// The range of `len` bytes at `offset`, where there can be one.
+/// The range of `len` bytes at `offset`, if it does not overflow.
 fn range_at(offset: u64, len: usize) -> Result<Range<u64>, NotAssembled> {
     let end = offset.checked_add(len as u64).ok_or(NotAssembled::TooFarAhead)?;
     Ok(offset..end)

@@ -1,5 +1,4 @@
-//! The private names of stages and journals: how they are made, and how they
-//! are told from every other name.
+//! The private names of stages and journals: how they are created and recognised.
 //!
 //! ```text
 //! .haul-RANDOM16                  a stage that its own process removes
@@ -12,72 +11,70 @@
 //! .haul-moving-RANDOM8-NAME       a source that a move has set aside to remove it
 //! ```
 //!
-//! NAME and SOURCE are hashes of the destination's name and of the source's
-//! size and time, KEEPER is one of these and of who keeps the journal, SERIES is
-//! random, and the same for all of a job; all digits are hexadecimal, in small letters.
+//! NAME and SOURCE are hashes of the destination's name and of the source's size and time. KEEPER
+//! is a hash of both and of the owner of the journal. SERIES is random, and the same for all stages
+//! of a job. All digits are hexadecimal, in lower case.
 //!
-//! A file that was set aside is no litter: it is the user's own file, and perhaps the
-//! only one. Nothing here takes it for a private one.
+//! A source that was set aside is a user's file, and may be the only copy. No function here treats
+//! its name as private.
 
 use crate::journal::SourceId;
 use haul_model::{MAX_NAME_LEN, Name};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
-/// The beginning of all private names.
+/// The prefix of all private names.
 const START: &str = ".haul-";
 
-/// The ending of the names of stages that a host's SFTP server writes.
+/// The suffix of the names of stages that a host's SFTP server writes.
 pub(crate) const SENT_END: &str = ".sftp";
 
-/// The same of those that can be continued.
+/// The suffix of the names of such stages that can be resumed.
 const SENT_PART_END: &str = ".sftp.part";
 
-/// The ending of the name of a directory of files that wait for the end of their job.
+/// The suffix of the name of a lot.
 const LOT_END: &str = ".late";
 
-/// The ending of the name of a file that waits.
+/// The suffix of the name of an existing file that is being replaced.
 const OLD_END: &str = ".old";
 
-/// The beginning of the names of sources that were set aside.
+/// The prefix of the names of sources that were set aside.
 const ASIDE_START: &str = ".haul-moving-";
 
-/// Digits of such a name.
+/// Number of digits in such a name.
 const ASIDE_LEN: usize = 8;
 
-/// The separator of the digits and the name, also in place of a name that is too
-/// long.
+/// The separator of the digits and the name. The second is used if the name is left out.
 const ASIDE_WHOLE: u8 = b'-';
 const ASIDE_CUT: u8 = b'+';
 
-/// Digits of a random name, and of each half of a stem.
+/// Number of digits of a random name, and of each half of a stem.
 const RANDOM_LEN: usize = 16;
 const HALF_LEN: usize = 12;
 
-/// Digits of a random name that are the same for all stages of a series.
+/// Number of digits that are the same for all stages of a series.
 const SERIES_LEN: usize = 10;
 
-/// Length of what the names of a series begin with, in bytes.
+/// Length of the common beginning of a series' names in bytes.
 pub(crate) const SERIES_START_LEN: usize = START.len() + SERIES_LEN;
 
-/// The kind of file that has a private name.
+/// The kind of a private name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     /// A stage that its own process removes.
     Random,
-    /// A stage that can be continued.
+    /// A stage that can be resumed.
     Part,
     /// The journal of such a stage.
     Journal,
-    /// A stage that a host's SFTP server writes: nobody holds its lock there.
+    /// A stage that a host's SFTP server writes. It is not locked there.
     Sent,
-    /// One of these that can be continued, by who has its journal elsewhere.
+    /// Such a stage that can be resumed by the machine with its journal.
     SentPart,
-    /// A directory of files that wait for the end of their job.
+    /// A lot: a directory of files that wait for the end of their job.
     Lot,
-    /// A file that waits until another has got its name, at a host whose server
-    /// can't replace in one step. No stage: while nothing has its own name, it is all
-    /// that is left of the file.
+    /// An existing file that is being replaced, on a host whose server can't replace in one step.
+    /// It is not a stage: while its final name does not exist, it is the only copy of the file.
     Old,
 }
 
@@ -89,7 +86,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Another source under the same name is told by the first half.
+    /// The first half is the same for all sources of `name`.
     pub(crate) fn of(name: &Name, source: &SourceId) -> Self {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&source.size.to_le_bytes());
@@ -99,7 +96,7 @@ impl Names {
         Self::from_stem(&format!("{}{}", Self::prefix(name), &source[..HALF_LEN]))
     }
 
-    /// The name of a stage at a host that only one `keeper` of journals knows of.
+    /// The name of a stage on a host, for one `keeper` of journals.
     pub(crate) fn of_keeper(name: &Name, source: &SourceId, keeper: &[u8]) -> String {
         let stem = Self::of(name, source).part;
         let both = [stem.as_bytes(), keeper].concat();
@@ -107,7 +104,7 @@ impl Names {
         format!("{}{half}{SENT_PART_END}", Self::prefix(name))
     }
 
-    /// The beginning of the private names of every source under `name`.
+    /// The prefix of the private names of all sources of `name`.
     pub(crate) fn prefix(name: &Name) -> String {
         format!("{START}{}-", name_half(name.as_bytes()))
     }
@@ -117,14 +114,13 @@ impl Names {
     }
 }
 
-/// The private name of what has the name `name` while that is given to another.
+/// The private name of the existing file `name` while it is being replaced.
 pub fn old_name(name: &Name) -> String {
     format!("{START}{}{OLD_END}", name_half(name.as_bytes()))
 }
 
-/// Those of `names`, which are all in one directory, under which existing files
-/// wait though their own names were given to others, each with that name: nobody
-/// needs them any more.
+/// The old files in `names`, all of one directory, whose final names exist again, each with that
+/// name. They are no longer needed.
 pub fn superseded<'n>(names: &[&'n Name]) -> Vec<(&'n Name, &'n Name)> {
     let waits = |name: &&Name| matches!(parse(name.as_bytes()), Some((Form::Old, _)));
     let waiting: Vec<&Name> = names.iter().copied().filter(waits).collect();
@@ -136,41 +132,40 @@ pub fn superseded<'n>(names: &[&'n Name]) -> Vec<(&'n Name, &'n Name)> {
     waiting.into_iter().filter_map(|old| Some((old, *by_old.get(old.as_bytes())?))).collect()
 }
 
-/// The half of a stem that stands for a destination's name.
+/// The half of a stem that is a hash of the destination's name.
 pub(crate) fn name_half(name: &[u8]) -> String {
     blake3::hash(name).to_hex()[..HALF_LEN].to_owned()
 }
 
-/// The half of `stem` that stands for the destination's name.
+/// The half of `stem` that is a hash of the destination's name.
 pub(crate) fn half_of(stem: &str) -> &str {
     &stem[START.len()..START.len() + HALF_LEN]
 }
 
-/// A fresh private name: `.haul-` and 16 random hexadecimal digits.
+/// A new private name: `.haul-` and 16 random hexadecimal digits.
 pub fn private_name() -> String {
-    // RandomState is seeded by the operating system and differs at each call.
+    // The operating system seeds RandomState, which differs at each call.
     format!("{START}{:016x}", RandomState::new().hash_one(std::process::id()))
 }
 
-/// The same for a stage that a host's SFTP server is to write.
+/// A new private name for a stage that a host's SFTP server writes.
 pub fn sent_name() -> String {
     format!("{}{SENT_END}", private_name())
 }
 
-/// The same for a directory of files that wait for the end of their job.
+/// A new private name for a lot.
 pub(crate) fn lot_name() -> String {
     format!("{}{LOT_END}", private_name())
 }
 
-/// True if `name` is one that such a directory has.
+/// True if `name` is the name of a lot.
 pub fn is_lot(name: &Name) -> bool {
     matches!(parse(name.as_bytes()), Some((Form::Lot, _)))
 }
 
-/// A fresh name for the source `name`, which a move sets aside for the moment in
-/// which it proves that it can be removed. It tells the name, so that what a killed
-/// move has left can be put back, unless it would be too long for that, or a
-/// `short` one is asked for.
+/// A new name for the source `name`, which a move sets aside while it checks that the source can be
+/// removed. It contains `name`, so that the file can be restored if the move is killed. `name` is
+/// left out if it is too long, or if `short`.
 pub fn aside_name(name: &Name, short: bool) -> Name {
     let digits = RandomState::new().hash_one(std::process::id()) as u32;
     let mut aside = format!("{ASIDE_START}{digits:08x}").into_bytes();
@@ -182,7 +177,7 @@ pub fn aside_name(name: &Name, short: bool) -> Name {
     Name::new(&aside).expect("a name behind what is a part of a name")
 }
 
-/// The name of what was set aside under `aside`, if that is such a name and tells.
+/// The original name of a source that was set aside as `aside`, if `aside` contains it.
 pub fn set_aside(aside: &Name) -> Option<Name> {
     let rest = aside.as_bytes().strip_prefix(ASIDE_START.as_bytes())?;
     let (digits, name) = rest.split_at_checked(ASIDE_LEN)?;
@@ -193,28 +188,28 @@ pub fn set_aside(aside: &Name) -> Option<Name> {
     Name::new(name).ok()
 }
 
-/// The private name of the file that an upload makes in a directory to know it again,
-/// with the digits of `number`.
+/// The private name of the file that an upload creates to recognise a directory, with the digits of
+/// `number`.
 pub fn mark_name(number: &[u8; 16]) -> Name {
     let digits: String =
         number[..RANDOM_LEN / 2].iter().map(|byte| format!("{byte:02x}")).collect();
     as_name(&format!("{START}{digits}{SENT_END}"))
 }
 
-/// The beginning of the names of a fresh series: six digits are to follow.
+/// The beginning of the names of a new series. Six digits follow.
 pub(crate) fn series_start() -> String {
     let mut name = private_name();
     name.truncate(SERIES_START_LEN);
     name
 }
 
-/// True if `name` is exactly of a form that haul's own stages and journals have.
+/// True if `name` has the form of haul's own stages and journals.
 pub fn is_private(name: &Name) -> bool {
     parse(name.as_bytes()).is_some()
 }
 
-/// The form of `name`, if it is a private one, and its stem: of a part and a journal, and
-/// of a part at a host, what is in front of the ending, else the whole.
+/// The form and stem of a private name. The stem of a resumable stage or its journal is the part
+/// before the suffix. Otherwise it is the whole name.
 pub(crate) fn parse(name: &[u8]) -> Option<(Form, &str)> {
     let name = std::str::from_utf8(name).ok()?;
     let digits = name.strip_prefix(START)?;
@@ -241,7 +236,7 @@ pub(crate) fn parse(name: &[u8]) -> Option<(Form, &str)> {
     both.then_some((form, &name[..name.len() - ending.len()]))
 }
 
-/// The private name `name` for those who take any.
+/// The private name `name` as a [`Name`].
 pub(crate) fn as_name(name: &str) -> Name {
     Name::new(name.as_bytes()).expect("a private name is a name")
 }

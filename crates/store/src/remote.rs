@@ -1,11 +1,9 @@
-//! The journal of a large file that is on its way to a host without haul: the
-//! stage is there, the journal here, in a directory of the user's own.
+//! The journal of a large file that is uploaded to a host without haul. The stage is on the host.
+//! The journal is on this machine, in a directory of the user.
 //!
-//! Blocks that the host was told to make durable are committed, as for a stage on this
-//! machine. This machine can't know whether the host was started anew since then. So
-//! where the host can be told to make files durable, only what is committed is believed;
-//! where it can't, all records are, and what it has lost shows if it lost the last of
-//! them.
+//! Blocks that the host has flushed are committed, as for a local stage. This machine can't know
+//! whether the host was restarted since. So only committed blocks count if the host can flush
+//! files. Otherwise all records count, and a check of the last recorded block detects a loss.
 
 use crate::journal::{BootId, Earlier, Journal, SourceId};
 use crate::partial::{LOCK_WAIT_MAX, lock_journal};
@@ -19,21 +17,20 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// The names under which a large file is on its way.
+/// The names of a large file that is being uploaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoteNames {
-    /// Of the stage, in the directory where the file is to appear.
+    /// The name of the stage, in the directory of the final name.
     pub stage: String,
-    /// Of the journal here.
+    /// The name of the local journal.
     journal: String,
 }
 
 impl RemoteNames {
-    /// For the file `name` in the directory that `place` stands for: a text that
-    /// tells it from every other directory of every host.
+    /// The names for the file `name` in the directory `place`, a text that is unique among all
+    /// directories of all hosts.
     ///
-    /// Whoever has other journals, on this machine or another, has another stage:
-    /// nobody here could know that it is being written.
+    /// Different directories of journals have different stages, because they don't share locks.
     pub fn of(journals: &Journals, place: &[u8], name: &Name, source: &SourceId) -> Self {
         let stage = Names::of_keeper(name, source, &journals.id);
         Self { journal: format!("{}{stage}{END}", start_of(place)), stage }
@@ -44,24 +41,24 @@ impl RemoteNames {
 #[derive(Debug)]
 pub struct Journals {
     dir: Arc<Dir>,
-    /// Tells it from all others.
+    /// The unique id of the directory.
     id: [u8; ID_LEN],
 }
 
-/// Length of the id of a directory of journals, in bytes.
+/// Length of the id in bytes.
 const ID_LEN: usize = 16;
 
-/// Where the id is kept.
+/// The file with the id.
 const ID_NAME: &str = "id";
 
 impl Journals {
-    /// Those in the directory `path`, which is made if it is missing, and gets its
-    /// id if it has none.
+    /// Opens the directory `path`, which is created if it is missing, and gets an id if it has
+    /// none.
     ///
     /// # Errors
-    /// Those of making and opening it, and of reading and writing the id;
-    /// [`io::ErrorKind::PermissionDenied`] for one that belongs to another user or
-    /// that others can write to: they could say what is there at a host.
+    /// Errors of creating and opening it, and of reading and writing the id;
+    /// [`io::ErrorKind::PermissionDenied`] if it belongs to another user, or others can write to
+    /// it. They could forge the state of an upload.
     pub fn open(path: &Path) -> io::Result<Self> {
         let to = |action: &str, error: &io::Error| {
             io::Error::new(error.kind(), format!("can't {action}: {error}"))
@@ -93,9 +90,9 @@ impl Journals {
     }
 }
 
-/// Checks that a directory is the user's own, and that nobody else can write to it.
+/// Checks that a directory belongs to the user, and that nobody else can write to it.
 pub(crate) fn check_owner(stat: &Stat) -> io::Result<()> {
-    /// The bits of a directory's mode by which others may write.
+    /// The mode bits that allow others to write.
     const OTHERS_WRITE: u32 = 0o022;
     let refuse = |cause| Err(io::Error::new(io::ErrorKind::PermissionDenied, cause));
     if stat.uid != haul_sys::effective_user() {
@@ -107,57 +104,56 @@ pub(crate) fn check_owner(stat: &Stat) -> io::Result<()> {
     Ok(())
 }
 
-/// The ending of the names of journals.
+/// The suffix of the names of journals.
 const END: &str = ".journal";
 
-/// The beginning of the names of all journals of one directory.
+/// The beginning of the names of all journals for a directory.
 pub(crate) fn start_of(place: &[u8]) -> String {
     format!("{}-", &blake3::hash(place).to_hex()[..32])
 }
 
-/// Removes `records` that nothing was written to for `age_max`, and of the others the oldest
-/// beyond `count_max`.
+/// Removes `records` that are older than `age_max`, and the oldest beyond `count_max`.
 pub(crate) fn sweep(dir: &Dir, records: Vec<Name>, age_max: Duration, count_max: usize) {
     let mut records: Vec<_> = records.into_iter().map(|name| (age(dir, &name), name)).collect();
     records.sort_unstable();
     for (at, (age, name)) in records.iter().enumerate() {
         if *age > age_max || at >= count_max {
-            // If that fails, the next job removes it.
+            // If this fails, the next job removes it.
             let _ = dir.remove_file(name);
         }
     }
 }
 
-/// The time since the record was written last; the longest if there is none.
+/// The time since the record was last written. The maximum if it does not exist.
 pub(crate) fn age(dir: &Dir, record: &Name) -> Duration {
     let Ok(stat) = dir.stat(record) else { return Duration::MAX };
     let Ok(secs) = u64::try_from(stat.mtime.secs) else { return Duration::MAX };
     let written = SystemTime::UNIX_EPOCH + Duration::from_secs(secs);
-    // A clock that was set back makes no record older.
+    // If the clock was set back, the record counts as new.
     written.elapsed().unwrap_or_default()
 }
 
-/// A journal of a stage on another machine, locked. Dropped, it stays, unless it
-/// says nothing.
+/// The locked journal of a stage on another machine. Dropping it keeps the file, unless it has no
+/// records.
 #[derive(Debug)]
 pub struct RemoteJournal {
     dir: Arc<Dir>,
     name: String,
     journal: Journal,
-    /// The journal's file, whose lock is held as long as it is open.
+    /// The journal's file. It holds the lock while it is open.
     file: File,
     boot: BootId,
     keep: bool,
 }
 
 impl RemoteJournal {
-    /// The stage that an earlier copy left in `dir`, where `source` is to be copied.
+    /// The stage of an earlier copy of `source`, by its journal in `dir`.
     pub fn earlier(dir: &Dir, names: &RemoteNames, source: &SourceId) -> Earlier {
         Earlier::in_dir(dir, &names.journal, source)
     }
 
-    /// Blocks that are on record and can be believed of a stage that nobody writes now;
-    /// `keeps_durable` as for [`Self::open`].
+    /// The number of blocks that can be resumed from a stage that no process writes. For
+    /// `keeps_durable` see [`Self::open`].
     pub fn kept(
         dir: &Arc<Dir>,
         names: &RemoteNames,
@@ -170,7 +166,7 @@ impl RemoteJournal {
         Self::open(dir, names, source, keeps_durable).map_or(0, |(_, blocks)| blocks.len() as u64)
     }
 
-    /// Removes what an earlier copy has left, unless another process has it.
+    /// Removes the journal of an earlier copy, unless another process has it.
     pub fn remove(dir: &Dir, names: &RemoteNames) {
         if let Ok(_held) = lock_journal(dir, &names.journal, Duration::ZERO) {
             let _ = dir.remove_private(&names.journal);
@@ -184,9 +180,9 @@ impl RemoteJournal {
         names.iter().filter_map(text).collect()
     }
 
-    /// Removes those of the journals `all` in `dir` that belong to whatever source
-    /// of the file `name` in the directory that `place` stands for, unless another
-    /// process has them. `remove` is to remove the stage of that name.
+    /// Removes the journals in `dir`, out of `all`, for any source of the file `name` in the
+    /// directory `place`, unless another process has them. `remove` must remove the stage with the
+    /// given name.
     pub fn remove_stale(
         dir: &Dir,
         all: &[String],
@@ -211,13 +207,12 @@ impl RemoteJournal {
         }
     }
 
-    /// Opens or begins the journal in `dir`; gives the hashes of the blocks that
-    /// are there and can be believed. `keeps_durable` says that the host can be
-    /// told to make files durable.
+    /// Opens or creates the journal in `dir`. Returns it, and the hashes of the blocks that can be
+    /// resumed. `keeps_durable` if the host can flush files.
     ///
     /// # Errors
-    /// [`io::ErrorKind::ResourceBusy`] while another process on this machine
-    /// writes the same file; else those of opening and writing.
+    /// [`io::ErrorKind::ResourceBusy`] while another process on this machine writes the same file;
+    /// errors of opening and writing.
     pub fn open(
         dir: &Arc<Dir>,
         names: &RemoteNames,
@@ -225,7 +220,7 @@ impl RemoteJournal {
         keeps_durable: bool,
     ) -> io::Result<(Self, Vec<BlockHash>)> {
         let file = lock_journal(dir, &names.journal, LOCK_WAIT_MAX)?;
-        // No two sessions are one boot where what is not committed may be lost.
+        // If uncommitted blocks may be lost, each session counts as another boot.
         let boot = if keeps_durable { BootId(fresh_id()) } else { BootId([0; 16]) };
         let (journal, blocks) = match Journal::resume(file.try_clone()?, source, boot)? {
             Some(resumed) => resumed,
@@ -235,45 +230,44 @@ impl RemoteJournal {
         Ok((Self { dir, name, journal, file, boot, keep: true }, blocks))
     }
 
-    /// Begins anew: what was on record is not there.
+    /// Begins the journal again: the recorded blocks do not exist.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Errors of writing.
     pub fn restart(&mut self, source: &SourceId) -> io::Result<()> {
         self.journal = Journal::create(self.file.try_clone()?, source, self.boot)?;
         Ok(())
     }
 
-    /// Blocks on record.
+    /// Number of recorded blocks.
     pub fn blocks(&self) -> u64 {
         self.journal.len()
     }
 
-    /// Blocks on record that the host has made durable.
+    /// Number of recorded blocks that the host has flushed.
     pub fn committed(&self) -> u64 {
         self.journal.committed()
     }
 
-    /// Appends the hash of the next block, of which the host has said that it is
-    /// written.
+    /// Appends the hash of the next block. The host must have confirmed that it is written.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Errors of writing.
     pub fn append(&mut self, block: BlockHash) -> io::Result<()> {
         self.journal.append(block)
     }
 
-    /// Commits the blocks on record, after `sync` has had the host make the stage durable.
+    /// Commits the recorded blocks. `sync` must have the host flush the stage.
     ///
     /// # Errors
-    /// Those of `sync` and of writing.
+    /// Errors of `sync` and of writing.
     pub fn commit(&mut self, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let point = self.journal.commit_point();
         sync()?;
         self.journal.commit(&point)
     }
 
-    /// Nothing will continue the stage: the journal goes when this is dropped.
+    /// Gives up the stage: dropping this removes the journal.
     pub fn forget(&mut self) {
         self.keep = false;
     }

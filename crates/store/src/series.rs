@@ -1,18 +1,18 @@
 //! The names that one job gives its small stages on a host without haul, and how a later job
 //! on this machine detects that no process writes to them any more.
 //!
-//! All names of a job begin with the same random digits. For each directory that the job goes
-//! to there is a record beside the journals, which is locked as long as the job lives. If its
-//! lock is free, the job was killed or has lost its host: no process will use its digits again,
-//! so files with them can be removed.
+//! All names of a job begin with the same random digits. For each directory of the job there is a
+//! record beside the journals, which is locked as long as the job lives. If its lock is free, the
+//! job was killed or has lost its host. No process will use its digits again, so files with them
+//! can be removed.
 //!
 //! ```text
 //! HOST32-DIR32-.haul-SERIES10.stages   the name of a record
 //! .haul-SERIES10COUNT6.sftp            the name of a stage
 //! ```
 //!
-//! The name of a record holds all of its facts. Its length counts the jobs that have looked
-//! through the directory, plus one.
+//! The name of a record contains all its facts. Its length is the number of jobs that have searched
+//! the directory, plus one.
 
 use crate::partial::{LOCK_WAIT_MAX, lock_journal};
 use crate::private::{Form, SENT_END, SERIES_START_LEN, parse, sent_name, series_start};
@@ -27,25 +27,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The ending of the names of records.
+/// The suffix of the names of records.
 const END: &str = ".stages";
 
-/// Names that a series has.
+/// Maximum number of names in a series.
 const NAMES_MAX: u64 = 1 << 24;
 
-/// The age from which on the record of a dead series is removed. A directory with its stages
-/// may be one that no job visits before.
+/// Age at which the record of a dead series is removed. No job may visit its directory before that.
 const AGE_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// Records of dead series, at most.
+/// Maximum number of records of dead series.
 const RECORDS_MAX: usize = 256;
 
-/// Jobs that look through the directory of a dead job, though they need only a few names in
-/// it: more than one, since a server may still be at work during the first look.
+/// Number of jobs that search the directory of a dead job, even if they need only a few names in
+/// it. More than one, because a server may still be working during the first search.
 const LOOKS_MAX: u64 = 3;
 
-/// The names of one job's small stages on a host. When it is dropped, its records stay, unless
-/// [`Self::finish`] was called or it has given no name.
+/// The names of one job's small stages on a host. Dropping it keeps the records, unless
+/// [`Self::finish`] was called or no name was used.
 #[derive(Debug)]
 pub struct StageSeries {
     dir: Arc<Dir>,
@@ -57,11 +56,10 @@ pub struct StageSeries {
 }
 
 impl StageSeries {
-    /// Begins the series of a job that goes to the directories `roots` at `host`: texts that
-    /// tell each from all others.
+    /// Begins the series of a job in the directories `roots` on `host`. Both are unique texts.
     ///
     /// # Errors
-    /// Those of making and writing the records.
+    /// Errors of creating and writing the records.
     pub fn begin(journals: &Journals, host: &[u8], roots: &[Vec<u8>]) -> io::Result<Self> {
         let mut series = Self {
             dir: Arc::clone(journals.dir()),
@@ -73,7 +71,7 @@ impl StageSeries {
         for root in roots {
             let record = format!("{}{}{}{END}", start_of(host), start_of(root), series.start);
             let file = lock_journal(&series.dir, &record, LOCK_WAIT_MAX)?;
-            // While it is empty, no job takes it for the record of a dead series.
+            // Other jobs ignore the record while it is empty.
             let written = file.write_all_at(&[0], 0);
             series.records.push((record, file));
             written?;
@@ -81,7 +79,7 @@ impl StageSeries {
         Ok(series)
     }
 
-    /// A fresh name.
+    /// A new name.
     pub fn name(&self) -> String {
         let count = self.next.fetch_add(1, Ordering::Relaxed);
         if count >= NAMES_MAX {
@@ -90,7 +88,7 @@ impl StageSeries {
         format!("{}{count:06x}{SENT_END}", self.start)
     }
 
-    /// No stage of it is left at the host: the records are removed when this is dropped.
+    /// Records that no stage is left on the host. Dropping the series then removes the records.
     pub fn finish(&self) {
         self.is_finished.store(true, Ordering::Relaxed);
     }
@@ -106,20 +104,20 @@ impl Drop for StageSeries {
     }
 }
 
-/// The series of a host that no process writes to any more.
+/// The series on a host that no process writes to any more.
 #[derive(Debug, Default)]
 pub struct DeadSeries {
     /// The beginning of their names.
     starts: HashSet<String>,
-    /// Their records that are due, by the directories that are to be looked through.
+    /// The records of directories that must be searched, by directory.
     due: HashMap<String, Vec<String>>,
-    /// Where the records are.
+    /// The directory of the records.
     dir: Option<Arc<Dir>>,
 }
 
 impl DeadSeries {
-    /// Finds the dead series of `host`. A record that can't be read counts as that of a living
-    /// job. Records of any host that are too old, or too many, are found once more and removed.
+    /// Finds the dead series of `host`. A record that can't be read counts as one of a living job.
+    /// Also removes records of all hosts that are too old or too many, once they have been found.
     pub fn find(journals: &Journals, host: &[u8]) -> Self {
         let dir = journals.dir();
         let is_record = |name: &[u8]| name.ends_with(END.as_bytes());
@@ -133,8 +131,8 @@ impl DeadSeries {
             let Ok(file) = lock_journal(dir, record, Duration::ZERO) else { continue };
             let Ok(meta) = file.metadata() else { continue };
             if meta.len() == 0 {
-                // Its job was killed before it could use the record, or makes it again when
-                // it finds it removed.
+                // Its job was killed before it used the record. A living job creates the record
+                // again.
                 let _ = dir.remove_private(record);
                 continue;
             }
@@ -146,34 +144,33 @@ impl DeadSeries {
             }
             records.push(name);
         }
-        // No series is begun twice: nobody needs the locks.
+        // No series is begun twice, so the locks are not needed.
         sweep(dir, records, AGE_MAX, RECORDS_MAX);
         dead
     }
 
-    /// True if there is none.
+    /// True if there are no dead series.
     pub fn is_empty(&self) -> bool {
         self.starts.is_empty()
     }
 
-    /// True if one of their jobs went to the directory `root`, and too few jobs have looked
-    /// through it since.
+    /// True if a dead job used the directory `root`, and too few jobs have searched it since.
     pub fn is_due(&self, root: &[u8]) -> bool {
         !self.due.is_empty() && self.due.contains_key(&start_of(root))
     }
 
-    /// Records that a job has looked through the directory `root`.
+    /// Records that a job has searched the directory `root`.
     pub fn looked_through(&self, root: &[u8]) {
         let (Some(dir), Some(records)) = (&self.dir, self.due.get(&start_of(root))) else { return };
         for record in records {
-            // If that fails, the next job looks again.
+            // If this fails, the next job searches again.
             if let Ok((file, stat)) = dir.open_found(record) {
                 let _ = file.write_all_at(&[0], stat.size);
             }
         }
     }
 
-    /// True if `name` is that of a stage of one of them.
+    /// True if `name` is the name of a stage in a dead series.
     pub fn has(&self, name: &Name) -> bool {
         let name = name.as_bytes();
         !self.is_empty()
@@ -183,12 +180,11 @@ impl DeadSeries {
     }
 }
 
-/// The host and the directory in the name of a record, and the beginning of the names of its
-/// series.
+/// Splits the name of a record into host and directory, and the beginning of the series' names.
 fn split(record: &str) -> Option<(&str, &str)> {
     let stem = record.strip_suffix(END)?;
     let (place, start) = stem.split_at_checked(stem.len().checked_sub(SERIES_START_LEN)?)?;
-    // With as many digits as a whole name has it is a private name, or not one of haul's.
+    // A longer or shorter series part does not belong to a record.
     let whole = format!("{start}000000");
     let is_start = parse(whole.as_bytes()).is_some_and(|(form, _)| form == Form::Random);
     is_start.then_some((place, start))

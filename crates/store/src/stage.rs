@@ -1,16 +1,15 @@
-//! A file on its way: staged in the directory where it is to appear, so that
-//! publishing it is one step inside of one file system.
+//! A stage: a temporary file in the directory of its final name, so that publishing it is one step
+//! inside one file system.
 //!
 //! 1. Until it is published, nothing under the final name changes.
-//! 2. A stage without a name vanishes with the process; a stage with a private
-//!    name is removed when it is dropped, unless it is one that can be continued.
-//! 3. As long as somebody works on a stage with a private name, it is locked:
-//!    the file itself, or its journal. A symbolic link can't be locked; it is
-//!    renamed as soon as it is there, and made anew if it was taken for one that
-//!    was left behind.
-//! 4. A stage is sealed before it is published: that takes a [`crate::Verified`],
-//!    and gives the file its mode and time through the open handle, so that the
-//!    name never shows a file without them. Nothing writes to it afterwards.
+//! 2. A stage without a name vanishes with the process. A stage with a private name is removed when
+//!    it is dropped, unless it can be resumed.
+//! 3. A stage with a private name is locked while a process works on it: the file itself, or its
+//!    journal. A symbolic link can't be locked. It is renamed as soon as it exists, and created
+//!    again if another process removed it as a leftover.
+//! 4. A stage is sealed before it is published. That requires a [`crate::Verified`], and sets mode
+//!    and time through the open handle, so that the name never shows a file without them. Nothing
+//!    writes to the file afterwards.
 
 use crate::Pace;
 use crate::elsewhere::copy_to;
@@ -28,51 +27,50 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// How often a private name is drawn anew when it is taken, or the link under it
-/// is gone before it is renamed.
+/// Maximum number of private names to try if a name is taken, or a link is removed before it is
+/// renamed.
 pub(crate) const NAME_ATTEMPTS_MAX: usize = 8;
 
-/// The outcome of a publication.
+/// The result of a publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Publication {
     /// The file has its name.
     Published,
-    /// [`OnExisting::Keep`] met an existing file, and left it. The file can be
-    /// published again.
+    /// [`OnExisting::Keep`] has kept an existing file. The stage can be published again.
     Kept,
 }
 
-/// A file that is being written and has no name of its own yet.
+/// A file that is being written and has no final name yet.
 #[derive(Debug)]
 pub struct Stage {
-    /// The directory that it is in.
+    /// The directory of the stage.
     pub(crate) dir: Arc<Dir>,
-    /// The one where it will appear, if that is another.
+    /// The directory of the final name, if it is another.
     pub(crate) dest: Option<Arc<Dir>>,
     pub(crate) file: File,
     pub(crate) home: Home,
-    /// Writes go to the medium at once.
+    /// Writes are sent to the medium at once.
     pub(crate) writes_out: bool,
     /// See [`Staged::leaves_zeros`].
     pub(crate) leaves_zeros: bool,
 }
 
-/// Where a stage is until it is published.
+/// The name of a stage until it is published.
 #[derive(Debug)]
 pub(crate) enum Home {
-    /// Nowhere: it has no name.
+    /// No name.
     Unnamed,
-    /// Under a private name, where the file system knows no files without one.
+    /// A private name, for file systems without unnamed files.
     Private(PrivateName),
-    /// Under a private name that is found again, with a journal.
+    /// A private name that later processes find, with a journal.
     Partial(Partial),
 }
 
 impl Stage {
-    /// Begins a file in `dir`.
+    /// Creates a file in `dir`.
     ///
     /// # Errors
-    /// Those of creating a file.
+    /// Errors of creating a file.
     pub fn create(dir: Arc<Dir>) -> io::Result<Self> {
         if let Some(file) = dir.create_unnamed() {
             return Ok(Self {
@@ -87,11 +85,11 @@ impl Stage {
         Self::create_named(dir)
     }
 
-    /// Begins a file in `dir` that shares the whole content of `source`, where
-    /// the file system can do that, else an empty one; tells whether it does.
+    /// Creates a file in `dir` that shares the whole content of `source`. If the file system can't
+    /// share, the file is empty, and false is returned.
     ///
     /// # Errors
-    /// Those of [`Self::create`].
+    /// See [`Self::create`].
     pub fn create_sharing(dir: Arc<Dir>, source: &File) -> io::Result<(Self, bool)> {
         match Self::with_name(&dir, |name| dir.create_clone(source, name)) {
             Ok(stage) => return Ok((stage, true)),
@@ -103,21 +101,21 @@ impl Stage {
         Ok((stage, shares))
     }
 
-    /// Begins a file under a private name.
+    /// Creates a file under a private name.
     pub(crate) fn create_named(dir: Arc<Dir>) -> io::Result<Self> {
         Self::with_name(&dir, |name| dir.create_private(name))
     }
 
-    /// Begins the file that `create` makes under a private name.
+    /// Creates a file under a private name with `create`.
     fn with_name(dir: &Arc<Dir>, create: impl Fn(&str) -> io::Result<File>) -> io::Result<Self> {
         let (temp, file) = with_private_name(dir, |name| {
             let file = create(name)?;
             match haul_sys::try_lock(&file) {
-                // Somebody takes it for one that was left behind, and removes it, or has.
+                // Another process treats it as a leftover: it removes it, or has done so.
                 Ok(is_free) if !is_free || !dir.private_is(name, &file)? => {
                     Err(io::ErrorKind::AlreadyExists.into())
                 }
-                // Where nothing can be locked, nothing is removed either.
+                // Without locks, no process removes leftovers.
                 Ok(_) | Err(_) => Ok(file),
             }
         })?;
@@ -125,20 +123,18 @@ impl Stage {
         Ok(Self { dir, dest: None, file, home, writes_out: false, leaves_zeros: false })
     }
 
-    /// Finds out if an earlier copy of `source` to `name` in `dir` can be continued,
-    /// by all appearance.
+    /// The stage of an earlier copy of `source` to `name` in `dir`, by its journal's header.
     pub fn earlier(dir: &Dir, name: &Name, source: &SourceId) -> Earlier {
         partial::earlier(dir, name, source)
     }
 
-    /// Begins a file in `dir` that is to be called `name` and can be continued
-    /// by a later process, or continues one: gives it, and the hashes of the
-    /// blocks that are there already. It is as long as these: a file that has its
-    /// whole length before its content would look whole after a cut of the power.
+    /// Creates a file in `dir` for `name` that a later process can resume, or resumes one. Returns
+    /// it, and the hashes of the blocks in it. It is as long as these blocks. A file with its final
+    /// length before its content would look complete after a power cut.
     ///
     /// # Errors
-    /// Those of opening and reading; [`io::ErrorKind::ResourceBusy`] while
-    /// another process writes the same file.
+    /// Errors of opening and reading; [`io::ErrorKind::ResourceBusy`] while another process writes
+    /// the same file.
     pub fn resume(
         dir: Arc<Dir>,
         name: &Name,
@@ -147,10 +143,10 @@ impl Stage {
         Self::resume_at(dir, name, source, Pace::default())
     }
 
-    /// The same with checkpoints at a pace of the caller's own.
+    /// Resumes with checkpoints at `pace`; see [`Self::resume`].
     ///
     /// # Errors
-    /// Those of [`Self::resume`].
+    /// See [`Self::resume`].
     pub fn resume_at(
         dir: Arc<Dir>,
         name: &Name,
@@ -170,8 +166,7 @@ impl Stage {
         Ok((stage, opened.blocks))
     }
 
-    /// True if nothing that was written could not be made durable, as far as
-    /// checkpoints have told.
+    /// True if no checkpoint has failed to flush the content.
     pub fn is_sound(&self) -> bool {
         match &self.home {
             Home::Partial(partial) => partial.check().is_ok(),
@@ -179,7 +174,7 @@ impl Stage {
         }
     }
 
-    /// Gives up the content: nothing will continue it.
+    /// Discards the content. Nothing can resume it.
     pub fn discard(self) {
         if let Home::Partial(partial) = &self.home {
             partial.discard();
@@ -191,20 +186,18 @@ impl Stage {
         &self.file
     }
 
-    /// True if the system copies small contents, too, into it for less than reading and
-    /// writing them takes.
+    /// True if the system copies even small contents into it faster than by reading and writing.
     pub fn copies_small_files(&self) -> bool {
         self.dir.copies_small_files()
     }
 
-    /// Has what is written from now on go to the medium at once and leave the
-    /// page cache, for a large file that is made durable in the end. Nothing is
-    /// durable by that.
+    /// Sends later writes to the medium at once and drops them from the page cache, for a large
+    /// file that is flushed in the end. This alone does not make them durable.
     pub fn write_out(&mut self) {
         self.writes_out = true;
     }
 
-    /// Has runs of zeros become holes from now on.
+    /// Turns runs of zeros into holes from now on.
     pub fn leave_zeros(&mut self) {
         self.leaves_zeros = true;
     }
@@ -233,7 +226,7 @@ impl Staged for Stage {
         self.leaves_zeros
     }
 
-    /// Fails also with what a checkpoint has met since: then the stage is not kept.
+    /// Also returns an error of a checkpoint since the last call. The stage is not kept then.
     fn record(&self, block: BlockHash) -> io::Result<()> {
         match &self.home {
             Home::Partial(partial) => partial.record(block),
@@ -245,13 +238,13 @@ impl Staged for Stage {
         Some(&self.file)
     }
 
-    /// The content is there as far as the file system tells when a file is closed. The
-    /// attributes come last, for what is written out only then would change the time.
+    /// Reports errors that the file system reports on closing a file. Attributes are set last,
+    /// because delayed writes would change the time.
     fn seal(self, _proof: Proof, attributes: &Attributes, kept: Kept) -> io::Result<Sealed> {
         if !self.dir.is_known()
             && let Err(error) = haul_sys::tell_by_closing(&self.file)
         {
-            // What was lost is not known, so nothing of it is continued.
+            // The lost part is unknown, so nothing can be resumed.
             if let Home::Partial(partial) = &self.home {
                 partial.discard();
             }
@@ -262,7 +255,7 @@ impl Staged for Stage {
     }
 }
 
-/// A file that has its content and its metadata, and lacks its name.
+/// A file with its content and metadata, but without its final name.
 #[derive(Debug)]
 pub struct Sealed(pub(crate) Stage);
 
@@ -272,11 +265,11 @@ impl Sealed {
         &self.0.file
     }
 
-    /// Makes content and metadata durable.
+    /// Flushes content and metadata.
     ///
     /// # Errors
-    /// Those of `fsync`. Such a failure is final: the system may take what it
-    /// lost for written from then on, so the stage is given up.
+    /// Errors of `fsync`. They are final: the system may treat lost data as written from then on,
+    /// so the stage is given up.
     pub fn sync(&self) -> io::Result<()> {
         match &self.0.home {
             Home::Partial(partial) => partial.sync(),
@@ -284,28 +277,28 @@ impl Sealed {
         }
     }
 
-    /// The directory where it is to appear.
+    /// The directory of the final name.
     pub(crate) fn dest(&self) -> &Dir {
         self.0.dest.as_ref().unwrap_or(&self.0.dir)
     }
 
-    /// Gives up the content: nothing will continue it.
+    /// Discards the content. Nothing can resume it.
     pub fn discard(self) {
         self.0.discard();
     }
 
-    /// Which object it is.
+    /// The file's id.
     ///
     /// # Errors
-    /// Those of `fstat`.
+    /// Errors of `fstat`.
     pub fn id(&self) -> io::Result<FileId> {
         Ok(haul_sys::file_stat(&self.0.file)?.id)
     }
 
-    /// Gives the file its name.
+    /// Gives the file its final name.
     ///
     /// # Errors
-    /// Those of the operations; the old file is untouched then.
+    /// Errors of the system calls. The old file is unchanged then.
     pub fn publish(&mut self, name: &Name, on_existing: OnExisting) -> io::Result<Publication> {
         let Stage { dir, dest, file, home, .. } = &mut self.0;
         let (has_other, at, dir) = (dest.is_some(), &*dir, dest.as_ref().unwrap_or(dir));
@@ -327,8 +320,8 @@ impl Sealed {
         if let Some(publication) = published {
             return Ok(publication);
         }
-        // One without a name vanishes with the process, too. If more is wrong than that it
-        // can't be named there, what follows tells.
+        // The copy without a name vanishes with the process, too. If naming failed for another
+        // reason, the next attempt reports it.
         let second = if has_other { Stage::create } else { Stage::create_named };
         let copy = copy_to(dir, second(Arc::clone(dir))?, file)?;
         self.0 = copy;
@@ -336,10 +329,10 @@ impl Sealed {
     }
 }
 
-/// The time that a file in `dir` has after it was given `time`, found with a stage.
+/// The time that a file in `dir` has after `time` was set, measured with a stage.
 ///
 /// # Errors
-/// Those of creating a file and setting its time.
+/// Errors of creating a file and setting its time.
 pub fn kept_time(dir: &Arc<Dir>, time: Timestamp) -> io::Result<Timestamp> {
     for_a_moment(dir, |file| {
         haul_sys::keep_mtime(file, time)?;
@@ -347,10 +340,10 @@ pub fn kept_time(dir: &Arc<Dir>, time: Timestamp) -> io::Result<Timestamp> {
     })
 }
 
-/// Does `work` with a new file in `dir`, which gets no name of its own and is gone afterwards.
+/// Runs `work` with a new temporary file in `dir`, which is removed afterwards.
 ///
 /// # Errors
-/// Those of creating a file, and that of `work`.
+/// Errors of creating a file, and the error of `work`.
 pub fn for_a_moment<T>(dir: &Arc<Dir>, work: impl FnOnce(&File) -> io::Result<T>) -> io::Result<T> {
     let before = dir.stat_self()?.mtime;
     let stage = Stage::create(Arc::clone(dir))?;
@@ -358,14 +351,14 @@ pub fn for_a_moment<T>(dir: &Arc<Dir>, work: impl FnOnce(&File) -> io::Result<T>
     let had_name = !matches!(stage.home, Home::Unnamed);
     drop(stage);
     if had_name {
-        // It came and went, and that is no change to the directory.
+        // A file that was created and removed is no change of the directory.
         let _ = haul_sys::set_mtime(&**dir, before);
     }
     done
 }
 
-/// Gives the file, which is in the first directory, its name in the second; `None` if it can't be
-/// given any name there. A name that it has for a moment is in the first.
+/// Gives the file in `at` its name in `dir`. `None` if it can't get a name there. A private name
+/// that is needed for a moment is in `at`.
 fn publish_unnamed(
     (at, dir): (&Arc<Dir>, &Arc<Dir>),
     file: &File,
@@ -379,7 +372,7 @@ fn publish_unnamed(
             Err(_) => None,
         });
     }
-    // A private name without a lock on it counts as left behind.
+    // A private name without a lock would count as a leftover.
     let _ = haul_sys::try_lock(file);
     match with_private_name(at, |temp| at.link_unnamed(file, temp.as_bytes())) {
         Ok((mut temp, ())) if !Arc::ptr_eq(at, dir) => {
@@ -390,7 +383,7 @@ fn publish_unnamed(
     }
 }
 
-/// A private name that exists in a directory; removed on drop.
+/// A private name that exists in a directory. It is removed on drop.
 #[derive(Debug)]
 pub(crate) struct PrivateName {
     pub(crate) dir: Arc<Dir>,
@@ -398,19 +391,19 @@ pub(crate) struct PrivateName {
     pub(crate) published: bool,
 }
 
-/// The private names that exist at this moment, and where: a process that ends
-/// without dropping its stages removes them by this.
+/// The existing private names and their directories. A process that ends without dropping its
+/// stages removes these.
 static UNPUBLISHED: Mutex<BTreeMap<String, Arc<Dir>>> = Mutex::new(BTreeMap::new());
 
 fn unpublished() -> MutexGuard<'static, BTreeMap<String, Arc<Dir>>> {
     UNPUBLISHED.lock()
 }
 
-/// Removes every stage of this process that has a private name and could not be
-/// continued. For the end of a process some of whose threads can't be joined.
+/// Removes every stage of this process that has a private name and can't be resumed. For a process
+/// that ends while some threads can't be joined.
 pub fn remove_unpublished() {
     for (name, dir) in std::mem::take(&mut *unpublished()) {
-        // Nothing more can be done about a name that can't be removed.
+        // A name that can't be removed is left.
         let _ = dir.remove_private(&name);
     }
 }
@@ -426,9 +419,9 @@ impl PrivateName {
         Ok(publication)
     }
 
-    /// Removes the private name, if it is still there.
+    /// Removes the private name if it still exists.
     pub(crate) fn remove_rest(&self) {
-        // It is gone, but in rare cases.
+        // It usually no longer exists.
         let _ = self.dir.remove_private(&self.name);
     }
 }
@@ -451,8 +444,7 @@ impl Drop for PrivateName {
     fn drop(&mut self) {
         unpublished().remove(&self.name);
         if !self.published {
-            // Nothing more can be done about a name that can't be removed; it
-            // is recognisable as haul's own.
+            // A name that can't be removed is left. Later runs recognise it as haul's own.
             let _ = self.dir.remove_private(&self.name);
         }
     }
@@ -468,7 +460,7 @@ pub(crate) fn with_private_name<T>(
         match create(&name) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => {
-                // Some file systems make a file and then fail to open it.
+                // Some file systems create a file and then fail to open it.
                 if error.kind() != io::ErrorKind::Unsupported {
                     let _ = dir.remove_private(&name);
                 }

@@ -1,65 +1,63 @@
-//! The proof that a staged content is the one that was meant. Content is written
-//! through an [`crate::Assembler`] or a [`crate::Mover`], which own the stage and yield a
-//! [`Written`] or a [`Moved`]; only a comparison of what these know of their own bytes
-//! makes a [`Verified`], and only that can be sealed. So nothing else can be published,
-//! nor one stage by the proof of another: that does not compile.
+//! The proof that a stage has the right content. Content is written through an [`crate::Assembler`]
+//! or a [`crate::Mover`], which own the stage and yield a [`Written`] or a [`Moved`]. Comparing
+//! these with the expected hash or length yields a [`Verified`], and only a `Verified` can be
+//! sealed. Code that publishes unverified content, or a stage with the proof of another, does not
+//! compile.
 
 use haul_model::{Attributes, BlockHash, ContentHash, Kept};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 
-/// A stage of any kind: what content is written to, and what is sealed when it is
-/// verified.
+/// A stage of any kind: content is written to it, and it is sealed when it is verified.
 pub trait Staged: Sized {
-    /// The stage when it has its content and its metadata.
+    /// The stage with its content and metadata.
     type Sealed;
 
     /// Writes all of `bytes` at `offset`.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Errors of writing.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
-    /// Cuts or extends the file; what is added is a hole.
+    /// Truncates or extends the file. The new part is a hole.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Errors of writing.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
-    /// Has `range`, in bytes, be a hole, whatever is there; `false` where it has to be
-    /// written over.
+    /// Turns `range`, in bytes, into a hole. Returns `false` if it must be overwritten instead.
     fn clear(&self, _range: Range<u64>) -> bool {
         false
     }
 
-    /// True if runs of zeros are not written, but passed as holes.
+    /// True if runs of zeros become holes.
     fn leaves_zeros(&self) -> bool {
         false
     }
 
-    /// Records the hash of the next block, which was written, where the file can be
-    /// continued by a later job.
+    /// Records the hash of the next block, which must have been written, if a later job can resume
+    /// the file.
     ///
     /// # Errors
-    /// Those of keeping the record.
+    /// Errors of writing the record.
     fn record(&self, block: BlockHash) -> io::Result<()>;
 
-    /// The open file, where there is one.
+    /// The open file, if there is one.
     fn handle(&self) -> Option<&File>;
 
-    /// Ends the writing, and gives the file those of its attributes that are `kept`.
+    /// Ends the writing, and sets the `kept` part of the file's attributes.
     ///
     /// # Errors
-    /// Those of the operations, and of writes that are told of only now.
+    /// Errors of the system calls, and of earlier writes that are reported only now.
     fn seal(self, proof: Proof, attributes: &Attributes, kept: Kept) -> io::Result<Self::Sealed>;
 }
 
-/// The key to [`Staged::seal`]: [`Verified::seal`] alone makes one.
+/// The key to [`Staged::seal`]. Only [`Verified::seal`] creates one.
 #[derive(Debug)]
 pub struct Proof(());
 
-/// The content is not what it should be.
+/// The content is not the expected one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Mismatch {
     /// The hashes differ.
@@ -80,7 +78,7 @@ pub enum Mismatch {
     },
 }
 
-/// A stage with a content that was hashed as it was written.
+/// A stage whose content was hashed while it was written.
 #[derive(Debug)]
 pub struct Written<S> {
     stage: S,
@@ -90,16 +88,16 @@ pub struct Written<S> {
 }
 
 impl<S: Staged> Written<S> {
-    /// Hashes and writes a content that is whole in memory.
+    /// Hashes and writes a whole content.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Errors of writing.
     pub fn of(stage: S, content: &[u8]) -> io::Result<Self> {
         let hash = ContentHash::of(content);
         if !content.is_empty() {
             stage.write_at(content, 0)?;
         }
-        // Nothing of it was there before.
+        // Nothing was written before, so the tail is everything.
         Ok(Self::new(stage, content.len() as u64, hash, hash))
     }
 }
@@ -109,12 +107,13 @@ impl<S> Written<S> {
         Self { stage, len, hash, tail }
     }
 
-    /// The hash of what was written.
+    /// The hash of the written content.
     pub fn hash(&self) -> ContentHash {
         self.hash
     }
 
-    /// The proof, if `sent` is the hash of what was written; else the stage, and why.
+    /// Verifies that `sent` is the hash of the written content. Otherwise returns the stage, and
+    /// the mismatch.
     ///
     /// # Errors
     /// [`Mismatch::Hash`].
@@ -123,8 +122,8 @@ impl<S> Written<S> {
         self.equals(sent, hash)
     }
 
-    /// The same by the hash of the tail, of what was written by this process: what was
-    /// there before is known by its record.
+    /// Verifies the hash of the tail, the part that this process wrote. The journal vouches for the
+    /// rest.
     ///
     /// # Errors
     /// [`Mismatch::Hash`].
@@ -140,8 +139,8 @@ impl<S> Written<S> {
         Ok(Verified { stage: self.stage, hash: Some(self.hash) })
     }
 
-    /// A copy of a file of this machine, `len` bytes long, is proven by its length: there
-    /// is no second look at the source, as with `cp`.
+    /// Verifies the copy of a local file by its length `len`. The source is not read a second time,
+    /// as with `cp`.
     ///
     /// # Errors
     /// [`Mismatch::Length`].
@@ -152,7 +151,7 @@ impl<S> Written<S> {
     }
 }
 
-/// A stage with a content at whose bytes nobody looked.
+/// A stage whose content was not read by haul.
 #[derive(Debug)]
 pub struct Moved<S> {
     stage: S,
@@ -160,10 +159,10 @@ pub struct Moved<S> {
 }
 
 impl<S: Staged> Moved<S> {
-    /// A stage that was made as one that shares the whole content of another file.
+    /// A stage that was created as a clone of another file.
     ///
     /// # Errors
-    /// Those of `fstat`.
+    /// Errors of `fstat`.
     pub fn shared(stage: S) -> io::Result<Self> {
         let file = stage.handle().ok_or(io::ErrorKind::Unsupported)?;
         let len = file.metadata()?.len();
@@ -176,7 +175,7 @@ impl<S> Moved<S> {
         Self { stage, len }
     }
 
-    /// As [`Written::is_whole`].
+    /// Verifies the length; see [`Written::is_whole`].
     ///
     /// # Errors
     /// [`Mismatch::Length`].
@@ -188,7 +187,7 @@ impl<S> Moved<S> {
     }
 }
 
-/// A stage with a content that is whole and right.
+/// A stage whose content is complete and verified.
 #[derive(Debug)]
 pub struct Verified<S> {
     stage: S,
@@ -196,7 +195,7 @@ pub struct Verified<S> {
 }
 
 impl<S> Verified<S> {
-    /// The hash of the content, if it was hashed as it was written.
+    /// The hash of the content, if it was hashed while it was written.
     pub fn hash(&self) -> Option<ContentHash> {
         self.hash
     }
@@ -206,17 +205,17 @@ impl<S> Verified<S> {
         &self.stage
     }
 
-    /// Gives up the proof: the content is not to be published after all.
+    /// Gives up the proof and returns the stage, which will not be published.
     pub fn into_stage(self) -> S {
         self.stage
     }
 }
 
 impl<S: Staged> Verified<S> {
-    /// Ends the writing, and gives the file those of its attributes that are `kept`.
+    /// Ends the writing, and sets the `kept` part of the file's attributes.
     ///
     /// # Errors
-    /// Those of [`Staged::seal`].
+    /// See [`Staged::seal`].
     pub fn seal(self, attributes: &Attributes, kept: Kept) -> io::Result<S::Sealed> {
         self.stage.seal(Proof(()), attributes, kept)
     }

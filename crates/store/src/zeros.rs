@@ -2,12 +2,12 @@
 
 use std::iter;
 
-/// Zeros are looked for in parts of so many bytes, aligned in the file: what file systems
-/// mostly reserve at once.
+/// The alignment and length of parts in which zeros are searched: the allocation unit of most file
+/// systems.
 const PART_LEN: u64 = 4 << 10;
 
-/// Cuts `bytes`, which begin at `offset` of a file, into runs of parts that are all zeros, and
-/// runs of others. With each comes if it is zeros.
+/// Splits `bytes`, which are at `offset` in a file, into runs of parts with only zeros, and runs of
+/// others. The flag is true for zeros.
 pub(crate) fn runs(bytes: &[u8], offset: u64) -> impl Iterator<Item = (&[u8], bool)> {
     let (mut rest, mut at) = (bytes, offset);
     iter::from_fn(move || {

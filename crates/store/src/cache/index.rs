@@ -1,12 +1,11 @@
-//! The index: which file has a chunk, and where. Chunks are found by the first 8 bytes of their
-//! hashes; all of the hash is compared when the content is read.
+//! The index: the files and offsets of chunks. Chunks are found by the first 8 bytes of their
+//! hashes. The whole hash is compared when the content is read.
 //!
-//! On disk it is a number of segments. A segment is written whole under a private name, then
-//! renamed, and never changed; its last 32 bytes are the BLAKE3 hash of those before. So there is
-//! nothing to repair, and nothing is flushed: one that a power cut has damaged is removed. Each
-//! job with new chunks or figures writes one. A file without places in it is gone. When there are
-//! [`SEGMENTS_MAX`], the next process that reads them makes them one.
-//!
+//! On disk the index consists of segments. A segment is written under a private name, renamed, and
+//! never changed. It ends with the BLAKE3 hash of its content. So nothing needs repair, and nothing
+//! is flushed: a segment that a power cut has damaged is removed. Each job with new chunks or
+//! figures writes one. A file without places in it is gone. When there are [`SEGMENTS_MAX`], the
+//! next process that reads them merges them.
 //! ```text
 //! magic 8 bytes, saved (parts u64, bytes u64), files u32, places u32
 //! each file:  path length u16, path, size u64, seconds i64, nanoseconds u32, inode u64
@@ -14,8 +13,9 @@
 //! BLAKE3 hash of all before, 32 bytes
 //! ```
 //!
-//! Newer files come first, so that the oldest make way when there are too many. All numbers are
-//! little-endian. All of it is in memory while it is used: at most 32 MiB with what a job learns.
+//! Newer files come first, so that the oldest are dropped if there are too many. All numbers are
+//! little-endian. The whole index is in memory while it is used: at most 32 MiB with the new
+//! chunks.
 
 use super::{Saved, short};
 use haul_model::{Name, Timestamp};
@@ -25,35 +25,35 @@ use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 
-/// Chunks that are known, at most: those of 32 GiB on average. The oldest make way.
+/// Maximum number of chunks: on average those of 32 GiB. The oldest are dropped.
 const PLACES_MAX: usize = 512 << 10;
 
-/// Chunks that are learned before they are written, at most.
+/// Maximum number of new chunks before they are written.
 const FRESH_MAX: usize = PLACES_MAX / 4;
 
-/// Places of one chunk that are found, at most. Many files may have the same one.
+/// Maximum number of places that are returned for a chunk. Many files may have the same chunk.
 const FOUND_MAX: usize = 8;
 
-/// Bytes of the files that have them, at most: of their paths, and [`FILE_COST`] for each.
+/// Maximum memory for files in bytes: their paths, and [`FILE_COST`] for each.
 const FILES_COST_MAX: usize = 6 << 20;
 
-/// Bytes of a file in memory, beside its path.
+/// Memory for a file in bytes, without its path.
 const FILE_COST: usize = 64;
 
 /// The number of a file without places.
 const NO_FILE: u32 = u32::MAX;
 
-/// Segments on disk from which on they become one.
+/// Number of segments at which they are merged.
 const SEGMENTS_MAX: usize = 8;
 
-/// The longest segment, in bytes.
+/// Maximum length of a segment in bytes.
 const SEGMENT_LEN_MAX: u64 = 32 << 20;
 
 const MAGIC: &[u8; 8] = b"haulchk1";
 const PREFIX: &[u8] = b"index-";
 const TEMP: &str = "index.new";
 
-/// The properties by which a file is still the one that was indexed.
+/// The properties that identify an indexed file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Identity {
     size: u64,
@@ -62,7 +62,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// That of a file.
+    /// The identity of a file.
     pub(super) fn of(stat: &Stat) -> Self {
         Self { size: stat.size, mtime: stat.mtime, inode: stat.id.ino }
     }
@@ -72,13 +72,13 @@ impl Identity {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     pub(super) file: u32,
-    /// Where it begins in the file, in bytes.
+    /// Its offset in the file in bytes.
     pub at: u64,
-    /// Its length, in bytes.
+    /// Its length in bytes.
     pub len: u32,
 }
 
-/// A file with chunks; one without a path was dropped.
+/// A file with chunks. It has no path if it was dropped.
 struct Indexed {
     path: Box<[u8]>,
     identity: Identity,
@@ -114,7 +114,7 @@ impl Indexed {
 }
 
 impl Place {
-    /// The hash of a chunk, and its place in a file with the number in the segment.
+    /// Reads the hash of a chunk, and its place. The number of the file is that in the segment.
     fn read_in(from: &mut impl Read) -> io::Result<(u64, Self)> {
         let hash = u64::from_le_bytes(array(from)?);
         let file = u32::from_le_bytes(array(from)?);
@@ -140,27 +140,28 @@ pub(super) struct Index {
     places: Vec<(u64, Place)>,
     /// The places that were added since.
     fresh: BTreeMap<(u64, u32, u64), u32>,
-    /// Files from this one on were learned since; those in front of it have the newest first.
+    /// The number of the first file that was added since. The files before it are sorted, the
+    /// newest first.
     fresh_files: u32,
     /// Files in `oldest..fresh_files` were dropped to make room for newer ones.
     oldest: u32,
     /// The cost of all files: see [`FILES_COST_MAX`].
     files_cost: usize,
-    /// The newest file of each path, by a hash of it.
+    /// The newest file of each path, by a hash of the path.
     by_path: HashMap<u64, u32>,
     hasher: RandomState,
-    /// Content that was not sent: before this was read, and since.
+    /// Content that was not sent: before the index was read, and since.
     saved: Saved,
     fresh_saved: Saved,
-    /// Files that no longer are what the index on disk says, until it does.
+    /// Files that are gone or have changed, until the index on disk says so.
     gone: Vec<Indexed>,
 }
 
 impl Index {
-    /// Reads the index in `dir`. Damaged segments are removed. Of the files, those that are not
-    /// `reachable` are not opened.
+    /// Reads the index in `dir`. Damaged segments are removed. Files that are not `reachable` are
+    /// not opened.
     pub(super) fn load(dir: &Dir, reachable: impl Fn(&[u8]) -> bool) -> io::Result<Self> {
-        // The newest first: the oldest are left out if there is too much.
+        // The newest segments first: the oldest are skipped if there is too much.
         let mut index = Self { segments: segments(dir)?, ..Self::default() };
         for name in index.segments.clone().iter().rev() {
             let Ok((file, stat)) = dir.open_file(name, false) else { continue };
@@ -177,7 +178,7 @@ impl Index {
         Ok(index)
     }
 
-    /// Takes what is in a segment, as far as there is room and nothing newer is known.
+    /// Adds the content of a segment, if there is room and nothing newer is known.
     fn take(&mut self, mut segment: impl Read) -> io::Result<()> {
         if array(&mut segment)? != *MAGIC {
             return Err(io::ErrorKind::InvalidData.into());
@@ -202,7 +203,7 @@ impl Index {
             let key = self.hasher.hash_one(&indexed.path);
             let cost = self.files_cost + indexed.cost();
             let has_room = cost <= FILES_COST_MAX && self.places.len() <= PLACES_MAX;
-            // Also one that is gone takes the place of what older segments say.
+            // A file that is gone also hides older segments' entries for it.
             let is_newest = !self.by_path.contains_key(&key);
             if has_room && self.places.len() > before && is_newest {
                 self.by_path.insert(key, number);
@@ -219,7 +220,7 @@ impl Index {
         }
     }
 
-    /// Places of a chunk, at most [`FOUND_MAX`].
+    /// The places of a chunk, at most [`FOUND_MAX`].
     pub(super) fn find(&self, hash: &[u8; 32]) -> Vec<Place> {
         let hash = short(hash);
         let from = self.places.partition_point(|(other, _)| *other < hash);
@@ -231,19 +232,19 @@ impl Index {
         all.filter(can_open).take(FOUND_MAX).collect()
     }
 
-    /// The path of a file and its identity, unless it was dropped.
+    /// The path and identity of a file, unless it was dropped.
     pub(super) fn file(&self, number: u32) -> Option<(&[u8], Identity)> {
         let file = self.files.get(number as usize).filter(|file| !file.path.is_empty())?;
         Some((&file.path, file.identity))
     }
 
-    /// Forgets a file that is gone or was changed, as the index on disk will.
+    /// Drops a file that is gone or has changed, also from the index on disk.
     pub(super) fn drop_gone(&mut self, number: u32) {
         let dropped = self.drop_file(number);
         self.gone.extend(dropped.filter(|_| number < self.fresh_files));
     }
 
-    /// Forgets a file.
+    /// Drops a file from memory.
     fn drop_file(&mut self, number: u32) -> Option<Indexed> {
         let file = self.files.get_mut(number as usize).filter(|file| !file.path.is_empty())?;
         self.files_cost -= file.cost();
@@ -251,14 +252,14 @@ impl Index {
         Some(Indexed { path, ..*file })
     }
 
-    /// This job can't open a file.
+    /// Records that this job can't open a file.
     pub(super) fn cant_open(&mut self, number: u32) {
         if let Some(file) = self.files.get_mut(number as usize) {
             file.is_out = true;
         }
     }
 
-    /// Adds a file, which replaces an earlier one with its path.
+    /// Adds a file, and replaces an earlier one with the same path.
     pub(super) fn add(
         &mut self,
         path: &[u8],
@@ -282,7 +283,7 @@ impl Index {
         self.files_cost += file.cost();
         self.files.push(file);
         for (at, len, hash) in chunks {
-            // One place in a file is enough: it may have a great many chunks of zeros.
+            // One place for each file is enough: it may have very many chunks of zeros.
             let mut known = self.fresh.range((hash, number, 0)..=(hash, number, u64::MAX));
             if known.next().is_none() && self.fresh.len() < FRESH_MAX {
                 self.fresh.insert((hash, number, at), len);
@@ -296,24 +297,24 @@ impl Index {
         self.fresh_saved.bytes += saved.bytes;
     }
 
-    /// True if there is something to be written.
+    /// True if there is something to write.
     pub(super) fn has_news(&self) -> bool {
         !self.fresh.is_empty() || self.fresh_saved != Saved::default() || !self.gone.is_empty()
     }
 
-    /// True if there are many segments.
+    /// True if there are too many segments.
     pub(super) fn is_scattered(&self) -> bool {
         self.segments.len() >= SEGMENTS_MAX
     }
 
-    /// Writes new places, and the files that are gone, as a segment. The caller has the lock.
+    /// Writes new places, and the files that are gone, as a segment. The caller holds the lock.
     pub(super) fn flush(&mut self, dir: &Dir) -> io::Result<()> {
         let files = self.fresh_files..self.files.len() as u32;
         let mut places: Vec<_> = self.fresh().filter(|(_, it)| self.has(it)).collect();
         self.write(dir, self.fresh_saved, files.rev(), &mut places)?;
         self.fresh.clear();
         self.gone.clear();
-        // A later job finds those for which there is no room.
+        // Later jobs find the places for which there is no room here.
         if self.places.len() + places.len() <= PLACES_MAX {
             self.places.reserve_exact(places.len());
             self.places.extend(places);
@@ -324,16 +325,16 @@ impl Index {
         Ok(())
     }
 
-    /// Writes all that was read as one segment. The caller has had the lock since then.
+    /// Writes all that was read as one segment. The caller has held the lock since reading.
     pub(super) fn merge(&mut self, dir: &Dir) -> io::Result<()> {
-        // A copy would take as much memory again.
+        // A copy would double the memory.
         let mut places = std::mem::take(&mut self.places);
         places.retain(|(_, place)| self.has(place));
         let written = self.write(dir, self.saved, 0..self.fresh_files, &mut places);
         places.sort_unstable();
         self.places = places;
         written?;
-        // Those that another process has written since stay.
+        // Segments that another process has written since are kept.
         let read = std::mem::take(&mut self.segments);
         read.iter().try_for_each(|name| match dir.remove_file(name) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -341,12 +342,12 @@ impl Index {
         })
     }
 
-    /// The number of chunks that were learned.
+    /// Number of new chunks.
     pub(super) fn fresh_count(&self) -> usize {
         self.fresh.len()
     }
 
-    /// Writes a segment with these files, and their `places`, which come in their order then.
+    /// Writes a segment with these files and their `places`. The places are sorted by file.
     fn write(
         &self,
         dir: &Dir,
@@ -380,20 +381,20 @@ impl Index {
         self.file(place.file).is_some()
     }
 
-    /// The places that were learned.
+    /// The new places.
     fn fresh(&self) -> impl Iterator<Item = (u64, Place)> {
         self.fresh
             .iter()
             .map(|((hash, file, at), len)| (*hash, Place { file: *file, at: *at, len: *len }))
     }
 
-    /// All places with the hashes of their chunks.
+    /// All places, with the short hashes of their chunks.
     pub(super) fn places(&self) -> impl Iterator<Item = (u64, Place)> {
         let all = self.places.iter().copied().chain(self.fresh());
         all.filter(|(_, place)| self.has(place))
     }
 
-    /// Chunks, their length in bytes, and the files that have them.
+    /// Number of chunks, their length in bytes, and number of files.
     pub(super) fn counts(&self) -> (u64, u64, u64) {
         let files = self.files.iter().filter(|file| !file.path.is_empty()).count();
         let count =
@@ -409,7 +410,7 @@ impl Index {
         }
     }
 
-    /// Bytes of all segments.
+    /// The length of all segments in bytes.
     pub(super) fn len_on_disk(dir: &Dir) -> io::Result<u64> {
         let stats = segments(dir)?.into_iter().filter_map(|name| dir.stat(&name).ok());
         Ok(stats.map(|stat| stat.size).sum())
@@ -429,7 +430,7 @@ fn segments(dir: &Dir) -> io::Result<Vec<Name>> {
     Ok(names)
 }
 
-/// Reads all of a segment of `len` bytes, up to its end; an error if it is damaged.
+/// Reads a segment of `len` bytes, and rewinds it. Returns an error if it is damaged.
 fn check(mut file: &File, len: u64) -> io::Result<()> {
     let damaged = || io::Error::from(io::ErrorKind::InvalidData);
     let content = len.checked_sub(32).filter(|_| len <= SEGMENT_LEN_MAX).ok_or_else(damaged)?;
@@ -447,7 +448,7 @@ fn array<const LEN: usize>(from: &mut impl Read) -> io::Result<[u8; LEN]> {
     Ok(bytes)
 }
 
-/// Writes a segment, whose content `write` gives, behind those that are there.
+/// Writes a segment after the existing ones. `write` writes its content.
 fn write(
     dir: &Dir,
     write: impl FnOnce(&mut BufWriter<Hashed>) -> io::Result<()>,
@@ -456,7 +457,7 @@ fn write(
         let digits = &name.as_bytes()[PREFIX.len()..];
         str::from_utf8(digits).ok().and_then(|digits| digits.parse::<u64>().ok()).unwrap_or(0) + 1
     });
-    // Nobody else writes: this one was left by a process that was killed.
+    // Only the lock's holder writes, so a killed process has left this file.
     let _ = dir.remove_private(TEMP);
     let (file, hasher) = (dir.create_private(TEMP)?, blake3::Hasher::new());
     let mut file = BufWriter::new(Hashed { file, hasher });
@@ -469,7 +470,7 @@ fn write(
     written.inspect_err(|_| drop(dir.remove_private(TEMP)))
 }
 
-/// A file with the hash of all that is written to it.
+/// A file with the hash of all bytes written to it.
 struct Hashed {
     file: File,
     hasher: blake3::Hasher,

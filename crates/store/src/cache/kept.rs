@@ -1,9 +1,8 @@
-//! The store: copies of files that were replaced or removed, within a bound. They share their
-//! content with the original where the file system can do that.
+//! The store: copies of files that were replaced or removed, within a bound. They share storage
+//! with the original if the file system supports it.
 //!
-//! The caller has the lock of the store whenever something is added, so the bound holds at every
-//! moment, however many processes there are. The files that were not used for the longest time
-//! make way.
+//! The caller holds the lock of the store while it adds a file, so the bound holds at any time for
+//! all processes. The least recently used files are removed to make room.
 
 use super::{CACHE_DIR_MODE, Identity};
 use crate::content::copy_content;
@@ -40,22 +39,22 @@ impl Kept {
         Ok(Self { dir: self.dir.try_clone()?, max: self.max })
     }
 
-    /// The bound, in bytes.
+    /// The bound in bytes.
     pub(super) fn max(&self) -> u64 {
         self.max
     }
 
-    /// Opens a file by its name here.
+    /// Opens a file of the store by its name.
     pub(super) fn open_file(&self, name: &[u8]) -> io::Result<(File, Identity)> {
         let name = Name::new(name).map_err(|_| io::ErrorKind::InvalidInput)?;
         let (file, stat) = self.dir.open_file(&name, false)?;
         Ok((file, Identity::of(&stat)))
     }
 
-    /// Copies `file` here, and removes others to make room for it. `None` if it is larger than
-    /// the bound, or if 1 GiB would not stay free even without the others.
+    /// Copies `file` into the store, and removes other files to make room. `None` if it is larger
+    /// than the bound, or if 1 GiB would not stay free even without the other files.
     pub(super) fn keep(&self, file: &File) -> io::Result<Option<(Name, File)>> {
-        // Nobody else writes: this one was left by a process that was killed.
+        // Only the lock's holder writes, so a killed process has left this file.
         let _ = self.dir.remove_private(TEMP);
         let len = file.metadata()?.len();
         if !self.make_room(len)? {
@@ -79,9 +78,9 @@ impl Kept {
         }
     }
 
-    /// Removes the files that were not used for the longest time, as far as that makes room for
-    /// `len` more bytes, within the bound and with [`FREE_MIN`] bytes free. Those are freed, and
-    /// the bound is kept, even if there is no room: false then.
+    /// Removes the least recently used files until `len` more bytes fit into the bound, with
+    /// [`FREE_MIN`] bytes free. Returns false if they can't fit. The bound and the free bytes are
+    /// restored even then.
     pub(super) fn make_room(&self, len: u64) -> io::Result<bool> {
         let mut files = Vec::new();
         for entry in self.dir.entries()? {
@@ -107,19 +106,19 @@ impl Kept {
         Ok(fits && missing(len) == 0)
     }
 
-    /// Bytes of all files.
+    /// The length of all files in bytes.
     pub(super) fn len(&self) -> io::Result<u64> {
         let stats = self.dir.entries()?;
         Ok(stats.iter().filter_map(|entry| self.dir.stat(&entry.name).ok()).map(|s| s.size).sum())
     }
 
-    /// Removes all.
+    /// Removes all files.
     pub(super) fn remove(cache: &Dir) -> io::Result<()> {
         Self::open(cache, 0)?.make_room(0).map(drop)
     }
 }
 
-/// Sets the access time of a file that is used. If that fails, it is only removed earlier.
+/// Sets the access time of a used file. If that fails, the file is only removed earlier.
 pub(super) fn used(file: &File) {
     let _ = file.set_times(FileTimes::new().set_accessed(SystemTime::now()));
 }
