@@ -1,6 +1,5 @@
-//! Attributes that entries get in place of those of the sources: modes that the Sender
-//! changes before anything is compared, and users and groups that become others at the
-//! Receiver.
+//! Changes of the sources' attributes. The Sender changes modes before anything is compared. The
+//! Receiver replaces users and groups.
 
 mod accounts;
 mod modes;
@@ -10,24 +9,24 @@ pub use modes::{ModeChange, ModeChanges, ModeError, ModeOf, ModeStep};
 
 use serde::{Deserialize, Serialize};
 
-/// All of them.
+/// All changes of attributes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Altered {
     /// Changes of modes.
     pub modes: ModeChanges,
-    /// Users that become others.
+    /// Replacements of users.
     pub users: AccountMap,
-    /// Groups that become others.
+    /// Replacements of groups.
     pub groups: AccountMap,
 }
 
 impl Altered {
-    /// True if entries keep what the sources have.
+    /// True if entries keep the attributes of the sources.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The most bytes that they take in a message.
+    /// Maximum length in a message, in bytes.
     pub fn encoded_len_max(&self) -> usize {
         let Self { modes, users, groups } = self;
         modes.encoded_len_max() + users.encoded_len_max() + groups.encoded_len_max()

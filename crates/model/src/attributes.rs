@@ -1,43 +1,42 @@
-//! The attributes of an entry besides its name and its content, as one value, and the
-//! set of those attributes that somebody is to see to.
+//! The attributes of an entry besides its name and content, as one value, and sets of attributes.
 
 use crate::{Acl, Changes, Extended, Timestamp, Xattr};
 use serde::{Deserialize, Serialize};
 
-/// Mode bits that are kept without [`Kept::SET_ID`]: set-user-ID and set-group-ID would
-/// lend the new owner's rights as long as the owner itself is not kept.
+/// The mode bits that are kept without [`Kept::SET_ID`]. Set-user-ID and set-group-ID bits would
+/// lend the new owner's rights if the owner is not kept.
 pub const KEPT_MODE: u32 = 0o1777;
 
-/// The bits that lend a file's user and group to whoever runs it.
+/// The bits that lend a file's user and group to those who execute it.
 pub const SET_ID_MODE: u32 = SET_USER_ID | SET_GROUP_ID;
 const SET_USER_ID: u32 = 0o4000;
 const SET_GROUP_ID: u32 = 0o2000;
 
-/// The attributes of an entry. Those that are `None` are not known, or not kept.
+/// The attributes of an entry. `None` means unknown or not kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attributes {
     /// Permission bits with set-ID and sticky bits: the low 12 bits of `st_mode`.
     pub mode: u32,
-    /// When the content last changed.
+    /// The modification time.
     pub mtime: Timestamp,
-    /// The number of the user who owns it.
+    /// The number of the owning user.
     pub user: Option<u32>,
-    /// The number of the group that it belongs to.
+    /// The number of the owning group.
     pub group: Option<u32>,
-    /// When it was last read.
+    /// The access time.
     pub atime: Option<Timestamp>,
-    /// Those that few entries have.
+    /// Extended attributes and ACLs.
     pub extended: Option<Box<Extended>>,
 }
 
 impl Attributes {
-    /// Those that each entry has.
+    /// Attributes with only the fields that every entry has.
     pub const fn new(mode: u32, mtime: Timestamp) -> Self {
         Self { mode, mtime, user: None, group: None, atime: None, extended: None }
     }
 
-    /// Those that a job which keeps `kept` needs to know; the owner also where it decides
-    /// about set-ID bits.
+    /// The attributes that a job with `kept` needs. The owner is included if set-ID bits depend on
+    /// it.
     #[must_use]
     pub fn only(mut self, kept: Kept) -> Self {
         let asks_owner = kept.has(Kept::SET_ID) && !kept.has(Kept::LENT);
@@ -51,17 +50,17 @@ impl Attributes {
         self
     }
 
-    /// The same with those bits of the mode that are kept, and of the others those that
-    /// `own`, the mode of what gets them, has already.
+    /// These attributes with the kept bits of the mode. The other bits come from `own`, the present
+    /// mode of the entry that gets them.
     #[must_use]
     pub fn over(&self, own: u32, kept: Kept) -> Self {
         let bits = kept.mode_bits();
         Self { mode: (self.mode & bits) | (own & !bits & 0o7777), ..self.clone() }
     }
 
-    /// Those of `kept` that an entry with the attributes `there` has otherwise. Of a
-    /// mode only [`Kept::mode_bits`] count, and a set-ID bit only where the entry belongs,
-    /// or is given, to the same user or group, or with [`Kept::LENT`].
+    /// The attributes in `kept` that differ from those of an entry with the attributes `there`. Of
+    /// a mode only [`Kept::mode_bits`] count. A set-ID bit counts only with [`Kept::LENT`], or if
+    /// the user or group is the same or will be set.
     pub fn changes(&self, there: &Self, kept: Kept) -> Changes {
         let differs = |one: Option<u32>, other| one.is_some() && other != one;
         let (user, group) = (differs(self.user, there.user), differs(self.group, there.group));
@@ -84,12 +83,12 @@ impl Attributes {
             .with(is_so(Kept::XATTRS, self.xattrs() != there.xattrs(), Changes::XATTRS))
     }
 
-    /// Its extended attributes, in the order of their names.
+    /// The extended attributes, in the order of their names.
     pub fn xattrs(&self) -> &[Xattr] {
         self.extended.as_ref().map_or(&[], |extended| &extended.xattrs)
     }
 
-    /// Its access list, and the one that entries in it begin with.
+    /// The ACL, and the default ACL for new entries in it.
     pub fn acls(&self) -> (Option<&Acl>, Option<&Acl>) {
         self.extended
             .as_ref()
@@ -97,60 +96,59 @@ impl Attributes {
     }
 }
 
-/// A set of attributes, and of what else a copy can keep of its sources.
+/// A set of attributes, and of other properties that a copy can keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "u32", into = "u32")]
 pub struct Kept(u32);
 
 impl Kept {
-    /// None of them.
+    /// Nothing.
     pub const NONE: Self = Self(0);
     /// Permission bits and the sticky bit.
     pub const MODE: Self = Self(0x01);
-    /// The time of the last modification.
+    /// The modification time.
     pub const TIMES: Self = Self(0x02);
-    /// The user who owns an entry: only root can give it.
+    /// The owning user. Only root can set it.
     pub const USER: Self = Self(0x04);
-    /// The group that it belongs to: without root only those that the user is in can be given.
+    /// The owning group. Without root, only groups of the user can be set.
     pub const GROUP: Self = Self(0x08);
-    /// The time of the last reading.
+    /// The access time.
     pub const ATIMES: Self = Self(0x10);
-    /// Extended attributes of users; with root also those of the system that belong to
-    /// the entry.
+    /// Extended attributes of users. With root also system attributes of the entry.
     pub const XATTRS: Self = Self(0x20);
     /// Access control lists.
     pub const ACL: Self = Self(0x40);
-    /// Set-ID bits, where the copy has the same owner. Of no use without [`Self::MODE`].
+    /// Set-ID bits, if the copy has the same owner. No effect without [`Self::MODE`].
     pub const SET_ID: Self = Self(0x80);
-    /// Devices are made anew.
+    /// Devices are created.
     pub const DEVICES: Self = Self(0x100);
-    /// FIFOs and sockets are made anew.
+    /// FIFOs and sockets are created.
     pub const SPECIALS: Self = Self(0x200);
-    /// Names of one file become names of one file.
+    /// Hard links are kept.
     pub const LINKS: Self = Self(0x400);
-    /// The time of a symbolic link, also of one that is there already.
+    /// The time of a symbolic link, also of an existing one.
     pub const LINK_TIMES: Self = Self(0x800);
-    /// The time of a directory. Of no use without [`Self::TIMES`].
+    /// The time of a directory. No effect without [`Self::TIMES`].
     pub const DIR_TIMES: Self = Self(0x1000);
-    /// Set-ID bits, whoever the owner is. Of no use without [`Self::SET_ID`].
+    /// Set-ID bits, whoever the owner is. No effect without [`Self::SET_ID`].
     pub const LENT: Self = Self(0x2000);
-    /// Owners, access control lists and extended attributes that can't be set, or read, are
-    /// done without.
+    /// Owners, ACLs and extended attributes that can't be set or read are ignored.
     pub const AS_POSSIBLE: Self = Self(0x4000);
 
-    /// Those that take system calls of their own to be read.
+    /// The attributes that need extra system calls to read.
     pub const EXTENDED: Self = Self::XATTRS.with(Self::ACL);
 
     /// User and group.
     pub const OWNER: Self = Self::USER.with(Self::GROUP);
 
-    /// Those that a copy has.
+    /// The attributes of a plain copy.
     pub const OF_COPIES: Self = Self::MODE.with(Self::TIMES).with(Self::DIR_TIMES);
 
-    /// All of them but the time of the last reading, which reading for the copy changes.
+    /// Everything but the access time, which reading for the copy changes, and
+    /// [`Self::AS_POSSIBLE`].
     pub const ALL: Self = Self(Self::KNOWN & !Self::ATIMES.0 & !Self::AS_POSSIBLE.0);
 
-    /// Those that an archive has: all that makes an entry what it was.
+    /// The attributes of an archive.
     pub const OF_ARCHIVES: Self = Self::OF_COPIES
         .with(Self::OWNER)
         .with(Self::SET_ID)
@@ -163,25 +161,25 @@ impl Kept {
 
     const KNOWN: u32 = 0x7fff;
 
-    /// Both sets in one.
+    /// The union of both sets.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Those that are not in `other`.
+    /// The attributes that are not in `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// Those that are in both.
+    /// The intersection of both sets.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// This set if `is_so`, else none.
+    /// This set if `is_so`, else the empty set.
     #[must_use]
     pub const fn only_if(self, is_so: bool) -> Self {
         if is_so { self } else { Self::NONE }
@@ -197,17 +195,17 @@ impl Kept {
         self.0 & other.0 != 0
     }
 
-    /// True if it has none.
+    /// True if the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// The bits of a mode that are kept.
+    /// The mode bits that are kept.
     pub const fn mode_bits(self) -> u32 {
         if self.has(Self::SET_ID) { KEPT_MODE | SET_ID_MODE } else { KEPT_MODE }
     }
 
-    /// Those that a directory gets.
+    /// The attributes that are set on directories.
     #[must_use]
     pub const fn of_dirs(self) -> Self {
         if self.has(Self::DIR_TIMES) { self } else { self.without(Self::TIMES) }

@@ -1,5 +1,5 @@
-//! How an entry of the destination differs from that of the source. Checks tell it,
-//! and copies decide by it.
+//! The differences between an entry of the destination and its source. Checks report them, and
+//! copies decide by them.
 
 use crate::Kept;
 use serde::{Deserialize, Serialize};
@@ -10,22 +10,21 @@ use serde::{Deserialize, Serialize};
 pub struct Changes(u32);
 
 impl Changes {
-    /// Nothing is there.
+    /// The destination has no such entry.
     pub const MISSING: Self = Self(0x01);
-    /// The directory above is not there either, and was told before. Only with
-    /// [`Self::MISSING`].
+    /// The directory above is missing too, and was reported before. Only with [`Self::MISSING`].
     pub const ABOVE: Self = Self(0x02);
-    /// It is something else: a file in place of a directory.
+    /// Another kind of entry, such as a file in place of a directory.
     pub const KIND: Self = Self(0x04);
-    /// A file of another length.
+    /// Another length of a file.
     pub const SIZE: Self = Self(0x08);
-    /// A file of another modification time.
+    /// Another modification time of a file.
     pub const TIME: Self = Self(0x10);
-    /// Other permission bits, of those that are kept.
+    /// Other permission bits, among those that are kept.
     pub const MODE: Self = Self(0x20);
-    /// A symbolic link that points elsewhere, or a device with another number.
+    /// Another target of a symbolic link, or another number of a device.
     pub const TARGET: Self = Self(0x40);
-    /// A file whose content has another hash.
+    /// Another content hash of a file.
     pub const CONTENT: Self = Self(0x80);
 
     /// Another owner.
@@ -36,12 +35,12 @@ impl Changes {
     pub const ACL: Self = Self(0x400);
     /// Other extended attributes.
     pub const XATTRS: Self = Self(0x800);
-    /// Another time of the last reading.
+    /// Another access time.
     pub const ATIME: Self = Self(0x1000);
-    /// A file that is not the one that another name of the source's file has become.
+    /// The file is not the same as another name of the source's file at the destination.
     pub const LINKED: Self = Self(0x2000);
 
-    /// All that are of attributes.
+    /// All differences of attributes.
     pub const OF_ATTRIBUTES: Self = Self::TIME
         .with(Self::MODE)
         .with(Self::USER)
@@ -50,46 +49,46 @@ impl Changes {
         .with(Self::XATTRS)
         .with(Self::ATIME);
 
-    /// In a mirror: the content was sent, or a link or special file made anew.
+    /// In a mirror: the content was sent, or a link or special file was created.
     pub const SENT: Self = Self(0x8000);
 
-    /// In a mirror: it was made, and from what the destination's machine has elsewhere.
+    /// In a mirror: the entry was created from other content on the destination's machine.
     pub const LOCAL: Self = Self(0x4000);
 
     const ALL: u32 = 0xffff;
 
-    /// True if there is none.
+    /// True if there are no differences.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Both sets in one.
+    /// The union of both sets.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// This set if `is_so`, else none.
+    /// This set if `is_so`, else the empty set.
     #[must_use]
     pub const fn only_if(self, is_so: bool) -> Self {
         if is_so { self } else { Self(0) }
     }
 
-    /// True if the destination has it, though perhaps with another time or mode.
+    /// True if the destination has the entry, though perhaps with other times or another mode.
     pub const fn is_minor(self) -> bool {
         Self::TIME.with(Self::MODE).with(Self::ATIME).has(self)
     }
 
-    /// Those that are not in `other`.
+    /// The differences that are not in `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// The attributes, of those that are `kept`, that are to be set so that the entry is
-    /// that of the source, if its content is.
+    /// The attributes to set so that the entry becomes like its source, among those that are
+    /// `kept`. Its content must be the same.
     pub const fn attributes(self, kept: Kept) -> Kept {
-        // Set-ID bits are a part of the mode, and go with each change of the owner.
+        // Set-ID bits are a part of the mode, and are lost with each change of the owner.
         let lends = self.has_any(Self::MODE.with(Self::USER).with(Self::GROUP));
         let set = Kept::MODE
             .only_if(self.has(Self::MODE))
@@ -103,7 +102,7 @@ impl Changes {
         set.with(kept.and(Kept::AS_POSSIBLE).only_if(!set.is_empty()))
     }
 
-    /// A word for each of them, for people.
+    /// A word for each difference, for messages.
     pub fn words(self) -> impl Iterator<Item = &'static str> {
         let words = [
             (Self::MISSING, "missing"),

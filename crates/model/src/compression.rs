@@ -1,33 +1,33 @@
-//! The way in which the content of a job is compressed on a wire.
+//! The compression of a job's content on a wire.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// The way in which listings and contents are compressed on a wire.
+/// The compression of listings and contents on a wire.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Compression {
-    /// As well as there is time for, while the link takes less than is ready for it.
+    /// Compress as much as the time allows while the link is slower than the sender. The default.
     #[default]
     Auto,
-    /// Not at all.
+    /// Do not compress.
     None,
-    /// With LZ4, whatever the link takes.
+    /// Use LZ4, regardless of the link.
     Lz4,
-    /// With Zstandard at this level, [`Self::LEVELS`], whatever the link takes.
+    /// Use Zstandard at this level of [`Self::LEVELS`], regardless of the link.
     Zstd(u8),
 }
 
-/// Words that name no way to compress.
+/// A text that names no compression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not auto, none, lz4, zstd or zstd:LEVEL (1 to 19)")]
 pub struct CompressionError;
 
 impl Compression {
-    /// The levels of Zstandard that can be asked for. Those above take hundreds of MiB.
+    /// The levels of Zstandard that can be chosen. Higher ones need hundreds of MiB.
     pub const LEVELS: std::ops::RangeInclusive<u8> = 1..=19;
 
-    /// The level where none is given.
+    /// The level of Zstandard if none is given.
     pub const LEVEL: u8 = 3;
 }
 

@@ -1,9 +1,9 @@
-//! One entry of a tree, as the sender lists it and the receiver compares it.
+//! One entry of a tree, as the Sender lists it and the Receiver compares it.
 
 use crate::{Attributes, Kept, Name};
 use serde::{Deserialize, Serialize};
 
-/// A point in time, in nanoseconds resolution, as file systems keep it.
+/// A point in time with a resolution of nanoseconds, as file systems store it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "RawTimestamp")]
 pub struct Timestamp {
@@ -13,8 +13,8 @@ pub struct Timestamp {
     pub nanos: u32,
 }
 
-/// A timestamp as it arrives, before its bound is checked: the operating
-/// system gives nanoseconds beyond a second a meaning of their own ("now").
+/// A received timestamp, before its bound is checked. The operating system gives larger nanoseconds
+/// another meaning ("now").
 #[derive(Deserialize)]
 struct RawTimestamp {
     secs: i64,
@@ -32,8 +32,8 @@ impl TryFrom<RawTimestamp> for Timestamp {
     }
 }
 
-/// Which object of the local system an entry is. Never sent over a wire: the
-/// numbers mean nothing on another machine.
+/// The identity of an object on the local system. It is never sent, because the numbers have no
+/// meaning on another machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileId {
     /// The device number.
@@ -54,38 +54,38 @@ pub enum Kind {
     Dir,
     /// A symbolic link.
     Symlink {
-        /// Where it points, exactly as stored; never followed by the receiver.
+        /// The target as stored. The Receiver never follows it.
         target: Box<[u8]>,
     },
-    /// A FIFO, socket or device: listed so that it can be reported, and made anew
-    /// if [`Entry::special`] says what it is.
+    /// A FIFO, socket or device. It is always listed, so that it can be reported. It is created if
+    /// [`Entry::special`] is set.
     Special,
 }
 
-/// The kind of a FIFO, socket or device, as a job tells it that makes it anew.
+/// The kind of a FIFO, socket or device, for jobs that create it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Special {
     /// A FIFO.
     Fifo,
-    /// A socket: only its name is made.
+    /// A socket: only its name is created.
     Socket,
-    /// A device that is written in blocks.
+    /// A block device.
     Block(Device),
-    /// A device that is written in characters.
+    /// A character device.
     Char(Device),
 }
 
-/// The number of a device, in the two parts that all systems tell apart.
+/// The number of a device, as major and minor number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {
     /// The driver.
     pub major: u32,
-    /// The device of that driver.
+    /// The device of the driver.
     pub minor: u32,
 }
 
 impl Special {
-    /// The attribute by which a job makes it anew.
+    /// The attribute of jobs that create it.
     pub const fn kept(self) -> Kept {
         match self {
             Self::Fifo | Self::Socket => Kept::SPECIALS,
@@ -95,7 +95,7 @@ impl Special {
 }
 
 impl Kind {
-    /// The same for showing: of a link without its target.
+    /// The kind for messages: a link without its target.
     #[must_use]
     pub fn without_target(&self) -> Self {
         match self {
@@ -105,46 +105,42 @@ impl Kind {
     }
 }
 
-/// One entry of a listing. Over a wire it has those fields that a mask in front of
-/// them names, but for `id` and `leads_to`, which mean nothing elsewhere.
+/// One entry of a listing. On a wire it has the fields that its mask names. `id` and `leads_to` are
+/// never sent, because they have no meaning elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The name in its directory; `None` stands for the root itself, which
-    /// only a job's own source can be (`haul copy -r . DEST`).
+    /// The name in its directory. `None` for the root of a source itself (`haul copy -r . DEST`).
     pub name: Option<Name>,
     /// File, directory, link or other.
     pub kind: Kind,
     /// Its attributes.
     pub attributes: Attributes,
-    /// A number that the object keeps as long as it exists, to tell it from one
-    /// that takes its place, made of its inode and its file system; 0 if there is
-    /// none. Of a file that is not large enough to be continued, in a copy between a
-    /// client and an agent, it lasts as long as the machine runs, and no object of
-    /// another machine has it.
+    /// A number that identifies the object among all that have this name over time, from its inode
+    /// and file system. 0 if there is none. For a file that is too small to be resumed, in a copy
+    /// between a client and an agent, it is unique to the running machine.
     pub inode: u64,
-    /// When it last changed in any way, where its file system can be believed
-    /// about that: nobody can set it back. Told of files that are large enough to
-    /// be continued.
+    /// The time of the last change of content or attributes, which can't be set. Only for files
+    /// that are large enough to be resumed, on file systems that store it reliably.
     pub ctime: Option<Timestamp>,
-    /// It is a file that has holes, which a copy is to have too.
+    /// A file with holes, which the copy should have, too.
     pub has_holes: bool,
-    /// A number that all names of one file have, and no other file of the job; 0 if it has
-    /// one name, or that does not matter.
+    /// A number that is the same for all names of one file, and unique in the job. 0 if the file
+    /// has one name, or hard links are not kept.
     pub links: u64,
-    /// The kind of a [`Kind::Special`] that is made anew, or asked about.
+    /// The kind of a [`Kind::Special`] that is created or queried.
     pub special: Option<Special>,
-    /// It is a directory on the way to a source, and nothing is told of it but its name.
+    /// A directory above a source, of which only the name is sent.
     pub is_way: bool,
-    /// It is a directory that was listed before, for an earlier source, with these attributes.
+    /// A directory that was listed before for an earlier source, with these attributes.
     pub is_again: bool,
-    /// The object itself, known only where it was listed.
+    /// The object, only where it was listed.
     pub id: Option<FileId>,
-    /// The object that a symbolic link leads to, known only where it was listed.
+    /// The target of a symbolic link, only where it was listed.
     pub leads_to: Option<FileId>,
 }
 
 impl Entry {
-    /// An entry of which nothing more is known, or told.
+    /// An entry without further fields.
     pub fn new(name: Option<Name>, kind: Kind, attributes: Attributes) -> Self {
         Self {
             name,
@@ -162,7 +158,7 @@ impl Entry {
         }
     }
 
-    /// The size of a regular file, 0 for all else.
+    /// The size of a regular file. 0 for other kinds.
     pub fn size(&self) -> u64 {
         match self.kind {
             Kind::File { size } => size,
@@ -170,8 +166,7 @@ impl Entry {
         }
     }
 
-    /// The length that a listing shows: of a link it is that of its target, and a directory
-    /// has none of its own.
+    /// The length in a listing. For a link it is the length of the target, for a directory 0.
     pub fn shown_len(&self) -> u64 {
         match &self.kind {
             Kind::File { size } => *size,

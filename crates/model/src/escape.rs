@@ -1,15 +1,14 @@
-//! Bytes from a disk or a peer as text that is safe to show: nothing in it can
-//! move a cursor, change a colour or start a new line.
+//! Converts bytes from a disk or a peer to text that is safe to print. It can't move the cursor,
+//! change colours or start a new line.
 
 use icu_properties::props::{BidiControl, DefaultIgnorableCodePoint};
 use icu_properties::{CodePointSetData, CodePointSetDataBorrowed};
 use std::fmt::Write as _;
 
-/// `bytes` as printable text.
+/// Converts `bytes` to printable text.
 ///
-/// Valid UTF-8 stays as it is, except that control characters (C0, DEL, C1),
-/// the Unicode characters that reorder or hide text, and the backslash are
-/// written as escapes; other bytes become `\xNN`.
+/// Valid UTF-8 is kept, with three exceptions: control characters (C0, DEL, C1), characters that
+/// reorder or hide text, and the backslash are escaped. Other bytes become `\xNN`.
 ///
 /// ```
 /// assert_eq!(haul_model::escape_bytes(b"a\x1b[2Jb\xff"), "a\\x1b[2Jb\\xff");
@@ -25,8 +24,8 @@ pub fn escape_bytes(bytes: &[u8]) -> String {
     out
 }
 
-/// The same of the beginning of `bytes`, at most `chars_max` characters or bytes that are
-/// in none; `...` stands for the rest.
+/// Escapes the beginning of `bytes`, at most `chars_max` characters or invalid bytes. `...`
+/// replaces the rest.
 pub fn escape_beginning(bytes: &[u8], chars_max: usize) -> String {
     let lens = bytes.utf8_chunks().flat_map(|chunk| {
         chunk.valid().chars().map(char::len_utf8).chain(chunk.invalid().iter().map(|_| 1))
@@ -36,23 +35,21 @@ pub fn escape_beginning(bytes: &[u8], chars_max: usize) -> String {
     escape_bytes(&bytes[..end]) + rest
 }
 
-/// The same for text that is known to be UTF-8, such as a message from a peer.
+/// Escapes valid UTF-8, such as a message from a peer.
 pub fn escape_text(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     push_escaped(&mut out, text);
     out
 }
 
-/// The same for text in which names are escaped already, with any control
-/// character that is still in it escaped too.
+/// Escapes the control characters in text whose names are escaped already.
 pub fn escape_controls(text: &str) -> String {
-    // A backslash is left alone: it may be the start of an escape.
+    // Keep a backslash, which may begin an escape.
     text.split('\\').map(escape_text).collect::<Vec<_>>().join("\\")
 }
 
-/// Makes bytes printable as rsync prints names: bytes that are unsafe to show become `\\#ooo` with
-/// three octal digits, and so does a backslash that could be taken for the start of that. A tab
-/// stays.
+/// Escapes bytes as rsync prints names. Unsafe bytes become `\\#ooo` with three octal digits, as
+/// does a backslash that looks like the start of such an escape. A tab is kept.
 pub fn escape_octal(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -72,8 +69,8 @@ pub fn escape_octal(bytes: &[u8]) -> String {
     out
 }
 
-/// Undoes [`escape_octal`] for bytes from 0xa0 on, of which no terminal makes a control character
-/// while those below stay escaped.
+/// Reverses [`escape_octal`] for bytes from 0xa0. Terminals don't treat these as control
+/// characters. Lower bytes stay escaped.
 pub fn unescape_high(text: &[u8]) -> Vec<u8> {
     let (mut out, mut rest) = (Vec::with_capacity(text.len()), text);
     while let [first, after @ ..] = rest {
@@ -97,7 +94,7 @@ pub fn unescape_high(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// True if `rest` makes an escape of a backslash in front of it.
+/// True if a backslash before `rest` would look like an escape.
 fn is_octal_escape(rest: &[u8]) -> bool {
     matches!(rest, [b'#', digits @ ..] if digits.len() >= 3 && digits[..3].iter().all(u8::is_ascii_digit))
 }
@@ -130,14 +127,14 @@ fn push_hex(out: &mut String, byte: u8) {
     let _ = write!(out, "\\x{byte:02x}");
 }
 
-/// DEL and C1 controls, and the characters that change the direction of text, take no room,
-/// or end a line: a name with them reads as another one. C0 controls are not asked about.
+/// True for DEL and C1 controls, and for characters that change the direction of text, are
+/// invisible, or end a line. A name with them reads like another one. C0 controls are not checked.
 pub fn is_unsafe_to_show(c: char) -> bool {
     const HIDDEN: CodePointSetDataBorrowed<'static> =
         CodePointSetData::new::<DefaultIgnorableCodePoint>();
     const REORDERING: CodePointSetDataBorrowed<'static> = CodePointSetData::new::<BidiControl>();
     let ends_line = matches!(c, '\u{2028}' | '\u{2029}');
-    // What is between them is a note on the text before, and may not be shown.
+    // The text between them is an annotation, and may not be shown.
     let annotates = matches!(c, '\u{fff9}'..='\u{fffb}');
     c == '\u{7f}'
         || !c.is_ascii()

@@ -1,37 +1,34 @@
-//! Reads from the first bytes of a program file the machines that it is
-//! for: the parts of ELF (System V ABI, chapters 4 and 5) that tell system,
-//! processor and whether it needs a loader.
+//! Reads the target machine from the first bytes of a program file: the parts of ELF (System V ABI,
+//! chapters 4 and 5) with system, processor, and whether it needs a loader.
 
-/// How much of a file is needed at most, in bytes: the header, and program
-/// headers right behind it, as all linkers write them.
+/// Maximum number of bytes that are needed: the header, and the program headers directly after it,
+/// as all linkers write them.
 pub const EXECUTABLE_HEAD_LEN: usize = 64 << 10;
 
-/// The machine that a program file is for. Its words are those of Rust's
-/// [`std::env::consts`].
+/// The target machine of a program file. Its names are those of Rust's [`std::env::consts`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Executable {
     /// The operating system.
     pub system: &'static str,
     /// The processor.
     pub processor: &'static str,
-    /// It needs a loader of the machine that it runs on, and most often
-    /// libraries.
+    /// It needs a loader of the machine that it runs on, and in most cases libraries.
     pub dynamic: bool,
 }
 
-/// Why a file is no program that is known.
+/// The reason why a file is not a known program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ExecutableError {
-    /// It does not begin as an ELF file does.
+    /// It does not begin with the ELF magic.
     #[error("not an ELF program")]
     NotElf,
-    /// It is one, and ends too early or contradicts itself.
+    /// It is an ELF file, but too short or inconsistent.
     #[error("damaged: its ELF headers are incomplete")]
     Damaged,
-    /// It is an object file, a core dump or the like.
+    /// It is an object file, a core dump or similar.
     #[error("an ELF file, but not a program")]
     NotProgram,
-    /// It is for a system or a processor that haul does not know.
+    /// It is for a system or processor that haul does not know.
     #[error("built for an unknown machine")]
     Unknown,
 }
@@ -44,7 +41,7 @@ const ET_DYN: u16 = 3;
 const PT_INTERP: u32 = 3;
 
 impl Executable {
-    /// Reads the beginning of a file, at most [`EXECUTABLE_HEAD_LEN`] bytes.
+    /// Parses the beginning of a file, at most [`EXECUTABLE_HEAD_LEN`] bytes.
     ///
     /// # Errors
     /// See [`ExecutableError`].
@@ -84,7 +81,7 @@ impl Executable {
     }
 }
 
-/// The fields of an ELF file, by their offsets.
+/// An ELF file, whose fields are read by their offsets.
 struct Elf<'a> {
     bytes: &'a [u8],
     /// It is of 64 bits.
@@ -94,7 +91,7 @@ struct Elf<'a> {
 }
 
 impl Elf<'_> {
-    /// True if one of the program headers names a loader.
+    /// True if a program header names a loader.
     fn has_loader(&self) -> Result<bool, ExecutableError> {
         let (start, len, count) = match self.wide {
             true => (self.u64(32)?, self.u16(54)?, self.u16(56)?),

@@ -1,9 +1,8 @@
-//! Attributes that few entries have: extended attributes, and access control lists.
+//! Extended attributes and access control lists.
 
 use serde::{Deserialize, Serialize};
 
-/// The most that one entry may have of them, in bytes: as much as the system gives of one
-/// extended attribute.
+/// Maximum size of both for one entry, in bytes: the system's limit for one extended attribute.
 pub const EXTENDED_LEN_MAX: usize = 64 << 10;
 
 /// Extended attributes and access control lists of an entry.
@@ -11,16 +10,16 @@ pub const EXTENDED_LEN_MAX: usize = 64 << 10;
 pub struct Extended {
     /// Extended attributes, in the order of their names.
     pub xattrs: Vec<Xattr>,
-    /// The access list, where it says more than the mode.
+    /// The access list, if it has more than the mode.
     pub acl: Option<Acl>,
-    /// The list that entries in a directory begin with.
+    /// The default list for new entries in a directory.
     pub default_acl: Option<Acl>,
 }
 
 /// An extended attribute.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Xattr {
-    /// Its name, with the part that says whose it is: `user.a`.
+    /// The name with its namespace: `user.a`.
     pub name: Box<[u8]>,
     /// Its value.
     pub value: Box<[u8]>,
@@ -33,38 +32,38 @@ pub struct Acl(pub Vec<AclEntry>);
 /// One line of an access control list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AclEntry {
-    /// Who may do it.
+    /// The user or group that it applies to.
     pub who: AclWho,
     /// Read, write and execute, as in a mode: the low 3 bits.
     pub rights: u8,
 }
 
-/// Those whom a line of an access control list is about, in the order of the lines.
+/// The user or group of a line, in the order of the lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum AclWho {
-    /// The user who owns the entry.
+    /// The owning user.
     Owner,
-    /// The user of this number.
+    /// The user with this number.
     User(u32),
-    /// The group that the entry belongs to.
+    /// The owning group.
     OwnGroup,
-    /// The group of this number.
+    /// The group with this number.
     Group(u32),
-    /// The most that all but the owner and others may.
+    /// The upper limit for all but the owner and others.
     Mask,
     /// All others.
     Other,
 }
 
 impl Extended {
-    /// True if there are none.
+    /// True if there are none of either.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Their size in bytes, about.
+    /// The approximate size in bytes.
     pub fn len(&self) -> usize {
-        /// Of a line in the form of the system.
+        /// The length of a line in the form of the system.
         const LINE_LEN: usize = 8;
         let xattrs = self.xattrs.iter().map(|one| one.name.len() + one.value.len());
         let acls = self.acl.iter().chain(&self.default_acl).map(|acl| acl.0.len() * LINE_LEN);
@@ -73,14 +72,14 @@ impl Extended {
 }
 
 impl Acl {
-    /// The list that says what `mode` says.
+    /// The list that is equivalent to `mode`.
     pub fn of_mode(mode: u32) -> Self {
         let line = |who, shift: u32| AclEntry { who, rights: (mode >> shift & 7) as u8 };
         Self(vec![line(AclWho::Owner, 6), line(AclWho::OwnGroup, 3), line(AclWho::Other, 0)])
     }
 
-    /// True if a system could take it: each line of one meaning once, and those that there
-    /// have to be.
+    /// True if a system could accept the list: each required line exists once, and a mask if it is
+    /// needed.
     pub fn is_valid(&self) -> bool {
         let count = |who| self.0.iter().filter(|line| line.who == who).count();
         let names = |line: &&AclEntry| matches!(line.who, AclWho::User(_) | AclWho::Group(_));
@@ -90,8 +89,7 @@ impl Acl {
             && self.0.iter().all(|line| line.rights <= 7)
     }
 
-    /// The bits of the mode that an entry with this list has: those of the group are the
-    /// mask.
+    /// The mode bits of an entry with this list. The bits of the group are the mask.
     pub fn mode(&self) -> u32 {
         let rights = |who| {
             let of = |line: &&AclEntry| line.who == who;
@@ -103,8 +101,8 @@ impl Acl {
             | rights(AclWho::Other).unwrap_or(0)
     }
 
-    /// Makes it the list of an entry with the bits of `mode`, as changing the mode of one does:
-    /// what [`Acl::mode`] reads becomes those, and all else stays.
+    /// Sets the bits of `mode` as `chmod` does: the lines that [`Acl::mode`] reads change, and the
+    /// others stay.
     pub fn set_mode(&mut self, mode: u32) {
         let has_mask = self.0.iter().any(|line| line.who == AclWho::Mask);
         for line in &mut self.0 {

@@ -1,9 +1,9 @@
-//! The sides of a job on which attributes that only root can give are written down.
+//! The sides of a job on which attributes of root are stored in an extended attribute.
 
 use crate::{Side, Task};
 
 impl Task {
-    /// True if attributes of root are written down on that side.
+    /// True if attributes of root are stored in an extended attribute on `side`.
     pub fn fakes(&self, side: Side) -> bool {
         self.mirrors().is_some_and(|mirror| match side {
             Side::Source => mirror.fakes_sources,

@@ -1,10 +1,10 @@
-//! The fault of one entry, in a form that travels from the side where
-//! it happened to the side where a person reads it.
+//! The fault of one entry, in a form that is sent from the side where it occurred to the side that
+//! reports it.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Which role met the fault.
+/// The role that met the fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Side {
     /// Reading the source.
@@ -13,62 +13,62 @@ pub enum Side {
     Destination,
 }
 
-/// The class of a fault; decides what a person is told to do, and whether the job can go on.
+/// The class of a fault. It decides which hint is shown, and whether the job can continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum FaultKind {
-    /// Nothing has that name, or it vanished.
+    /// No entry has this name, or it vanished.
     NotFound,
-    /// The user may not do that.
+    /// The user has no permission.
     PermissionDenied,
     /// The file system, or the user's quota on it, is full.
     NoSpace,
     /// The file system is mounted read-only.
     ReadOnly,
-    /// The file system takes no name as long as this.
+    /// The file system does not accept such a long name.
     TooLong,
-    /// A directory stands where something else is to be written.
+    /// A directory exists where something else must be written.
     IsDirectory,
-    /// Something else stands where a directory is needed.
+    /// Something else exists where a directory is needed.
     NotDirectory,
-    /// A directory was given, without leave to recurse.
+    /// A directory was given without the option to recurse.
     NotRecursive,
-    /// Source and destination are one file.
+    /// Source and destination are the same file.
     SameFile,
     /// A directory would be copied into itself.
     IntoItself,
     /// The source changed while it was read.
     Changed,
-    /// The content that arrived is not the content that was sent.
+    /// The received content differs from the sent content.
     Corrupt,
-    /// A symbolic link stands where it must not be followed, or links form a loop.
+    /// A symbolic link must not be followed, or links form a loop.
     Link,
     /// Another process is writing the same file.
     Busy,
     /// A FIFO, socket or device.
     Special,
-    /// The directory above could not be made or read, and said so itself.
+    /// The directory above could not be created or read, which was reported for itself.
     Parent,
     /// Another error of the operating system.
     Io,
-    /// A move would lose what the source has and haul does not keep.
+    /// A move would lose attributes that haul does not keep.
     Lossy,
     /// Another entry of the job has the same name at the destination.
     Taken,
-    /// A symbolic link of another user is on the way of a path that the user named.
+    /// A path that the user named has a symbolic link of another user in it.
     ForeignLink,
-    /// The file system, or the user's limit, takes no file as large as this.
+    /// The file system, or the user's limit, does not accept such a large file.
     TooLarge,
 }
 
-/// One entry's failure.
+/// The failure of one entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
     /// The role that met it.
     pub side: Side,
     /// Its class.
     pub kind: FaultKind,
-    /// The operation and its outcome, without the path: "can't open:
-    /// Permission denied". Show it escaped when it came from a peer.
+    /// The operation and the error, without the path: "can't open: Permission denied". Escape it
+    /// before printing if it came from a peer.
     pub message: String,
 }
 
@@ -78,19 +78,19 @@ impl Fault {
         Self { side, kind, message: message.into() }
     }
 
-    /// The fault of a named entry that is not there.
+    /// The fault of a named entry that does not exist.
     pub fn missing(side: Side) -> Self {
         Self::new(side, FaultKind::NotFound, MISSING)
     }
 
-    /// The fault of a link that would replace the file or directory to which it leads.
+    /// The fault of a link that would replace the file or directory that it points to.
     pub fn of_link_to_itself() -> Self {
         let message = "the link points to the file or directory that it would replace";
         Self::new(Side::Destination, FaultKind::SameFile, message)
     }
 
-    /// The fault behind an error of the operating system, met while trying to
-    /// `action` ("open", "rename"). One that is a fault already keeps its kind and its words.
+    /// The fault for an error of the operating system in the operation `action` ("open", "rename").
+    /// If the error contains a fault, its kind and message are kept.
     pub fn from_io(side: Side, action: &str, error: &std::io::Error) -> Self {
         if let Some(fault) = error.get_ref().and_then(|error| error.downcast_ref::<Self>()) {
             return Self { side, ..fault.clone() };
@@ -103,8 +103,7 @@ impl Fault {
         Self::new(side, FaultKind::of(error), format!("can't {action}: {text}{cause}"))
     }
 
-    /// The fault with a message of bounded length, as it is passed on when it
-    /// came from a peer.
+    /// The fault with a message of bounded length, to pass on a fault from a peer.
     #[must_use]
     pub fn clipped(mut self) -> Self {
         let end = self.message.floor_char_boundary(MESSAGE_LEN_MAX);
@@ -112,8 +111,7 @@ impl Fault {
         self
     }
 
-    /// True if further entries can't fare better: the destination as a whole
-    /// takes nothing more.
+    /// True if further entries must fail as well: the destination accepts nothing more.
     pub fn ends_the_job(&self) -> bool {
         self.side == Side::Destination
             && matches!(self.kind, FaultKind::NoSpace | FaultKind::ReadOnly)
@@ -128,14 +126,14 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// The error of an entry in a directory that could not be made. The directory's own fault
-/// says why.
+/// The error of an entry in a directory that could not be created. The fault of the directory has
+/// the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("the directory above it failed")]
 pub struct ParentFailed;
 
-/// The error of a path that the user named, on the way of which a link of another user, of
-/// this name, is not followed.
+/// The error of a path that the user named and that has a link of another user in it. The field is
+/// the name of the link.
 #[derive(Debug, thiserror::Error)]
 #[error("{0} is a symbolic link of another user, and could point anywhere")]
 pub struct ForeignLink(pub String);
@@ -164,31 +162,30 @@ impl FaultKind {
     }
 }
 
-/// The message about a source that is not there, whatever was tried.
+/// The message about a missing source, whatever the operation was.
 const MISSING: &str = "no such file or directory";
 
-/// Longest message that is passed on, in bytes.
+/// Maximum length of a message that is passed on, in bytes.
 const MESSAGE_LEN_MAX: usize = 512;
 
-/// `ELOOP`: a symbolic link where none may be followed. The standard library
-/// has no stable name for it.
+/// `ELOOP`: a symbolic link where none may be followed. The standard library has no stable name for
+/// it.
 const ELOOP: i32 = if cfg!(target_os = "macos") { 62 } else { 40 };
 
-/// True if the system refuses to move or remove an entry because it is in use as a
-/// whole, most often by a mount. haul's own error of that kind, that another process works
-/// on a file, has no number.
+/// True if the system refuses to move or remove an entry because it is in use, most often by a
+/// mount. haul's own error of that kind, for a file that another process writes, has no number.
 pub fn is_mounted(error: &std::io::Error) -> bool {
     error.kind() == std::io::ErrorKind::ResourceBusy && error.raw_os_error().is_some()
 }
 
-/// True if nothing is at a path, or what is to be a directory on its way is none.
+/// True if nothing is at a path, or an entry in the path is not a directory.
 pub fn is_missing(error: &std::io::Error) -> bool {
     use std::io::ErrorKind as E;
     matches!(error.kind(), E::NotFound | E::NotADirectory)
 }
 
-/// The system's words for an error, without the number that Rust appends. An error that comes
-/// from Rust's library and not from the system is named by its kind.
+/// The system's text for an error, without the number that Rust appends. An error of Rust's library
+/// is described by its kind.
 pub fn os_text(error: &std::io::Error) -> String {
     use std::io::ErrorKind as E;
     if error.raw_os_error().is_none() && error.get_ref().is_none() {

@@ -1,6 +1,6 @@
-//! Rules about what of a tree takes part in a job, with the meaning that they have in
-//! rsync: the first rule whose pattern matches an entry decides about it, and what no
-//! rule matches takes part. Of a directory that is left out nothing is looked at.
+//! Rules about which parts of a tree take part in a job, with rsync's meaning. The first rule whose
+//! pattern matches an entry decides. An entry that no rule matches takes part. Nothing below an
+//! excluded directory is read.
 
 mod lines;
 mod pattern;
@@ -13,18 +13,18 @@ pub use scope::{FilesKind, Scope};
 use crate::Name;
 use serde::{Deserialize, Serialize};
 
-/// Bytes of a rule in a message besides its pattern or its name, at most.
+/// Maximum length of a rule in a message, in bytes, without its pattern or name.
 const RULE_LEN_MAX: usize = 32;
 
-/// Rules, in the order in which they are asked.
+/// Rules, in the order in which they are tried.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<Item>", into = "Vec<Item>")]
 pub struct Filter {
-    /// Rules about extended attributes, which are asked for each attribute, are behind all others.
+    /// Rules about extended attributes are tried for each attribute, and come after all others.
     items: Vec<Item>,
 }
 
-/// A rule, or the place of rules that are in the trees themselves.
+/// A rule, or the position of rules from files in the trees.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Item {
     /// A rule.
@@ -36,47 +36,47 @@ pub enum Item {
 /// A rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
-    /// The fate of an entry that matches.
+    /// What happens to a matching entry.
     pub action: Action,
-    /// The entries that it is about.
+    /// The pattern of the entries that it is about.
     pub pattern: Pattern,
-    /// The sides on which it is asked.
+    /// The sides on which it applies.
     pub sides: Sides,
-    /// It is about the entries that the pattern does not match.
+    /// It is about the entries that do not match the pattern.
     pub negated: bool,
-    /// The whole path of an entry is matched, from the root of its file system on.
+    /// The whole path of an entry is matched, from the root of its file system.
     pub absolute: bool,
-    /// It is not asked about what is in a directory that goes.
+    /// It does not apply inside a directory that is being removed.
     pub perishable: bool,
     /// It is about the names of extended attributes, and not about entries.
     pub of_xattrs: bool,
 }
 
-/// Files of a name that may be in each directory, with rules about it and all below.
+/// Rule files: files with one name that may be in each directory, with rules for it and all below.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleFiles {
-    /// Their name.
+    /// The name of the files.
     pub name: Name,
-    /// The highest directory that is looked at.
+    /// The highest directory that is searched for them.
     pub start: Start,
-    /// The rules are not about what is in the directories below.
+    /// The rules do not apply in the directories below.
     pub is_for_one: bool,
-    /// How they are read.
+    /// The syntax of the files.
     pub style: Style,
 }
 
-/// The highest directory in which files with rules are looked for.
+/// The highest directory that is searched for rule files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Start {
-    /// The first of the job.
+    /// The first directory of the job.
     First,
-    /// So many directories above that.
+    /// This number of directories above the first.
     Above(u16),
     /// The directory at this path, if the first of the job is below it.
     At(Box<[u8]>),
 }
 
-/// The fate of an entry.
+/// What happens to an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Action {
     /// It takes part.
@@ -85,25 +85,25 @@ pub enum Action {
     Exclude,
 }
 
-/// A side of a job that asks rules: the Sender about what it lists, the Receiver about
-/// what it removes.
+/// A side of a job that applies rules: the Sender to entries that it lists, the Receiver to entries
+/// that it removes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asking {
-    /// Nothing is listed that is left out.
+    /// Excluded entries are not listed.
     Sender,
-    /// Nothing is removed that is left out.
+    /// Excluded entries are not removed.
     Receiver,
 }
 
-/// The sides on which a rule is asked.
+/// The sides on which a rule applies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Sides {
-    /// Both.
+    /// Both sides.
     #[default]
     Both,
-    /// The Sender's: hide and show.
+    /// The Sender: hide and show.
     Sender,
-    /// The Receiver's: protect and risk.
+    /// The Receiver: protect and risk.
     Receiver,
 }
 
@@ -116,30 +116,30 @@ impl Sides {
     }
 }
 
-/// An entry about which rules are asked.
+/// An entry that rules are applied to.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'s> {
-    /// Its path within the job, without a slash in front: what a named source brings
-    /// begins with its name.
+    /// The path within the job, without a leading slash. It begins with the name of the source, if
+    /// the source has one.
     pub path: &'s [u8],
     /// It is a directory.
     pub is_dir: bool,
-    /// The side that asks.
+    /// The side that applies the rules.
     pub asking: Asking,
-    /// The directory that it is in goes.
+    /// Its directory is being removed.
     pub is_going: bool,
 }
 
-/// Why there can't be such rules.
+/// The reason why a filter is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
-    /// There are too many.
+    /// There are too many rules.
     #[error("more than {} filter rules", Filter::RULES_MAX)]
     TooMany,
-    /// There are too many kinds of files with rules.
+    /// There are too many names of rule files.
     #[error("more than {} names of rule files", Filter::FILES_MAX)]
     TooManyFiles,
-    /// One is no rule.
+    /// A pattern is invalid.
     #[error(transparent)]
     Pattern(#[from] PatternError),
 }
@@ -151,48 +151,46 @@ impl Item {
 }
 
 impl Rule {
-    /// A rule of both sides that is nothing special.
+    /// A rule for both sides, without modifiers.
     pub fn new(action: Action, pattern: Pattern) -> Self {
         let (negated, absolute, perishable, of_xattrs) = (false, false, false, false);
         Self { action, pattern, sides: Sides::Both, negated, absolute, perishable, of_xattrs }
     }
 
-    /// True if it is asked about this.
+    /// True if it applies to this subject.
     fn is_about(&self, subject: &Subject<'_>) -> bool {
         let is_spared = self.of_xattrs || self.perishable && subject.is_going;
         self.sides.has(subject.asking) && !is_spared
     }
 
-    /// True if it takes effect on what has that path.
+    /// True if it matches this path, or does not if it is negated.
     fn takes(&self, path: &[u8], is_dir: bool) -> bool {
         self.pattern.matches(path, is_dir) != self.negated
     }
 }
 
 impl Filter {
-    /// The most rules that there may be.
+    /// Maximum number of rules.
     pub const RULES_MAX: usize = 64 << 10;
 
-    /// The most names of files with rules that there may be: each is looked for in each
-    /// directory.
+    /// Maximum number of names of rule files. Each is searched in each directory.
     pub const FILES_MAX: usize = 16;
 
-    /// Bytes of one file with rules, at most.
+    /// Maximum length of a rule file in bytes.
     pub const FILE_LEN_MAX: u64 = 1 << 20;
 
-    /// Adds a rule behind the others.
+    /// Adds a rule after the others.
     ///
     /// # Errors
-    /// When there are [`Self::RULES_MAX`] already.
+    /// If there are [`Self::RULES_MAX`] already.
     pub fn push(&mut self, rule: Rule) -> Result<(), FilterError> {
         self.add(Item::Rule(rule))
     }
 
-    /// Adds files with rules behind the others; those that are there already stay where
-    /// they are.
+    /// Adds rule files after the others. Does nothing if they are in the filter already.
     ///
     /// # Errors
-    /// When there are [`Self::FILES_MAX`] already.
+    /// If there are [`Self::FILES_MAX`] already.
     pub fn push_files(&mut self, files: RuleFiles) -> Result<(), FilterError> {
         if self.files().any(|there| *there == files) {
             return Ok(());
@@ -212,20 +210,20 @@ impl Filter {
         Ok(())
     }
 
-    /// The same behind the rules of `first`.
+    /// Adds these rules after those of `first`.
     ///
     /// # Errors
-    /// When there are too many together.
+    /// If there are too many together.
     pub fn behind(self, mut first: Self) -> Result<Self, FilterError> {
         self.items.into_iter().try_for_each(|item| first.add(item)).map(|()| first)
     }
 
-    /// Forgets all rules.
+    /// Removes all rules.
     pub fn clear(&mut self) {
         self.items.clear();
     }
 
-    /// The most bytes that the rules take in a message.
+    /// Maximum length of the rules in a message, in bytes.
     pub fn encoded_len_max(&self) -> usize {
         let len = |item: &Item| match item {
             Item::Rule(rule) => rule.pattern.as_bytes().len(),
@@ -237,12 +235,12 @@ impl Filter {
         self.items.iter().map(|item| len(item) + RULE_LEN_MAX).sum()
     }
 
-    /// True if there are no rules: all takes part.
+    /// True if there are no rules: everything takes part.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// The files with rules that are looked for, in their order.
+    /// The rule files to search, in their order.
     pub fn files(&self) -> impl Iterator<Item = &RuleFiles> {
         self.items.iter().filter_map(|item| match item {
             Item::Files(files) => Some(files),
@@ -250,20 +248,20 @@ impl Filter {
         })
     }
 
-    /// True if rules are about whole paths, or about what is above the job.
+    /// True if rules match whole paths, or need directories above the job.
     pub fn needs_whole_paths(&self) -> bool {
         self.items.iter().any(|item| match item {
             Item::Rule(rule) => rule.absolute,
-            // There may be such rules in them.
+            // They may contain such rules.
             Item::Files(_) => true,
         })
     }
 
-    /// True if the entry is left out by these rules and those of `scope`, if the
-    /// directories above it are not.
+    /// True if the entry is excluded by these rules and those of `scope`. The directories above it
+    /// must not be excluded.
     ///
-    /// The Receiver leaves out all entries where a file with rules was passed over: these rules
-    /// may protect any of them.
+    /// On the Receiver, all entries are excluded if a rule file was skipped: its rules may protect
+    /// any of them.
     pub fn leaves_out(&self, subject: &Subject<'_>, scope: &Scope) -> bool {
         if subject.asking == Asking::Receiver && scope.lacks_rules() {
             return true;
@@ -284,7 +282,7 @@ impl Filter {
         self.items.last().is_some_and(Item::is_of_xattrs)
     }
 
-    /// True if the extended attribute `name` is left out: the Sender does not send it, and the
+    /// True if the extended attribute `name` is excluded: the Sender does not send it, and the
     /// Receiver neither sets nor removes it.
     pub fn leaves_out_xattr(&self, name: &[u8], asking: Asking) -> bool {
         let first = self
@@ -305,8 +303,7 @@ impl Filter {
         self.items.partition_point(|item| !item.is_of_xattrs())
     }
 
-    /// True if the Sender leaves out what has this path; `None` where only who has the
-    /// sources can tell.
+    /// True if the Sender excludes this path. `None` if that depends on the sources' side.
     pub fn hides(&self, path: &[u8], is_dir: bool) -> Option<bool> {
         let subject = Subject { path, is_dir, asking: Asking::Sender, is_going: false };
         for item in &self.items {

@@ -1,17 +1,17 @@
-//! The unit in which a file system keeps times.
+//! The unit in which a file system stores times.
 
 use crate::Timestamp;
 
 const NANOS_PER_SEC: i128 = 1_000_000_000;
 
-/// A unit of time that a file system keeps: what is finer is cut off.
+/// A unit of time that a file system stores. Finer parts are cut off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Granularity {
     nanos: u64,
 }
 
 impl Granularity {
-    /// All that a [`Timestamp`] holds.
+    /// The full resolution of a [`Timestamp`].
     pub const FINEST: Self = Self { nanos: 1 };
 
     /// Whole seconds: ext4 with small inodes, SFTP, HFS+.
@@ -20,8 +20,8 @@ impl Granularity {
     /// Even seconds: FAT.
     pub const TWO_SECONDS: Self = Self { nanos: 2_000_000_000 };
 
-    /// The units in use, finest first. NTFS and SMB have 100 ns; UDF, and
-    /// programs that pass times on in the old calls, 1 us; exFAT 10 ms; FAT 2 s.
+    /// The units in use, finest first. NTFS and SMB have 100 ns. UDF, and programs that use older
+    /// calls, have 1 us. exFAT has 10 ms, and FAT 2 s.
     pub const ALL: [Self; 7] = [
         Self::FINEST,
         Self { nanos: 100 },
@@ -32,21 +32,19 @@ impl Granularity {
         Self::TWO_SECONDS,
     ];
 
-    /// `time` as it is kept.
+    /// `time` as it is stored.
     pub fn kept(self, time: Timestamp) -> Timestamp {
         let unit = i128::from(self.nanos);
         let all = i128::from(time.secs) * NANOS_PER_SEC + i128::from(time.nanos);
         let kept = all.div_euclid(unit) * unit;
         Timestamp {
-            // Cutting off less than two seconds can't leave the range but at its
-            // very start.
+            // Only the very first seconds can leave the range.
             secs: i64::try_from(kept.div_euclid(NANOS_PER_SEC)).unwrap_or(i64::MIN),
             nanos: kept.rem_euclid(NANOS_PER_SEC) as u32,
         }
     }
 
-    /// The finest unit by which `time` is kept as `found`; `None` if `found` is
-    /// another time.
+    /// The finest unit with which `time` is stored as `found`. `None` if `found` is another time.
     pub fn between(time: Timestamp, found: Timestamp) -> Option<Self> {
         Self::ALL.into_iter().find(|unit| unit.kept(time) == found)
     }

@@ -1,17 +1,15 @@
 //! The content hash: BLAKE3 taken block by block.
 //!
-//! BLAKE3 is a binary tree over chunks of 1 KiB whose left subtrees are always
-//! full (BLAKE3 specification, section 2.1). A block of 4 MiB that starts at a
-//! multiple of its size is therefore a whole subtree, so one pass over the
-//! content yields the chaining value of each block and, from those values
-//! alone, the ordinary hash of the whole: the one that `b3sum` prints. Memory is for
-//! the logarithm of their number.
+//! BLAKE3 is a binary tree over chunks of 1 KiB whose left subtrees are always full (BLAKE3
+//! specification, section 2.1). A block of 4 MiB that starts at a multiple of its size is therefore
+//! a whole subtree. One pass over the content yields the chaining value of each block. These values
+//! merge into the ordinary hash of the content, as printed by `b3sum`. The memory is logarithmic in
+//! the number of blocks.
 //!
-//! Zeros cost what other bytes cost, for a chunk's place in the file is part of its
-//! hash. So a hole is vouched for block by block, and nobody can claim one that would
-//! take the other side hours.
+//! Zeros take as long as other bytes, because a chunk's position is part of its hash. So a hole has
+//! a hash for each block, and a peer can't claim a hole that would take the other side hours.
 //!
-//! [`BlockHash`], and resuming and finishing a tail, are for copies that are continued.
+//! [`BlockHash`], and resuming and finishing a tail, serve copies that are resumed.
 
 use blake3::hazmat::{
     ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root,
@@ -22,14 +20,14 @@ use std::fmt;
 /// Length of a block in bytes: the unit of hashing, resuming and striping.
 pub const BLOCK_LEN: u64 = 4 << 20;
 
-/// The chaining value of one whole block: what the hash of the content is
-/// merged from. It differs by the block's place in the content.
+/// The chaining value of one whole block, from which the content hash is merged. It depends on the
+/// block's position in the content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockHash(ChainingValue);
 
 impl BlockHash {
-    /// The hash of `block`, which begins at `index` times [`BLOCK_LEN`] in its
-    /// content and is [`BLOCK_LEN`] bytes long.
+    /// The hash of `block`, which begins at `index` times [`BLOCK_LEN`] and is [`BLOCK_LEN`] bytes
+    /// long.
     pub fn of(index: u64, block: &[u8]) -> Self {
         debug_assert_eq!(block.len() as u64, BLOCK_LEN);
         let mut hasher = BlockHasher::new(index);
@@ -61,32 +59,32 @@ impl BlockHasher {
         Self(hasher)
     }
 
-    /// Takes the next bytes; [`BLOCK_LEN`] in all.
+    /// Adds the next bytes, [`BLOCK_LEN`] in all.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// Takes `len` zero bytes: a hole of a sparse file.
+    /// Adds `len` zero bytes: a hole of a sparse file.
     pub fn update_zeros(&mut self, len: u64) {
         each_of_zeros(len, |zeros| self.update(zeros));
     }
 
-    /// Bytes taken so far.
+    /// Number of bytes so far.
     pub fn len(&self) -> u64 {
         self.0.count()
     }
 
-    /// True if nothing was taken yet.
+    /// True if there are no bytes yet.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The hash of the block, of which something was taken.
+    /// The hash of the block, which must not be empty.
     pub fn finish(&self) -> BlockHash {
         BlockHash(self.0.finalize_non_root())
     }
 
-    /// The hash of the content that the block is, if it is the first and the only one.
+    /// The hash of the content if the block is all of it.
     pub fn finish_alone(&self) -> ContentHash {
         ContentHash(*self.0.finalize().as_bytes())
     }
@@ -97,7 +95,7 @@ impl BlockHasher {
 pub struct ContentHash([u8; 32]);
 
 impl ContentHash {
-    /// The hash of a content that is whole in memory.
+    /// The hash of a whole content.
     pub fn of(content: &[u8]) -> Self {
         Self(*blake3::hash(content).as_bytes())
     }
@@ -127,59 +125,57 @@ impl fmt::Debug for ContentHash {
     }
 }
 
-/// The hashes of a content's blocks, merged as they come, in their order: memory for
-/// the logarithm of their number.
+/// The hashes of a content's blocks, merged in their order. The memory is logarithmic in their
+/// number.
 #[derive(Clone)]
 pub struct BlockTree {
-    /// Chaining values of the subtrees that the blocks make, as large ones as there
-    /// are (BLAKE3 specification, section 5.1.2). They are merged when the next block
-    /// comes, and not before: the last merge may be the root.
+    /// Chaining values of the largest subtrees of the blocks (BLAKE3 specification, section 5.1.2).
+    /// They are merged only when the next block follows, because the last merge may be the root.
     subtrees: Vec<ChainingValue>,
-    /// How many blocks there are.
+    /// Number of blocks.
     len: u64,
-    /// The last of them.
+    /// The hash of the last block.
     last: Option<BlockHash>,
-    /// Over the hashes of the blocks since [`Self::behind`] or [`Self::resume`].
+    /// The hash of the block hashes since [`Self::behind`] or [`Self::resume`].
     tail: blake3::Hasher,
 }
 
 impl BlockTree {
-    /// A tree behind so many blocks, of which nothing is known: it can only tell the
-    /// hash of the tail.
+    /// A tree after `len` unknown blocks. It can only return the hash of the tail.
     pub fn behind(len: u64) -> Self {
         Self { subtrees: Vec::new(), len, last: None, tail: blake3::Hasher::new() }
     }
 
-    /// A tree of these blocks, behind which the tail begins.
+    /// A tree of these blocks. The tail begins after them.
     pub fn resume(blocks: impl IntoIterator<Item = BlockHash>) -> Self {
         let mut tree = Self::behind(0);
         blocks.into_iter().for_each(|block| tree.push_known(block));
         tree
     }
 
-    /// How many blocks there are.
+    /// Number of blocks.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// True if there are none.
+    /// True if there are no blocks.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The last block, if its hash is known.
+    /// The hash of the last block, if it is known.
     pub fn last(&self) -> Option<BlockHash> {
         self.last
     }
 
-    /// Takes the next block. Only the last one of a content may be short.
+    /// Adds the next block. Only the last one of a content may be short.
     pub fn push(&mut self, block: BlockHash) {
         self.tail.update(&block.0);
         self.push_known(block);
     }
 
-    /// The subtrees are merged first as far as they are complete: as many are left as
-    /// the number of blocks has bits.
+    /// Adds a block. Complete subtrees are merged first: their number becomes the number of 1 bits
+    /// in the number of blocks.
     fn push_known(&mut self, block: BlockHash) {
         let subtrees = &mut self.subtrees;
         while subtrees.len() > self.len.count_ones() as usize {
@@ -191,16 +187,16 @@ impl BlockTree {
         self.last = Some(block);
     }
 
-    /// Goes on with block number `index`; of those between nothing is known, and the
-    /// tree can only tell the hash of the tail.
+    /// Continues with block `index`. The skipped blocks are unknown, so the tree can only return
+    /// the hash of the tail.
     fn skip_to(&mut self, index: u64) {
         self.subtrees.clear();
         self.len = index;
         self.last = None;
     }
 
-    /// The hash of the content that these blocks are. `None` for less than two: the
-    /// hash of a single block does not yield that of the whole.
+    /// The hash of the content of these blocks. `None` for less than two: it can't be computed from
+    /// the hash of a single block.
     pub fn finish(&self) -> Option<ContentHash> {
         let (last, before) = self.subtrees.split_last()?;
         let (first, between) = before.split_first()?;
@@ -209,9 +205,8 @@ impl BlockTree {
         Some(ContentHash(*merge_subtrees_root(first, &right, Mode::Hash).as_bytes()))
     }
 
-    /// A hash over the content behind where the tail begins, and over its place in the
-    /// whole: BLAKE3 of the hashes of its blocks. It needs nothing of what is before, or
-    /// was skipped.
+    /// The hash of the tail and its position: BLAKE3 of its block hashes. It does not depend on
+    /// blocks before the tail or on skipped blocks.
     pub fn finish_tail(&self) -> ContentHash {
         ContentHash(*self.tail.finalize().as_bytes())
     }
@@ -238,16 +233,15 @@ impl ContentHasher {
         Self::behind(0)
     }
 
-    /// A hasher of what follows so many blocks, of which nothing is known: it can
-    /// only hash the tail.
+    /// A hasher after `blocks` unknown blocks. It can only hash the tail.
     pub fn behind(blocks: u64) -> Self {
         Self::after(BlockTree::behind(blocks))
     }
 
-    /// A hasher that has seen the blocks with these hashes and nothing after.
+    /// A hasher after the blocks with these hashes.
     ///
-    /// A content of exactly one block can't be finished from its block's hash
-    /// alone: something must follow a single block.
+    /// A content of exactly one block can't be finished from its block hash alone: something must
+    /// follow a single block.
     pub fn resume(blocks: impl IntoIterator<Item = BlockHash>) -> Self {
         Self::after(BlockTree::resume(blocks))
     }
@@ -258,12 +252,12 @@ impl ContentHasher {
         Self { closed, current }
     }
 
-    /// How many blocks were hashed in full.
+    /// Number of blocks that were hashed completely.
     pub fn whole_blocks(&self) -> u64 {
         self.len() / BLOCK_LEN
     }
 
-    /// The hash of block `index`, if it is the last that was hashed in full.
+    /// The hash of block `index`, if it is the last that was hashed completely.
     pub fn block(&self, index: u64) -> Option<BlockHash> {
         if index.checked_add(1) != Some(self.whole_blocks()) {
             return None;
@@ -274,7 +268,7 @@ impl ContentHasher {
         self.closed.last
     }
 
-    /// The hash of the last block, which may be short; `None` if nothing was taken.
+    /// The hash of the last block, which may be short. `None` if there are no bytes.
     pub fn last(&self) -> Option<BlockHash> {
         (self.current.count() > 0).then(|| self.current_block())
     }
@@ -283,24 +277,23 @@ impl ContentHasher {
         BlockHash(self.current.finalize_non_root())
     }
 
-    /// Bytes hashed so far.
+    /// Number of bytes so far.
     pub fn len(&self) -> u64 {
         self.closed.len * BLOCK_LEN + self.current.count()
     }
 
-    /// True if nothing was hashed yet.
+    /// True if there are no bytes yet.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Takes the next bytes of the content.
+    /// Adds the next bytes of the content.
     pub fn update(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            // A block is closed only when more follows: the last one of the
-            // content may have to become the root instead.
+            // A block is closed only when more follows, because the last one may become the root.
             if self.current.count() == BLOCK_LEN {
                 self.closed.push(self.current_block());
-                // Not reset(): that keeps the offset of the block before.
+                // Not reset(), which keeps the offset of the previous block.
                 self.current = blake3::Hasher::new();
                 self.current.set_input_offset(self.closed.len * BLOCK_LEN);
             }
@@ -311,8 +304,8 @@ impl ContentHasher {
         }
     }
 
-    /// Takes the next block, which another hasher has taken: one for this very place. What
-    /// was taken before is whole blocks.
+    /// Adds the next block from its own hasher, which must have the right index. The content so far
+    /// must be whole blocks.
     pub fn take(&mut self, block: &BlockHasher) {
         debug_assert!(self.len().is_multiple_of(BLOCK_LEN));
         if self.current.count() > 0 {
@@ -321,16 +314,15 @@ impl ContentHasher {
         self.current = block.0.clone();
     }
 
-    /// Takes `len` zero bytes: a hole of a sparse file. It takes the time of as
-    /// many others: a chunk's place in the content is part of its hash, so that
-    /// no two subtrees of zeros have the same one.
+    /// Adds `len` zero bytes: a hole of a sparse file. It takes as long as other bytes. A chunk's
+    /// position is part of its hash, so no two subtrees of zeros have the same hash.
     pub fn update_zeros(&mut self, len: u64) {
         each_of_zeros(len, |zeros| self.update(zeros));
     }
 
-    /// Goes on with block number `index`, at or behind the end of what was hashed, which
-    /// is whole blocks. Where it leaves blocks out, the hasher can only tell the hash of
-    /// the tail from then on: that of those blocks that it was given.
+    /// Continues with block `index`, at or after the end of the content so far, which must be whole
+    /// blocks. If blocks are skipped, the hasher can only return the hash of the tail, over the
+    /// blocks that it was given.
     pub fn skip_to(&mut self, index: u64) {
         debug_assert!(self.len().is_multiple_of(BLOCK_LEN) && index >= self.whole_blocks());
         if index == self.whole_blocks() {
@@ -342,34 +334,34 @@ impl ContentHasher {
         self.current.set_input_offset(index.saturating_mul(BLOCK_LEN));
     }
 
-    /// The blocks so far, the last of which may be short.
+    /// The blocks so far. The last one may be short.
     fn blocks(&self) -> BlockTree {
         let mut blocks = self.closed.clone();
-        // Nothing has come since the hasher was resumed behind a whole block.
+        // No bytes were added since the hasher was resumed.
         if self.current.count() > 0 {
             blocks.push(self.current_block());
         }
         blocks
     }
 
-    /// The hash of all that was taken.
+    /// The hash of all content so far.
     pub fn finish(&self) -> ContentHash {
         if self.closed.is_empty() {
             return ContentHash(*self.current.finalize().as_bytes());
         }
-        // Of a single block nothing but its chaining value may be known, which is the
-        // hash of no content.
+        // Only the chaining value of a single block may be known, which is not the hash of a
+        // content.
         let blocks = self.blocks();
         blocks.finish().unwrap_or_else(|| blocks.finish_tail())
     }
 
-    /// As [`BlockTree::finish_tail`].
+    /// See [`BlockTree::finish_tail`].
     pub fn finish_tail(&self) -> ContentHash {
         self.blocks().finish_tail()
     }
 }
 
-/// Gives `len` zero bytes to `take`, in parts.
+/// Passes `len` zero bytes to `take`, in parts.
 fn each_of_zeros(mut len: u64, mut take: impl FnMut(&[u8])) {
     const ZEROS: &[u8] = &[0; 64 << 10];
     while len > 0 {

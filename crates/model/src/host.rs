@@ -1,29 +1,27 @@
-//! Facts that a host tells of itself before haul is put onto it, taken from the lines
-//! in which its shell says so.
+//! Facts that a host reports before haul is installed on it, parsed from lines of its shell.
 
-/// The facts that a host tells of itself.
+/// The facts that a host reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostFacts {
-    /// `uname -sm`, as it came.
+    /// The output of `uname -sm`.
     pub machine: String,
     /// The number of the user.
     pub user: u32,
-    /// The number of the user's group, if it is called like the user: by
-    /// convention nobody else is in it.
+    /// The number of the user's group if it has the user's name. By convention it has no other
+    /// members.
     pub own_group: Option<u32>,
-    /// The time there, in seconds since 1970.
+    /// The time on the host, in seconds since 1970.
     pub now: u64,
-    /// The home directory: absolute, without NUL, and, as the shell tells it,
-    /// without links.
+    /// The home directory: absolute, without NUL, and with links resolved by the shell.
     pub home: Vec<u8>,
 }
 
 impl HostFacts {
-    /// How many lines tell them.
+    /// Number of lines with facts.
     pub const LINES: usize = 5;
 
-    /// Takes them from their lines, in the order of the fields; `None` if one of
-    /// them is no answer. A group that is not the user's own is a `-`.
+    /// Parses the lines, in the order of the fields. `None` if one is invalid. A `-` means that the
+    /// user has no group of its own.
     #[must_use]
     pub fn parse(lines: [&[u8]; Self::LINES]) -> Option<Self> {
         let [machine, user, group, now, home] = lines;
@@ -38,8 +36,8 @@ impl HostFacts {
         is_path.then(|| Self { machine, user, own_group, now, home: home.to_vec() })
     }
 
-    /// System and processor, in the words of [`Executable`](crate::Executable);
-    /// `None` for a machine that is not known.
+    /// System and processor, with the names of [`Executable`](crate::Executable). `None` if the
+    /// machine is unknown.
     #[must_use]
     pub fn system_and_processor(&self) -> Option<(&'static str, &'static str)> {
         let (system, processor) = self.machine.split_once(' ')?;
@@ -60,8 +58,7 @@ impl HostFacts {
             "riscv32" => "riscv32",
             "s390x" => "s390x",
             "loongarch64" => "loongarch64",
-            // As armv7l and, of a 64-bit kernel that shows itself as 32-bit,
-            // armv8l.
+            // Such as armv7l, or armv8l of a 64-bit kernel in 32-bit mode.
             arm if arm.starts_with("armv") => "arm",
             _ => return None,
         };
@@ -69,7 +66,7 @@ impl HostFacts {
     }
 }
 
-/// A number without a sign.
+/// Parses a number without a sign.
 fn number(line: &[u8]) -> Option<u64> {
     let digits = str::from_utf8(line).ok()?;
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?

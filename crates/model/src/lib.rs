@@ -1,40 +1,36 @@
-//! The nouns of haul: names and paths, entries and their metadata, the policy of
-//! a job, the content hash, what a program file is for, and what a host says of
-//! itself. No I/O happens here.
+//! The types of haul: names and paths, entries and their metadata, the policy of a job, the content
+//! hash, the target of a program file, and facts about a host. This crate does no I/O.
 //!
 //! # Rooms
 //!
-//! - `path.rs`: `Name`, one component that can't be bad. The wire carries `Name`s and
-//!   directory numbers, no paths.
-//! - `words.rs`: paths as users write them, taken apart without looking at any disk.
-//!   `place.rs`: the place that a source gets by the words of its path.
-//! - `entry.rs`: `Entry`, `Kind`, `Timestamp`, whose bound is checked as it is decoded.
-//!   `travelling.rs`: an entry's encoding, with a mask that says which fields it has.
-//! - `meta.rs`: the metadata of an entry that exists.
-//! - `attributes.rs`: `Attributes` of an entry, and `Kept`, a set of them.
-//!   `extended.rs`: those that few entries have.
-//!   `altered.rs`: attributes that entries get in place of those of the sources
-//!   (`altered/accounts.rs`, `altered/modes.rs`: their words).
-//! - `hash.rs`: `ContentHash`, and `ContentHasher`, which hashes in blocks of 4 MiB.
-//!   `ranges.rs`: a set of such blocks, as a peer asks for them.
-//! - `granularity.rs`: the units in which file systems keep times.
-//! - `policy.rs`: `Task`, the one thing that a job is told to do: to copy, to compare, or
-//!   to remove what the destination has, each with its own rules.
-//!   `faking.rs`: the sides on which attributes of root are written down.
-//! - `filter.rs`: rules that leave out parts of a tree; `filter/lines.rs`: how they are
-//!   written; `filter/scope.rs`: those of files in the trees; `filter/pattern.rs`: their
-//!   patterns, as in rsync.
-//! - `links.rs`: targets of symbolic links that lead out of a tree, or are made to lead
-//!   nowhere.
-//! - `compression.rs`: the way in which content is compressed on a wire. `via.rs`: the
-//!   connections that it goes over.
-//! - `outcome.rs`: the fate of an entry, and the figures of a job (`Summary`).
-//!   `changes.rs`: the result of a comparison. `fault.rs`: the fault of one entry, in
-//!   a form that travels, and if it ends the job.
-//! - `escape.rs`: bytes from outside as text that can move no cursor.
-//! - `size.rs`: sizes as people read them.
-//! - `executable.rs`: system, processor and loader, from an ELF header. `host.rs`: facts
-//!   that a host tells of itself before haul is put onto it.
+//! - `path.rs`: `Name`, one valid path component. The wire carries `Name`s and directory numbers,
+//!   no paths.
+//! - `words.rs`: paths as users write them, split by their text alone. `place.rs`: the destination
+//!   of a source, by the text of its path.
+//! - `entry.rs`: `Entry`, `Kind`, and `Timestamp`, whose bound is checked on decoding.
+//!   `travelling.rs`: an entry's encoding, with a mask of its fields.
+//! - `meta.rs`: the metadata of an existing entry.
+//! - `attributes.rs`: `Attributes` of an entry, and `Kept`, a set of them. `extended.rs`: extended
+//!   attributes and ACLs. `altered.rs`: changes of the sources' attributes (`altered/accounts.rs`,
+//!   `altered/modes.rs`: their syntax).
+//! - `hash.rs`: `ContentHash`, and `ContentHasher`, which hashes in blocks of 4 MiB. `ranges.rs`: a
+//!   set of such blocks, as a peer requests them.
+//! - `granularity.rs`: the units in which file systems store times.
+//! - `policy.rs`: `Task`, the one task of a job: to copy, to compare, or to remove, each with its
+//!   own rules. `faking.rs`: the sides on which root's attributes are stored in an extended
+//!   attribute.
+//! - `filter.rs`: rules that exclude parts of a tree; `filter/lines.rs`: their syntax;
+//!   `filter/scope.rs`: rules from files in the trees; `filter/pattern.rs`: their patterns, as in
+//!   rsync.
+//! - `links.rs`: whether the target of a symbolic link leads out of a tree, and munged targets.
+//! - `compression.rs`: the compression of content on a wire. `via.rs`: the connections for content.
+//! - `outcome.rs`: the outcome of an entry, and the figures of a job (`Summary`). `changes.rs`: the
+//!   result of a comparison. `fault.rs`: the fault of one entry, in a form that can be sent, and
+//!   whether it ends the job.
+//! - `escape.rs`: untrusted bytes as text that is safe to print.
+//! - `size.rs`: sizes for people.
+//! - `executable.rs`: system, processor and loader, from an ELF header. `host.rs`: facts that a
+//!   host reports before haul is installed on it.
 
 #![forbid(unsafe_code)]
 

@@ -1,11 +1,11 @@
-//! Targets of symbolic links, judged and changed by their text alone, as rsync does.
+//! Targets of symbolic links, checked and changed by their text alone, as in rsync.
 
-/// The beginning of a target that leads nowhere, and can be had back.
+/// The prefix of a munged target, which leads nowhere and can be restored.
 const MUNGED: &[u8] = b"/rsyncd-munged/";
 
-/// True if a link with this `target`, with `depth` directories between it and the top of
-/// what is copied, may lead out of that, for all that its text tells: it is whole or empty,
-/// has `..` behind a name, or has more of them than directories are above it.
+/// True if a link with this `target` may lead out of the copied tree, by its text alone. `depth` is
+/// the number of directories between the link and the top. A target leads out if it is absolute or
+/// empty, has `..` after a name, or has more than `depth` of them.
 pub fn leads_out(target: &[u8], depth: usize) -> bool {
     if target.is_empty() || target.starts_with(b"/") {
         return true;
@@ -24,12 +24,12 @@ pub fn leads_out(target: &[u8], depth: usize) -> bool {
     goes_up_again || target.len() > 3 && target.ends_with(b"/..") || up > depth
 }
 
-/// `target` as it leads nowhere.
+/// Munges `target`, so that it leads nowhere.
 pub fn munged(target: &[u8]) -> Vec<u8> {
     [MUNGED, target].concat()
 }
 
-/// The target that was [`munged`], if `target` is one.
+/// The original target if `target` is [`munged`].
 pub fn unmunged(target: &[u8]) -> Option<&[u8]> {
     target.strip_prefix(MUNGED).filter(|target| !target.is_empty())
 }

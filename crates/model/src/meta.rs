@@ -1,4 +1,4 @@
-//! Metadata of an entry that exists.
+//! Metadata of an existing entry.
 
 use crate::{Attributes, FileId, Kind, Special, Timestamp};
 use std::io;
@@ -6,22 +6,21 @@ use std::io;
 /// The metadata of an entry, without its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Meta {
-    /// The kind; a link's target is read separately.
+    /// The kind. The target of a link is read separately.
     pub kind: MetaKind,
     /// Its attributes.
     pub attributes: Attributes,
-    /// When anything of it last changed, where that is known.
+    /// The time of the last change of content or attributes, if known.
     pub ctime: Option<Timestamp>,
-    /// The object itself, where the tree is on this machine.
+    /// The object, if the tree is on this machine.
     pub id: Option<FileId>,
-    /// It is a file that takes less storage than its length, and so may have
-    /// holes.
+    /// A file that takes less storage than its length, and so may have holes.
     pub is_thin: bool,
-    /// Its owner, where that is known.
+    /// The owner, if known.
     pub owner: Option<Owner>,
-    /// The number of its names; 1 where that is unknown.
+    /// The number of hard links. 1 if unknown.
     pub links: u64,
-    /// The kind of a [`MetaKind::Special`], where that is known.
+    /// The kind of a [`MetaKind::Special`], if known.
     pub special: Option<Special>,
 }
 
@@ -30,7 +29,7 @@ pub struct Meta {
 pub struct Owner {
     /// The user's number.
     pub user: u32,
-    /// The group's.
+    /// The group's number.
     pub group: u32,
 }
 
@@ -46,12 +45,12 @@ pub enum MetaKind {
     Dir,
     /// A symbolic link.
     Symlink,
-    /// Something else.
+    /// Another kind.
     Special,
 }
 
 impl Meta {
-    /// That of an entry of which nothing more is known, or told.
+    /// Metadata without further fields.
     pub fn new(kind: MetaKind, attributes: Attributes) -> Self {
         Self {
             kind,
@@ -70,7 +69,7 @@ impl Meta {
         matches!(self.kind, MetaKind::File { .. })
     }
 
-    /// The entry's kind for a listing; `target` is what a link points to.
+    /// The kind for a listing. `target` reads the target of a link.
     pub fn listed_kind(&self, target: impl FnOnce() -> io::Result<Vec<u8>>) -> io::Result<Kind> {
         Ok(match self.kind {
             MetaKind::File { size } => Kind::File { size },
@@ -81,12 +80,12 @@ impl Meta {
     }
 }
 
-/// The fate of a file that has the name already.
+/// What happens to an existing file with the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnExisting {
-    /// Nothing is known to have the name; what has it nevertheless stays.
+    /// It is kept. No such file is expected.
     Keep,
-    /// Something has the name and is replaced.
+    /// It is replaced.
     Replace,
 }
 

@@ -1,41 +1,38 @@
-//! The fate of an entry, and of a whole job.
+//! The outcome of an entry, and the figures of a job.
 
 use crate::{Changes, Fault};
 use serde::{Deserialize, Serialize};
 use std::ops::AddAssign;
 
-/// The fate of one entry.
+/// The outcome of one entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
-    /// A file's content was copied and published, a link or directory was made.
+    /// A file was copied and published, or a link or directory was created.
     Copied,
-    /// The destination had it already, or has what replaces nothing.
+    /// The destination has it already, or the existing entry is kept.
     Skipped(Skip),
     /// `--dry-run`: it would have been copied.
     WouldCopy,
-    /// It failed; nothing of it was published.
+    /// It failed. Nothing was published.
     Failed(Fault),
-    /// In a check: the destination's is another, or missing. What is the same is
-    /// `Skipped(Unchanged)`.
+    /// In a check: the entry differs or is missing. An equal one is `Skipped(Unchanged)`.
     Differs(Changes),
-    /// A file was copied as it was when it was opened: its first bytes, as many as it
-    /// had then. It has grown since.
+    /// A file was copied with the length that it had when it was opened. It has grown since.
     Grew,
-    /// The destination's was another, or missing, and is that of the source now; in a dry run
-    /// it would be. In a job that is no mirror, only attributes differed.
+    /// The entry differed or was missing, and is like its source now (dry run: would be). In a job
+    /// that is not a mirror, only attributes differed.
     Synced(Changes),
-    /// It is a further name of a file that the destination has; in a dry run it would be.
+    /// It is a hard link to a file of the destination (dry run: would be).
     Linked {
-        /// How what stood in its place differed.
+        /// The differences of the earlier entry.
         found: Changes,
-        /// The path of the name to which it was linked, for showing; empty if it was
-        /// linked before.
+        /// The path of the file that it is linked to, for messages. Empty if it was linked before.
         first: Box<[u8]>,
     },
 }
 
 impl Outcome {
-    /// True in a check if the destination has it, though perhaps with another time or
+    /// True in a check if the destination has the entry, though perhaps with other times or another
     /// mode.
     pub fn is_there(&self) -> bool {
         match self {
@@ -46,80 +43,76 @@ impl Outcome {
     }
 }
 
-/// Why an entry was left as it is.
+/// The reason why an entry was skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Skip {
-    /// Size and modification time agree (a link: its target; a directory: it exists).
+    /// Size and modification time are equal. For a link: its target. For a directory: it exists.
     Unchanged,
-    /// It exists, and existing files are to be kept.
+    /// It exists, and existing files are kept.
     Exists,
-    /// The destination's is not older.
+    /// The existing file is not older.
     NotOlder,
-    /// A FIFO, socket or device, or a stage of haul's own that the source's
-    /// directory holds: these are not copied.
+    /// A FIFO, socket or device, or a temporary file of haul in the source: these are not copied.
     Special,
-    /// In a mirror: the rules leave it alone.
+    /// In a mirror: it is excluded by the rules.
     Ruled,
 }
 
-/// The figures of a job, or of all jobs of a command; of one that ended early, those
-/// of what was done until then.
+/// The figures of a job, or of all jobs of a command. If a job ended early, they count what was
+/// done until then.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
     /// Regular files and links that were copied (dry run: would be).
     pub copied: u64,
-    /// Directories that were made (dry run: would be).
+    /// Directories that were created (dry run: would be).
     pub dirs_made: u64,
-    /// Bytes of content in the files that were copied.
+    /// Bytes of content in the copied files.
     pub bytes: u64,
-    /// Bytes of content that were read and written. Holes may count or not.
+    /// Bytes of content that were read and written. Holes may or may not count.
     pub bytes_transferred: u64,
-    /// Bytes that an interrupted copy had transferred before, and that were used.
+    /// Bytes that an interrupted copy had transferred before, and that were reused.
     pub bytes_resumed: u64,
-    /// Bytes that the destination had in the old version of a file, and that were taken
-    /// from there.
+    /// Bytes that were taken from the old version of a file at the destination.
     pub bytes_matched: u64,
-    /// Files and links that were left as they are; in a check, that are the same.
+    /// Files and links that were skipped. In a check: that are equal.
     pub skipped: u64,
-    /// FIFOs, sockets, devices and stages of haul's own that were passed over
-    /// with a warning.
+    /// FIFOs, sockets, devices and temporary files of haul that were skipped with a warning.
     pub special: u64,
     /// Entries that failed.
     pub failed: u64,
-    /// In a check: entries that are at the destination and differ.
+    /// In a check: existing entries that differ.
     pub different: u64,
-    /// In a check: entries that the destination has not.
+    /// In a check: entries that the destination lacks.
     pub missing: u64,
     /// In a check: entries that only the destination has.
     pub extra: u64,
-    /// In a move: sources that were renamed, and files and links that were copied and
-    /// removed.
+    /// In a move: sources that were renamed, and files and links that were copied and removed.
     pub moved: u64,
-    /// In a move: files and links that stay, because existing files were to be kept.
+    /// In a move: files and links that were not moved because existing files are kept.
     pub kept: u64,
-    /// Files that grew while they were copied; they count as copied, too.
+    /// Files that grew while they were copied. They also count as copied.
     pub grown: u64,
-    /// Entries of which only attributes were set (dry run: would be).
+    /// Entries whose attributes alone were set (dry run: would be).
     pub updated: u64,
-    /// Entries that became hard links to what the destination has: to another name of the
-    /// same file, or to the file of a base (dry run: would).
+    /// Entries that became hard links to another name of the same file, or to a file of a base (dry
+    /// run: would).
     pub linked: u64,
     /// In a mirror: entries that only the destination had, and that were removed.
     pub deleted: u64,
-    /// In a mirror: entries that were to be removed, and stay because more were than may be.
+    /// In a mirror: entries that were not removed because of the limit.
     pub spared: u64,
-    /// In a mirror: of the files that were copied, those that the destination had under other
-    /// names, and that were not transferred.
+    /// In a mirror: copied files that the destination had under other names, and that were not
+    /// transferred.
     pub renamed: u64,
 }
 
 impl Summary {
-    /// True if a check has found that something is not the same.
+    /// True if a check has found a difference.
     pub const fn has_differences(&self) -> bool {
         self.different > 0 || self.missing > 0 || self.extra > 0
     }
 
-    /// The figures of what came after they were `before`. None has become less.
+    /// The figures since they were `before`. No figure may be smaller than before.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         self.with(before, |now, before| now - before)
@@ -152,7 +145,7 @@ impl Summary {
 }
 
 impl AddAssign for Summary {
-    /// The figures of both. Those of a peer may be any.
+    /// The sum of both, which saturates because a peer may send any figures.
     fn add_assign(&mut self, more: Self) {
         *self = self.with(more, u64::saturating_add);
     }

@@ -1,6 +1,5 @@
-//! Names of entries, as bytes. A [`Name`] can't be absolute, can't climb with `..`,
-//! and can't hide a separator; whoever holds one may join it below a root without
-//! looking at it again.
+//! Names of entries, as bytes. A [`Name`] is never absolute, never `..`, and contains no separator.
+//! It can be joined below a root without further checks.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::ffi::OsStr;
@@ -11,22 +10,22 @@ use std::sync::Arc;
 /// Longest name of one path component, in bytes (`NAME_MAX` on Linux and macOS).
 pub const MAX_NAME_LEN: usize = 255;
 
-/// Deepest tree that is walked, in directories below the root.
+/// Maximum depth of a tree, in directories below the root.
 ///
-/// A path of one-byte names reaches Linux's `PATH_MAX` at 2,048 levels; the
-/// bound keeps a peer from choosing our recursion.
+/// A path of one-byte names reaches Linux's `PATH_MAX` at 2,048 levels. The bound keeps a peer from
+/// choosing our recursion depth.
 pub const MAX_DEPTH: usize = 2048;
 
-/// Why some bytes are not a [`Name`].
+/// The reason why some bytes are not a [`Name`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// Nothing between two separators.
+    /// No bytes between two separators.
     #[error("the name is empty")]
     Empty,
-    /// `.` or `..`, which name another place than an entry.
+    /// `.` or `..`, which refer to other directories.
     #[error("the name is \".\" or \"..\"")]
     Dots,
-    /// A `/` inside of the name.
+    /// A `/` inside the name.
     #[error("the name contains a \"/\"")]
     Separator,
     /// A NUL byte, at which the operating system would cut the name.
@@ -37,16 +36,16 @@ pub enum NameError {
     TooLong,
 }
 
-/// The name of one directory entry: 1 to 255 bytes without `/` and NUL, and
-/// neither `.` nor `..`. It need not be UTF-8. Its clones share its bytes.
+/// The name of one directory entry: 1 to 255 bytes without `/` and NUL, and neither `.` nor `..`.
+/// It need not be UTF-8. Clones share the bytes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Arc<[u8]>);
 
 impl Name {
-    /// Checks `bytes` and keeps them.
+    /// Checks `bytes` and copies them.
     ///
     /// # Errors
-    /// Says which rule the bytes break.
+    /// The rule that the bytes violate.
     pub fn new(bytes: &[u8]) -> Result<Self, NameError> {
         match bytes {
             b"" => Err(NameError::Empty),
@@ -63,7 +62,7 @@ impl Name {
         &self.0
     }
 
-    /// The name as the operating system takes it.
+    /// The name for calls of the operating system.
     pub fn as_os_str(&self) -> &OsStr {
         OsStr::from_bytes(&self.0)
     }
@@ -91,9 +90,9 @@ impl<'de> Deserialize<'de> for Name {
 /// The names that the entries of a job get at the destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Naming {
-    /// Their own, in the destination.
+    /// Their own names, in the destination.
     Own,
-    /// The one source gets that of the destination.
+    /// The name of the destination, for the only source.
     Given,
 }
 

@@ -1,46 +1,45 @@
-//! The place at the destination that a source has by the words of its path alone, so that
-//! both sides of a connection find the same one.
+//! The place of a source at the destination, by the text of its path alone. So both sides of a
+//! connection compute the same one.
 
 use crate::words;
 use crate::{MAX_DEPTH, Name, NameError, Relative};
 
-/// The end of the part of a path that a relative source leaves behind.
+/// The end of the part of a path that a relative source drops.
 const CUT: &[u8] = b"/./";
 
 /// A source, and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// The directory in which the names begin: a path of the sources' machine.
+    /// The directory in which the names begin: a path on the sources' machine.
     pub start: Vec<u8>,
-    /// The way to it from the directory of a list, if the source is one of such.
+    /// The path from the directory of a list to `start`. Empty without a list.
     pub inner: Vec<Name>,
-    /// The way from there to the source, and from the destination to what it becomes. None
-    /// where the source is what is in the first directory itself.
+    /// The path from `start` to the source, which is also its path in the destination. Empty if the
+    /// source is the content of `start` itself.
     pub names: Vec<Name>,
-    /// It ended with a slash or a dot, and so means what is in a directory.
+    /// The path ended with a slash or a dot, and means the content of a directory.
     pub slash: bool,
-    /// It begins with `./`, and so means the first directory itself as well, without what is
-    /// in it.
+    /// The path begins with `./`, and also means the first directory itself without its content.
     pub dot: bool,
 }
 
-/// Why a source has no place.
+/// The reason why a source has no place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PlaceError {
-    /// It would be beside the destination.
+    /// It would be outside of the destination.
     #[error("a relative path must not have \"..\" in it")]
     Parent,
-    /// A name in it is none.
+    /// A name in it is invalid.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// Nothing can be as deep.
+    /// It is too deep.
     #[error("more than {MAX_DEPTH} names deep")]
     Deep,
 }
 
 impl Place {
-    /// That of the source `path`, which is one of a list that begins in the directory at
-    /// `base`, if that is given.
+    /// The place of the source `path`. It is an entry of a list in the directory `base` if that is
+    /// given.
     ///
     /// # Errors
     /// [`PlaceError`].
@@ -68,7 +67,7 @@ impl Place {
         Ok(Self { start, inner, names, slash, dot })
     }
 
-    /// That of a source that keeps its last name alone.
+    /// The place of a source that keeps only its last name.
     fn plain(path: &[u8]) -> Result<Self, PlaceError> {
         let split = words::split(path);
         let (start, names) = match split.name {
@@ -79,7 +78,7 @@ impl Place {
         Ok(Self { start: start.to_vec(), inner: Vec::new(), names, slash, dot: false })
     }
 
-    /// The same of a list in the directory at `base`.
+    /// The place of a source in a list in the directory `base`.
     fn in_list(path: &[u8], base: &[u8]) -> Result<Self, PlaceError> {
         let mut inner = names(path)?;
         let name = if ends_open(path) { None } else { inner.pop() };
@@ -89,7 +88,7 @@ impl Place {
     }
 }
 
-/// The names in a path, without those that stand for the directory that they are in.
+/// The names in a path, without `.`.
 fn parts(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     words::components(path).filter(|part| *part != b".")
 }
@@ -102,12 +101,12 @@ fn names(path: &[u8]) -> Result<Vec<Name>, PlaceError> {
     if names.len() > MAX_DEPTH { Err(PlaceError::Deep) } else { Ok(names) }
 }
 
-/// True if `path` means what is in the directory at its end.
+/// True if `path` means the content of a directory.
 fn ends_open(path: &[u8]) -> bool {
     path.ends_with(b"/") || path.ends_with(b"/.")
 }
 
-/// The path `path` of the directory `base`, whether it has a slash in front or not.
+/// The path `path` below the directory `base`. A leading slash is ignored.
 fn below(base: &[u8], path: &[u8]) -> Vec<u8> {
     let start = path.iter().position(|byte| *byte != b'/').unwrap_or(path.len());
     words::join(base, &path[start..])

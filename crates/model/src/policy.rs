@@ -10,20 +10,20 @@ pub enum Task {
     Copy(Policy),
     /// Compares the sources with the destination, and changes nothing.
     Check {
-        /// Contents are compared, too: each side hashes its own.
+        /// Contents are compared, too. Each side hashes its own.
         content: bool,
         /// The attributes that are compared.
         keeps: Kept,
     },
-    /// Compares, contents included, and removes each source that the destination has:
-    /// the end of a move.
+    /// Compares with contents, and removes each source that the destination has: the last part of a
+    /// move.
     Remove {
-        /// The outcomes by which a source is removed.
+        /// The rule for removing a source.
         rule: Remove,
-        /// How much of it has to be at the destination.
+        /// The part of an entry that the destination must have.
         moving: Moving,
     },
-    /// Makes the destination like the sources, by the rules of a copy and its own.
+    /// Makes the destination like the sources, by the rules of a copy and a mirror.
     Sync(Policy, Mirror),
 }
 
@@ -34,7 +34,7 @@ impl Default for Task {
 }
 
 impl Task {
-    /// The rules by which contents are copied; `None` if none are.
+    /// The rules for copying contents. `None` if nothing is copied.
     pub fn copies(&self) -> Option<&Policy> {
         match self {
             Self::Sync(..) if self.ends_mirror() || self.lists() => None,
@@ -43,17 +43,17 @@ impl Task {
         }
     }
 
-    /// True if the sources are listed, and no more.
+    /// True if the sources are only listed.
     pub fn lists(&self) -> bool {
         matches!(self, Self::Sync(_, Mirror { part: Part::Lists, .. }))
     }
 
-    /// True if nothing is copied, and sources go that a mirror has.
+    /// True if nothing is copied, and sources are removed that a mirror has.
     pub fn ends_mirror(&self) -> bool {
         matches!(self, Self::Sync(_, Mirror { part: Part::RemovesSources, .. }))
     }
 
-    /// The attributes that are kept, or compared.
+    /// The attributes that are kept or compared.
     pub fn keeps(&self) -> Kept {
         match self {
             Self::Sync(policy, _) if self.ends_mirror() => {
@@ -65,7 +65,7 @@ impl Task {
         }
     }
 
-    /// The rules of a mirror, if the destination is to become one.
+    /// The rules of a mirror, if the task is one.
     pub fn mirrors(&self) -> Option<&Mirror> {
         match self {
             Self::Sync(_, mirror) => Some(mirror),
@@ -73,8 +73,8 @@ impl Task {
         }
     }
 
-    /// True if what only the destination has matters: the names of all that a directory
-    /// has are told before the first of its directories is listed.
+    /// True if entries that only the destination has matter. Then all names in a directory are sent
+    /// before its first subdirectory is listed.
     pub fn finds_extras(&self) -> bool {
         match self {
             Self::Copy(_) => false,
@@ -89,7 +89,7 @@ impl Task {
         }
     }
 
-    /// True if nothing at the destination is changed.
+    /// True if nothing is changed at the destination.
     pub fn keeps_destination(&self) -> bool {
         self.copies().is_none_or(|policy| policy.dry_run)
     }
@@ -105,13 +105,13 @@ impl Task {
         }
     }
 
-    /// True if contents may be compared with those of files that only the destination has:
-    /// they may have got new names.
+    /// True if contents may be compared with files that only the destination has, because files may
+    /// have been renamed.
     pub fn finds_renamed(&self) -> bool {
         self.mirrors().is_some_and(Mirror::finds_renamed)
     }
 
-    /// The outcomes by which a source is removed, if sources are.
+    /// The rule for removing sources, if they are removed.
     pub fn removes(&self) -> Option<Remove> {
         match self {
             Self::Remove { rule, .. } => Some(*rule),
@@ -120,7 +120,7 @@ impl Task {
         }
     }
 
-    /// How much of an entry a move needs at the destination, if the job is a part of one.
+    /// The part of an entry that a move needs at the destination, if the job belongs to a move.
     pub fn moving(&self) -> Option<Moving> {
         match self {
             Self::Sync(..) if self.ends_mirror() => Some(Moving::Lossy),
@@ -131,90 +131,89 @@ impl Task {
     }
 }
 
-/// The rule for a file that exists at the destination already.
+/// The rule for a file that already exists at the destination.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Conflict {
-    /// Skipped when size and modification time agree, else replaced.
+    /// Skip it if size and modification time are equal, otherwise replace it. The default.
     #[default]
     ReplaceChanged,
-    /// Always replaced (`--force`).
+    /// Always replace it (`--force`).
     ReplaceAll,
-    /// Never replaced (`--no-clobber`).
+    /// Never replace it (`--no-clobber`).
     Keep,
-    /// Replaced only when it is older than the source (`--update`).
+    /// Replace it only if it is older than the source (`--update`).
     ReplaceOlder,
 }
 
-/// The rules by which a destination becomes like its sources, besides those of the copies
-/// that this takes.
+/// The rules of a mirror, besides those for copying.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mirror {
-    /// Symbolic links are copied; else they are passed over.
+    /// Symbolic links are copied. Otherwise they are skipped.
     pub links: bool,
-    /// Of these, those that may lead out of the destination are passed over.
+    /// Links that may lead out of the destination are skipped.
     pub safe_links: bool,
-    /// Files are left alone that are newer than the source.
+    /// Files that are newer than the source are kept.
     pub skips_newer: bool,
     /// The proof that a file needs no copy.
     pub sameness: Sameness,
-    /// Times no further apart are one, in whole seconds; `None` compares all of them.
+    /// Times that differ by at most this many seconds count as equal. `None` compares nanoseconds.
     pub window: Option<u32>,
-    /// Nothing is made that the destination has not.
+    /// Nothing is created that does not exist at the destination.
     pub existing_only: bool,
-    /// Files below this many bytes are left alone.
+    /// Files with fewer bytes are skipped.
     pub size_min: Option<u64>,
-    /// Files above this many bytes are left alone.
+    /// Files with more bytes are skipped.
     pub size_max: Option<u64>,
-    /// Directories above a missing destination are made, too.
+    /// Missing directories above the destination are created, too.
     pub makes_path: bool,
-    /// A directory makes way for what is none, though it is not empty.
+    /// A non-empty directory may be replaced by another kind of entry.
     pub makes_way: bool,
-    /// The rules by which what only the destination has is removed.
+    /// The rules for removing entries that only the destination has.
     pub delete: Option<Delete>,
-    /// The most entries that are removed, for whatever reason.
+    /// Maximum number of entries that are removed, for any reason.
     pub delete_max: Option<u64>,
-    /// Of a changed file only the difference goes over a wire.
+    /// Only the difference of a changed file is sent.
     pub delta: bool,
-    /// The blocks by which that is found have so many bytes, if they can; else about as
-    /// many as there are.
+    /// The preferred length of the blocks for finding the difference, in bytes. By default it grows
+    /// with the file.
     pub block_len: Option<u32>,
-    /// The part of the work that this job does.
+    /// The part of the work for this job.
     pub part: Part,
-    /// Where modes are not kept: files can be executed, or can't, as in the source.
+    /// If modes are not kept: the right to execute is taken from the source.
     pub executability: bool,
-    /// The use of the directories that are looked into for what the destination has not.
+    /// The use of base directories for files that the destination lacks.
     pub bases: Option<Bases>,
-    /// A symbolic link to a directory in the destination stands for that, where the sources
-    /// have a directory.
+    /// A symbolic link to a directory at the destination is used like a directory, if the source
+    /// has one.
     pub keeps_dir_links: bool,
-    /// The rules by which the sources are walked.
+    /// The rules for walking the sources.
     pub walking: Walking,
-    /// The way in which files that are there get new content.
+    /// How existing files get new content.
     pub updating: Updating,
-    /// Room for a file is reserved before it is written.
+    /// Storage for a file is reserved before it is written.
     pub preallocates: bool,
-    /// Files wait until all else is done, and get their names one right behind the other.
+    /// Files wait until everything else is done, and then get their names in quick succession.
     pub delays: bool,
-    /// Of a missing file only the difference to one with a name like it goes over a wire.
+    /// Only the difference of a missing file to one with a similar name is sent.
     pub fuzzy: bool,
-    /// A large file that is missing, and is one of those that are removed, gets its new name
-    /// there. What is removed waits for that.
+    /// A large missing file that would be removed elsewhere is renamed. Removals wait for that.
     pub renames: bool,
-    /// The sources have attributes written down that only root can give.
+    /// The sources have attributes of root in an extended attribute (`--fake-super`).
     pub fakes_sources: bool,
-    /// So has the destination, and gets them like that.
+    /// The destination has attributes of root in an extended attribute.
     pub fakes_dest: bool,
-    /// Links of other users lead to the destination, and to the directories beside it, too.
+    /// Links of other users are followed in the paths of the destination and the directories
+    /// besides it.
     pub foreign_links: bool,
     /// Runs of zeros in large files become holes.
     pub leaves_zeros: bool,
-    /// Reading files leaves the times of their last reading alone, where that can be had.
+    /// Reading files does not change their access times, if the system supports that.
     pub keeps_atimes: bool,
 }
 
 impl Mirror {
-    /// True if contents may be asked for after others were compared or copied: it shows
-    /// late that they are needed.
+    /// True if contents may be requested after others were compared or copied, because the need for
+    /// them shows late.
     pub fn asks_late(&self) -> bool {
         self.sameness == Sameness::Content || self.bases.is_some() || self.finds_renamed()
     }
@@ -225,195 +224,191 @@ impl Mirror {
     }
 }
 
-/// The way in which files that are there get new content. But for the first it is written
-/// into them, once it is whole: they keep their other names, and show a mixture meanwhile.
+/// How existing files get new content. Except for the first way, the complete content is written
+/// into them. They keep their hard links, and are a mixture meanwhile.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Updating {
-    /// Others take their names.
+    /// New files replace them.
     #[default]
     Replaces,
-    /// It is written into them.
+    /// The content is written into them.
     InPlace,
-    /// The same, into those alone that are shorter than the source.
+    /// The content is written into files that are shorter than the source. Others are skipped.
     Appends,
 }
 
-/// Where what a mirror replaces or removes is kept.
+/// Where replaced and removed entries are kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backup {
-    /// The directory that it is moved to, which stands for the destination; a relative one
-    /// starts in that. Without it, it stays where it was.
+    /// The backup directory, with the structure of the destination. A relative path starts in the
+    /// destination. `None` keeps an entry in its directory.
     pub dir: Option<Vec<u8>>,
-    /// The end that its name gets.
+    /// The suffix for the names of backups.
     pub suffix: Vec<u8>,
 }
 
 impl Backup {
-    /// Bytes that it takes in a frame, at most.
+    /// Maximum length in a frame, in bytes.
     pub fn encoded_len_max(&self) -> usize {
         self.dir.as_ref().map_or(0, Vec::len) + self.suffix.len() + 16
     }
 }
 
-/// The use that a mirror makes of directories besides the destination: of what is the
-/// same there, by the rules for what is in the destination.
+/// The use of base directories by a mirror, for files that are equal there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Bases {
-    /// It is left out of the destination.
+    /// They are not created in the destination.
     Compare,
-    /// The destination gets a copy of it.
+    /// They are copied from the base.
     Copy,
-    /// The destination gets a hard link to it.
+    /// They become hard links to the file in the base.
     Link,
 }
 
 impl Bases {
-    /// The most directories.
+    /// Maximum number of base directories.
     pub const MAX: usize = 20;
 }
 
-/// The rules by which the sources of a mirror are walked.
+/// The rules for walking the sources of a mirror.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Walking {
-    /// Directories come without anything in them, but for sources without a name.
+    /// Directories are listed without their content, except for sources without a name.
     pub only_dirs: bool,
-    /// Directories in which, at any depth, nothing but directories is are left out.
+    /// Directories that contain only directories, at any depth, are skipped.
     pub prunes_empty: bool,
     /// The file systems that are walked.
     pub systems: Systems,
-    /// The fate of named sources that are not there.
+    /// What happens to named sources that do not exist.
     pub missing: Missing,
-    /// The paths that sources keep at the destination.
+    /// The part of the sources' paths that is kept.
     pub relative: Relative,
-    /// The symbolic links that stand for what they lead to, where not all do.
+    /// The symbolic links that are followed, if not all.
     pub led: Led,
 }
 
-/// The symbolic links of sources that stand for what they lead to.
+/// The symbolic links in sources that are followed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Led {
-    /// Those to directories.
+    /// Links to directories.
     pub to_dirs: bool,
-    /// Those that may lead out of the sources; see [`crate::links::leads_out`].
+    /// Links that may lead out of the sources; see [`crate::links::leads_out`].
     pub out: bool,
 }
 
 impl Led {
-    /// True if any do.
+    /// True if any links are followed.
     pub fn may_be(self) -> bool {
         self.to_dirs || self.out
     }
 }
 
-/// The part of a source's path that is made at the destination, too.
+/// The part of a source's path that is created at the destination.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Relative {
-    /// Its last name.
+    /// The last name. The default.
     #[default]
     No,
-    /// All of it, or all behind `/./`, with the attributes that its directories have.
+    /// The whole path, or the part after `/./`, with the attributes of its directories.
     Yes,
-    /// The same. A directory on the way to a source is made if it is missing, and is left as
-    /// it is otherwise.
+    /// The same path. Its directories are created if they are missing, but existing ones are not
+    /// changed.
     WithoutWay,
 }
 
-/// The file systems that a walk goes through.
+/// The file systems that a walk enters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Systems {
-    /// All.
+    /// All. The default.
     #[default]
     All,
-    /// Those of the sources. A directory where another is mounted comes without anything
-    /// in it.
+    /// The file systems of the sources. A mount point is listed without content.
     OfSources,
-    /// Those of the sources, without such directories.
+    /// The file systems of the sources. A mount point is not listed.
     OfSourcesAlone,
 }
 
-/// The fate of named sources that are not there.
+/// What happens to named sources that do not exist.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Missing {
-    /// They fail.
+    /// They fail. The default.
     #[default]
     Fails,
-    /// Nothing is told of them.
+    /// They are ignored.
     PassedOver,
-    /// The destination's entries of their names are removed.
+    /// The destination's entries with their names are removed.
     Removed,
 }
 
 /// The part of a mirror's work that one job does.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Part {
-    /// All of it.
+    /// All of it. The default.
     #[default]
     All,
-    /// All but removing what only the destination has, which another job does.
+    /// All but removing entries that only the destination has, which another job does.
     AllElse,
-    /// Removing what only the destination has, before another job does all else.
+    /// Removing entries that only the destination has, before another job does the rest.
     RemovesFirst,
-    /// The same, behind another job that has done all else.
+    /// Removing entries that only the destination has, after another job has done the rest.
     RemovesLast,
-    /// Removing sources that are no directories, of which the destination has the content:
-    /// behind all other jobs.
+    /// Removing sources, except directories, whose content the destination has. After all other
+    /// jobs.
     RemovesSources,
-    /// Telling what the sources have. The destination is not looked at.
+    /// Listing the sources. The destination is not read.
     Lists,
-    /// Telling what would be removed that only the destination has, and of how much: what
-    /// is there of the sources is told as unchanged.
+    /// Counting the entries that would be removed, and the total. Entries that the sources have are
+    /// reported as unchanged.
     Counts,
 }
 
 impl Part {
-    /// True if something is removed, or would be, and nothing else is done.
+    /// True if the job only removes entries, or counts them.
     pub fn only_removes(self) -> bool {
         matches!(self, Self::RemovesFirst | Self::RemovesLast | Self::Counts)
     }
 }
 
-/// The proof that a file at the destination is that of the source.
+/// The proof that a file at the destination equals the source.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Sameness {
-    /// Its length and its time.
+    /// Length and modification time. The default.
     #[default]
     SizeAndTime,
-    /// Its length.
+    /// The length.
     Size,
-    /// Its length and the hash of its content: both sides read it.
+    /// Length and content hash. Both sides read the file.
     Content,
-    /// There is none: no file is taken for another.
+    /// None: no file counts as equal.
     None,
 }
 
-/// The rules by which a mirror removes what the sources do not have.
+/// The rules for removing entries that the sources do not have.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delete {
-    /// Errors of the sources hold nothing back.
+    /// Errors in the sources do not prevent removals.
     pub ignore_errors: bool,
 }
 
-/// How an interrupted copy of a large file is continued.
+/// How an interrupted copy of a large file is resumed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Resume {
-    /// The journal is believed, and the last block read back. If the source has no time
-    /// of its last change, the stage is compared with it: all of it, or samples where
-    /// reading takes round trips.
+    /// Trust the journal, and read back the last block. If the time of the source's last change is
+    /// unknown, compare the stage with it: all of it, or samples if reading needs round trips.
     #[default]
     Quick,
-    /// All that is there is read and hashed again, on both sides (`--strict`).
+    /// Read and hash all partial data again, on both sides (`--strict`).
     Strict,
-    /// It is not: every copy begins anew and leaves nothing behind
-    /// (`--no-resume`).
+    /// Do not resume: every copy begins again and leaves nothing (`--no-resume`).
     Never,
 }
 
-/// How much of an entry has to be at the destination before a move removes it.
+/// The part of an entry that must be at the destination before a move removes the source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Moving {
-    /// All of it: what has something that the destination can't hold stays where it is.
+    /// All of it. A source is kept if the destination can't hold everything.
     Whole,
-    /// Its content, and of the rest what the destination holds (`--lossy`).
+    /// The content, and the attributes that the destination can hold (`--lossy`).
     Lossy,
 }
 
@@ -426,7 +421,7 @@ impl Moving {
         }
     }
 
-    /// Those that are compared before a source is removed.
+    /// The attributes that are compared before a source is removed.
     pub const fn compares(self) -> Kept {
         match self {
             Self::Whole => Kept::OF_ARCHIVES,
@@ -435,19 +430,18 @@ impl Moving {
     }
 }
 
-/// The rule by which a source of a move is removed, once the destination has it.
+/// The rule for removing a source of a move that the destination has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Remove {
-    /// Whatever is there with the same content: a file system may not keep times
-    /// and modes as exactly.
+    /// The content must be equal. A file system may not store times and modes exactly.
     SameContent,
-    /// Only what is the same in all that is compared.
+    /// Everything that is compared must be equal.
     Same,
 }
 
 impl Remove {
-    /// True if by this rule `outcome` says that the destination has what the source
-    /// has. The contents of files were compared.
+    /// True if `outcome` means that the destination has the source, by this rule. The contents of
+    /// files must have been compared.
     pub fn allows(self, outcome: &Outcome) -> bool {
         match outcome {
             Outcome::Skipped(Skip::Unchanged) => true,
@@ -464,36 +458,32 @@ pub struct Policy {
     pub conflict: Conflict,
     /// Compare and report, but change nothing (`--dry-run`).
     pub dry_run: bool,
-    /// How an interrupted copy of a large file is continued.
+    /// How an interrupted copy of a large file is resumed.
     pub resume: Resume,
-    /// Each file is read back from its medium before it is published
-    /// (`--verify`).
+    /// Each file is read back from its medium before it is published (`--verify`).
     pub verify: bool,
-    /// All that is published is durable when the job has ended well (`--sync`).
+    /// Everything that is published is flushed before the job ends successfully (`--sync`).
     pub sync: bool,
     /// The copy is the first part of a move.
     pub moving: Option<Moving>,
-    /// A file that changes in any way while it is read fails, also if it only grows
-    /// (`--strict-source`).
+    /// A file that changes while it is read fails, even if it only grows (`--strict-source`).
     pub strict_source: bool,
-    /// Content that comes whole over a connection is believed without a hash: the connection
+    /// Content that is sent whole over a connection is accepted without a hash: the connection
     /// protects it (`--fast`).
     pub trusts_transit: bool,
-    /// The attributes that are kept, and what else of the sources.
+    /// The attributes and other properties of the sources that are kept.
     pub keeps: Kept,
-    /// Users and groups keep their numbers, whatever their names are at the destination.
+    /// Users and groups keep their numbers, regardless of their names at the destination.
     pub numeric_ids: bool,
 }
 
 impl Policy {
-    /// True if no content goes over a connection without its hash. Where what was written is
-    /// read back, there must be one to compare it with.
+    /// True if content is always sent with its hash. Reading back needs a hash to compare with.
     pub fn wants_hashes(&self) -> bool {
         !self.trusts_transit || self.verify
     }
 
-    /// True if all that an earlier job has left is compared with the source
-    /// before it is believed.
+    /// True if everything that an earlier job left is compared with the source before it is used.
     pub fn proves_resumed(&self) -> bool {
         match self.resume {
             Resume::Strict => true,

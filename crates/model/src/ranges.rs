@@ -1,11 +1,10 @@
-//! A set of a content's blocks, as a peer asks for them.
+//! A set of a content's blocks, as a peer requests them.
 
 use crate::BLOCK_LEN;
 use serde::{Deserialize, Serialize};
 
-/// A set of blocks of [`BLOCK_LEN`] bytes: the numbers of the blocks at which its
-/// ranges begin and end, in turn. A last range without an end goes to the end of the
-/// content.
+/// A set of blocks of [`BLOCK_LEN`] bytes, stored as the block numbers at which its ranges begin
+/// and end, in turn. A last range without an end reaches to the end of the content.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "Vec<u64>")]
 pub struct BlockRanges {
@@ -13,17 +12,17 @@ pub struct BlockRanges {
     bounds: Box<[u64]>,
 }
 
-/// One of the ranges, from a block up to but not including another.
+/// A range of blocks. Its end is excluded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockRange {
     /// The first block.
     pub start: u64,
-    /// The first block behind it; `None` for the end of the content.
+    /// The first block after the range. `None` for the end of the content.
     pub end: Option<u64>,
 }
 
 impl BlockRanges {
-    /// The most bounds of one set: a wish of a few bytes must not cost much memory.
+    /// Maximum number of bounds in a set: a short message must not cost much memory.
     pub const BOUNDS_MAX: usize = 128;
 
     /// No block.
@@ -31,7 +30,7 @@ impl BlockRanges {
         Self::default()
     }
 
-    /// All blocks from number `first` on.
+    /// All blocks from `first` on.
     pub fn from(first: u64) -> Self {
         Self { bounds: Box::new([first]) }
     }
@@ -41,23 +40,23 @@ impl BlockRanges {
         Self::from(0)
     }
 
-    /// True if there are none.
+    /// True if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.bounds.is_empty()
     }
 
-    /// True if these are all blocks of any content.
+    /// True if the set contains all blocks of any content.
     pub fn is_all(&self) -> bool {
         *self.bounds == [0]
     }
 
-    /// The ranges, in ascending order; none is empty, and no two touch.
+    /// The ranges, in ascending order. None is empty, and no two touch.
     pub fn iter(&self) -> impl Iterator<Item = BlockRange> {
         let range = |bounds: &[u64]| BlockRange { start: bounds[0], end: bounds.get(1).copied() };
         self.bounds.chunks(2).map(range)
     }
 
-    /// True if each range begins within a content of `size` bytes, or where it ends.
+    /// True if each range begins within a content of `size` bytes, or at its end.
     pub fn begin_within(&self, size: u64) -> bool {
         let is_within = |range: BlockRange| {
             range.start.checked_mul(BLOCK_LEN).is_some_and(|start| start <= size)
@@ -65,7 +64,7 @@ impl BlockRanges {
         self.iter().last().is_none_or(is_within)
     }
 
-    /// Bytes of a content of `size` bytes that are in none of them.
+    /// Number of bytes of a content of `size` bytes that are in none of the ranges.
     pub fn left_out(&self, size: u64) -> u64 {
         size - self
             .iter()
@@ -76,7 +75,7 @@ impl BlockRanges {
 }
 
 impl BlockRange {
-    /// Where it begins and ends in a content of `size` bytes.
+    /// The begin and end of the range in bytes, in a content of `size` bytes.
     pub fn bytes(&self, size: u64) -> (u64, u64) {
         let at = |block: u64| block.saturating_mul(BLOCK_LEN).min(size);
         (at(self.start), self.end.map_or(size, at))

@@ -1,16 +1,16 @@
-//! Sizes as people read them.
+//! Sizes for people.
 
 /// Binary units, each 1,024 times the one before.
 const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
-/// So many bytes, with a unit: `1023 B`, `19.9 MiB`.
+/// Formats a number of bytes with a unit: `1023 B`, `19.9 MiB`.
 pub fn size_words(bytes: u64) -> String {
     if bytes < 1024 {
         return format!("{bytes} B");
     }
     let mut value = bytes as f64 / 1024.0;
     let mut unit = 0;
-    // What would be rounded to 1024.0 is one of the next unit.
+    // A value that would be rounded to 1024.0 gets the next unit.
     while value >= 1023.95 && unit + 1 < UNITS.len() {
         value /= 1024.0;
         unit += 1;

@@ -1,6 +1,5 @@
-//! An entry as it travels: its name, its kind, a mask, and the fields that the mask
-//! names, in the order of its bits. So a field that an entry lacks takes no room, and
-//! one that a later capability brings has a place.
+//! The encoding of an entry: its name, its kind, a mask, and the fields in the mask, in the order
+//! of its bits. A missing field takes no space, and later capabilities can add fields.
 
 use crate::{Attributes, EXTENDED_LEN_MAX, Entry, Extended, Kind};
 use serde::de::{Error, SeqAccess, Visitor};
@@ -10,42 +9,42 @@ use std::fmt;
 
 /// The mode.
 const MODE: u32 = 0x01;
-/// The time of the last modification.
+/// The modification time.
 const MTIME: u32 = 0x02;
-/// [`Entry::inode`], where it is not 0.
+/// [`Entry::inode`], if it is not 0.
 const INODE: u32 = 0x04;
-/// [`Entry::ctime`], where it is known.
+/// [`Entry::ctime`], if it is known.
 const CTIME: u32 = 0x08;
-/// [`Entry::has_holes`], by the bit alone.
+/// [`Entry::has_holes`], a bit without a field.
 const HOLES: u32 = 0x10;
 
-/// The numbers of its user and its group, where they matter.
+/// The numbers of user and group, if they are needed.
 const OWNER: u32 = 0x20;
-/// [`Entry::links`], where it is not 0.
+/// [`Entry::links`], if it is not 0.
 const LINKS: u32 = 0x40;
-/// [`Entry::special`], where it is known.
+/// [`Entry::special`], if it is known.
 const SPECIAL: u32 = 0x80;
-/// Access control lists: its own, and the one that entries in it begin with.
+/// The ACL and the default ACL.
 const ACLS: u32 = 0x100;
 /// Extended attributes.
 const XATTRS: u32 = 0x200;
-/// The time of the last reading, where it matters.
+/// The access time, if it is needed.
 const ATIME: u32 = 0x400;
-/// [`Entry::is_way`], by the bit alone.
+/// [`Entry::is_way`], a bit without a field.
 const WAY: u32 = 0x800;
-/// [`Entry::is_again`], by the bit alone.
+/// [`Entry::is_again`], a bit without a field.
 const AGAIN: u32 = 0x1000;
 
-/// Fields that each entry has.
+/// The fields of every entry.
 const ALWAYS: u32 = MODE | MTIME;
 
-/// All that may be in a mask.
+/// All valid bits of a mask.
 const KNOWN: u32 = ALWAYS | INODE | CTIME | OWNER | LINKS | SPECIAL | ACLS | XATTRS | ATIME | BARE;
 
-/// Bits that have no field.
+/// The bits without a field.
 const BARE: u32 = HOLES | WAY | AGAIN;
 
-/// Name, kind, mask, and a field for each bit of it but [`BARE`].
+/// Name, kind, mask, and a field for each bit that is not in [`BARE`].
 const PARTS_MAX: usize = 13;
 
 impl Serialize for Entry {
@@ -162,7 +161,7 @@ impl<'de> Visitor<'de> for Parts {
     }
 }
 
-/// The rule that an entry with these attributes breaks, if it breaks one.
+/// The rule that an entry with these attributes violates, if there is one.
 fn rule_against(entry: &Entry, extended: &Extended) -> Option<&'static str> {
     let Extended { xattrs, acl, default_acl } = extended;
     if extended.len() > EXTENDED_LEN_MAX {
@@ -177,7 +176,7 @@ fn rule_against(entry: &Entry, extended: &Extended) -> Option<&'static str> {
     if acl.iter().chain(default_acl).any(|acl| !acl.is_valid()) {
         return Some("an access control list is invalid");
     }
-    // The system takes that for none.
+    // The system treats this number as none.
     if [entry.attributes.user, entry.attributes.group].contains(&Some(u32::MAX)) {
         return Some("a user or group number is invalid");
     }
@@ -197,7 +196,7 @@ fn rule_against(entry: &Entry, extended: &Extended) -> Option<&'static str> {
     None
 }
 
-/// The next part of an entry, which has to be there.
+/// The next part of an entry, which is required.
 fn next<'de, T: Deserialize<'de>, A: SeqAccess<'de>>(parts: &mut A) -> Result<T, A::Error> {
     parts.next_element()?.ok_or_else(|| A::Error::custom("an entry ends too early"))
 }

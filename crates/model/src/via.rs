@@ -1,23 +1,23 @@
-//! The way that the contents of a job take to an agent.
+//! The connections to an agent for the contents of a job.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The connections that contents go over. All else goes through ssh.
+/// The connections for contents. All other messages use ssh or the server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Via {
-    /// Those past ssh as soon as there are any, ssh until then.
+    /// Direct connections as soon as there are any, and ssh until then. The default.
     #[default]
     Auto,
-    /// The one through ssh.
+    /// The connection through ssh.
     Ssh,
-    /// Those past ssh alone.
+    /// Direct connections only.
     Tcp,
-    /// The one to the server that the user is enrolled at.
+    /// The connection to the server that the user is enrolled at.
     Server,
-    /// The same, by TCP alone.
+    /// The connection to the server, only over TCP.
     ServerTcp,
-    /// The same, by QUIC alone.
+    /// The connection to the server, only over QUIC.
     ServerQuic,
 }
 
@@ -31,23 +31,23 @@ impl Via {
         (Self::ServerQuic, "server-quic"),
     ];
 
-    /// Another word for [`Self::ServerQuic`]: nothing else uses QUIC.
+    /// A synonym for [`Self::ServerQuic`]: nothing else uses QUIC.
     const QUIC: &'static str = "quic";
 
-    /// All words, each between two of these quotes, as a sentence lists them.
+    /// All names in quotes, as a list for a sentence.
     pub fn words(quote: &str) -> String {
         let words = Self::ALL.map(|(_, name)| format!("{quote}{name}{quote}"));
         let [others @ .., last] = &words;
         format!("{} or {last}", others.join(", "))
     }
 
-    /// True if it is the connection to a server.
+    /// True if it is a connection to a server.
     pub fn is_server(self) -> bool {
         matches!(self, Self::Server | Self::ServerTcp | Self::ServerQuic)
     }
 }
 
-/// Words that name no such way.
+/// A text that names no connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not {}", Via::words(""))]
 pub struct ViaError;
@@ -71,12 +71,12 @@ impl FromStr for Via {
     }
 }
 
-/// Logins to a host besides the first, for contents that go through ssh.
+/// Number of logins to a host besides the first, for contents through ssh.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Logins {
-    /// So many at most, and as many of them as are worth it.
+    /// At most this number, as far as they are useful.
     UpTo(u8),
-    /// As many as the round trip and the length of what is left ask for.
+    /// A number that depends on the round trip and the remaining content.
     Chosen,
 }
 
@@ -90,7 +90,7 @@ impl Default for Logins {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ports(pub u16, pub u16);
 
-/// Words that name no ports.
+/// A text that names no ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a port or FIRST-LAST, ports from 1 to 65535")]
 pub struct PortsError;

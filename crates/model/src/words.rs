@@ -1,22 +1,20 @@
-//! Paths as users write them, taken apart without looking at any disk, so that
-//! both sides of a connection read them alike.
+//! Paths as users write them, split by their text alone, so that both sides of a connection agree.
 
 use crate::{Name, NameError};
 
-/// A path's last component and what is in front of it.
+/// A path, split at its last component.
 pub struct Split<'p> {
-    /// The directory that holds it.
+    /// The directory of the last component.
     pub parent: &'p [u8],
-    /// The last component; `None` where the path has no name of its own: `.`,
-    /// `..`, `/`, and paths that end with them.
+    /// The last component. `None` if the path is `/`, or ends with `.` or `..`.
     pub name: Option<&'p [u8]>,
     /// The path without slashes at its end.
     pub whole: &'p [u8],
-    /// It ended with a slash, and so means a directory.
+    /// The path ended with a slash, and means a directory.
     pub slash: bool,
 }
 
-/// Takes `path` apart. An empty one is `.`, as it is in `host:`.
+/// Splits `path`. An empty path is `.`, as in `host:`.
 pub fn split(path: &[u8]) -> Split<'_> {
     let len = path.iter().rposition(|b| *b != b'/').map_or(0, |last| last + 1);
     let slash = len < path.len();
@@ -34,14 +32,13 @@ pub fn split(path: &[u8]) -> Split<'_> {
     Split { parent, name, whole, slash }
 }
 
-/// The components of `path` in their order. Slashes in front, at its end, and one behind
-/// the other make none.
+/// The components of `path` in their order. Repeated, leading and trailing slashes are ignored.
 pub fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
     path.split(|byte| *byte == b'/').filter(|part| !part.is_empty())
 }
 
-/// The path `below` of the directory at `dir`, which may be a file if there is nothing
-/// below; slashes at its end go, and `.` is left out.
+/// Joins `dir` and `below`, without slashes at the end of `dir`. If `below` is empty or `.`, the
+/// result is `dir`, which may then be a file.
 pub fn join(dir: &[u8], below: &[u8]) -> Vec<u8> {
     let Split { whole, .. } = split(dir);
     match (whole, below) {
@@ -52,15 +49,15 @@ pub fn join(dir: &[u8], below: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The path that [`join_upwards`] makes.
+/// The path of [`join_upwards`].
 pub fn path_upwards<'n>(names: impl Iterator<Item = &'n Name> + Clone) -> Vec<u8> {
     let mut path = Vec::new();
     join_upwards(names, &mut path);
     path
 }
 
-/// Makes `path` that of an entry whose name comes first, and behind it those of the
-/// directories that it is in, from the lowest up; `.` if there are none.
+/// Sets `path` to the path of an entry. Its name comes first in `names`, then those of the
+/// directories above it. The path is `.` if there are none.
 pub fn join_upwards<'n>(names: impl Iterator<Item = &'n Name> + Clone, path: &mut Vec<u8>) {
     let len = names.clone().map(|name| name.as_bytes().len() + 1).sum::<usize>();
     path.clear();
@@ -76,20 +73,20 @@ pub fn join_upwards<'n>(names: impl Iterator<Item = &'n Name> + Clone, path: &mu
     }
 }
 
-/// The name under which the source at `path` travels; `None` if it is a
-/// directory without a name of its own.
+/// The name of the source at `path` on the wire. `None` if it is a directory without a name of its
+/// own.
 ///
 /// # Errors
-/// When the last component can't be a name.
+/// If the last component is not a valid name.
 pub fn travel_name(path: &[u8]) -> Result<Option<Name>, NameError> {
     split(path).name.map(Name::new).transpose()
 }
 
-/// Longest path that is told for showing only, in bytes. A tree can be deeper
-/// than any path that the system takes.
+/// Maximum length of a path in messages, in bytes. A tree can be deeper than any path that the
+/// system accepts.
 const SHOWN_LEN_MAX: usize = 4096;
 
-/// `path` for showing only: of one that is too long, its end tells the most.
+/// `path` for messages. A path that is too long is cut at its beginning.
 pub fn shown(path: Vec<u8>) -> Vec<u8> {
     match path.len().checked_sub(SHOWN_LEN_MAX) {
         None | Some(0) => path,
@@ -97,8 +94,7 @@ pub fn shown(path: Vec<u8>) -> Vec<u8> {
     }
 }
 
-/// `path` as an agent means it, which works in the user's home directory: a
-/// `~` in front stands for it.
+/// Replaces a leading `~` by the home directory, which is the working directory of an agent.
 pub fn without_tilde(path: &[u8]) -> &[u8] {
     match path {
         b"~" => b".",
@@ -110,8 +106,7 @@ pub fn without_tilde(path: &[u8]) -> &[u8] {
     }
 }
 
-/// `path` without a `/.` at its end, which means what is in the directory in
-/// front of it.
+/// `path` without a trailing `/.`, which means the content of the directory.
 pub fn without_dot(path: &[u8]) -> &[u8] {
     match path {
         [dir @ .., b'/', b'.'] if !dir.is_empty() => dir,
@@ -119,8 +114,8 @@ pub fn without_dot(path: &[u8]) -> &[u8] {
     }
 }
 
-/// True if two names of one directory may be the same entry: some file systems
-/// don't tell upper case from lower, or ways to write a character.
+/// True if two names in one directory may be the same entry. Some file systems ignore case, or the
+/// encoding of a character.
 pub fn may_be_one_name(one: &[u8], other: &[u8]) -> bool {
     one.eq_ignore_ascii_case(other) || !(one.is_ascii() && other.is_ascii())
 }

@@ -1,70 +1,70 @@
-//! Users, or groups, that become others, in the words of rsync: `0-99:nobody,wayne:admin,*:1`.
+//! Replacements of users or groups, in rsync's syntax: `0-99:nobody,wayne:admin,*:1`.
 
 use crate::Pattern;
 use serde::{Deserialize, Serialize};
 
-/// Bytes of a rule in a message besides its names, at most.
+/// Maximum length of a rule in a message, in bytes, without its names.
 const RULE_LEN_MAX: usize = 20;
 
-/// Rules, in the order in which they are asked: the first that matches counts.
+/// Rules, in the order in which they are tried. The first that matches applies.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<MapRule>", into = "Vec<MapRule>")]
 pub struct AccountMap(Vec<MapRule>);
 
-/// One of them.
+/// A rule of a map.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MapRule {
-    /// The accounts of the sources' side that it is about.
+    /// The accounts on the sources' side that it applies to.
     pub from: MapFrom,
-    /// The account of the destination's side that these become.
+    /// The account on the destination's side that replaces them.
     pub to: MapTo,
 }
 
-/// Accounts of the sources' side.
+/// Accounts on the sources' side.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MapFrom {
-    /// The one of this name; an empty one is that of accounts without a name.
+    /// The account with this name. An empty name means accounts without a name.
     Name(Box<[u8]>),
-    /// Those whose name matches.
+    /// The accounts whose names match.
     Wild(Pattern),
-    /// Those of these numbers, both included.
+    /// The accounts with numbers in this range, both ends included.
     Numbers(u32, u32),
 }
 
-/// An account of the destination's side.
+/// An account on the destination's side.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MapTo {
-    /// The one of this name.
+    /// The account with this name.
     Name(Box<str>),
-    /// The one of this number.
+    /// The account with this number.
     Number(u32),
 }
 
-/// Why words are no such rules.
+/// The reason why a text is not a list of rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MapError {
     /// A rule has no colon.
     #[error("a colon is missing between two accounts")]
     NoColon,
-    /// Nothing is behind a colon.
+    /// No name follows a colon.
     #[error("a name is missing after a colon")]
     NoName,
-    /// A number is none.
+    /// A number is invalid.
     #[error("an account number is invalid or out of range")]
     Number,
-    /// A name is no text, or too long.
+    /// A name is not UTF-8, or is an invalid pattern.
     #[error("an account name is invalid")]
     Name,
-    /// There are too many.
+    /// There are too many rules.
     #[error("more than {} rules", AccountMap::RULES_MAX)]
     TooMany,
 }
 
 impl AccountMap {
-    /// The most rules that there may be.
+    /// Maximum number of rules.
     pub const RULES_MAX: usize = 16 << 10;
 
-    /// Reads rules that are separated by commas.
+    /// Parses rules that are separated by commas.
     ///
     /// # Errors
     /// See [`MapError`].
@@ -73,7 +73,7 @@ impl AccountMap {
         rules.collect::<Result<Vec<_>, _>>()?.try_into()
     }
 
-    /// The map by which all become the account `to`, a name or a number.
+    /// The map that replaces all accounts by `to`, a name or a number.
     ///
     /// # Errors
     /// See [`MapError`].
@@ -82,9 +82,8 @@ impl AccountMap {
         Ok(Self(vec![MapRule { from: MapFrom::Wild(all), to: MapTo::parse(to)? }]))
     }
 
-    /// The account that the one of this number becomes, whose name is empty if it has
-    /// none; `None` if no rule is about it. Accounts whose name is `known` to be none here
-    /// are passed over.
+    /// The account that replaces the one with this number and `name`, which is empty if it has
+    /// none. `None` if no rule applies. A rule is skipped if `known` returns `None` for its target.
     pub fn find<'m>(
         &'m self,
         number: u32,
@@ -99,17 +98,17 @@ impl AccountMap {
         self.0.iter().filter(|rule| is_it(rule)).find_map(|rule| known(&rule.to))
     }
 
-    /// The accounts that others become.
+    /// The accounts that replace others.
     pub fn targets(&self) -> impl Iterator<Item = &MapTo> {
         self.0.iter().map(|rule| &rule.to)
     }
 
-    /// True if there are none.
+    /// True if there are no rules.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The most bytes that they take in a message.
+    /// Maximum length in a message, in bytes.
     pub fn encoded_len_max(&self) -> usize {
         let len = |rule: &MapRule| {
             let from = match &rule.from {
@@ -154,7 +153,7 @@ impl MapTo {
     }
 }
 
-/// The system takes the highest number for none.
+/// Parses an account number. The system treats the highest number as none.
 fn number(text: &str) -> Result<u32, MapError> {
     text.parse().ok().filter(|number| *number != u32::MAX).ok_or(MapError::Number)
 }

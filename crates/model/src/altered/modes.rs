@@ -1,11 +1,11 @@
-//! Changes of modes, in the words of `chmod` with the additions of rsync: `Du+x,Fgo-w,a+rX`.
+//! Changes of modes, in the syntax of `chmod` with rsync's additions: `Du+x,Fgo-w,a+rX`.
 
 use serde::{Deserialize, Serialize};
 
-/// The most changes of one job.
+/// Maximum number of changes of one job.
 const CHANGES_MAX: usize = 1024;
 
-/// Bytes of a change in a message, at most.
+/// Maximum length of a change in a message, in bytes.
 const CHANGE_LEN_MAX: usize = 24;
 
 const EXECUTES: u32 = 0o111;
@@ -13,45 +13,44 @@ const SET_USER_ID: u32 = 0o4000;
 const SET_IDS: u32 = 0o6000;
 const ALL_BITS: u32 = 0o7777;
 
-/// Changes, in the order in which they are made.
+/// Changes, in the order in which they are applied.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<ModeChange>", into = "Vec<ModeChange>")]
 pub struct ModeChanges(Vec<ModeChange>);
 
-/// One of them.
+/// A change of modes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModeChange {
-    /// The entries that it is about.
+    /// The entries that it applies to.
     pub of: ModeOf,
-    /// Its effect.
+    /// Its operation.
     pub step: ModeStep,
-    /// Bits by which it names owner, group and others: `0o100`, `0o010` and `0o001`.
-    /// Where it names nobody, all of them are meant, but for what the umask takes away.
+    /// The bits of the classes that it names, owner, group and others: `0o100`, `0o010` and
+    /// `0o001`. If it names none, it applies to all, without the bits of the umask.
     pub who: u32,
-    /// Rights of each of those: the low 3 bits; of [`ModeStep::Replace`] all 12 bits.
+    /// The rights of each class: the low 3 bits. For [`ModeStep::Replace`] all 12 bits.
     pub rights: u32,
     /// Set-ID bits and the sticky bit.
     pub special: u32,
-    /// The bit of the one whose rights the others get, in place of [`Self::rights`], or 0.
+    /// The bit of the class whose rights are copied, in place of [`Self::rights`], or 0.
     pub copied: u32,
-    /// The right to execute is given to directories alone, and to what somebody may
-    /// execute.
+    /// The right to execute is set only for directories, and for files that somebody may execute.
     pub keeps_executable: bool,
 }
 
-/// The entries that a change is about.
+/// The entries that a change applies to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ModeOf {
-    /// All of them but symbolic links.
+    /// All entries except symbolic links.
     #[default]
     All,
     /// Directories.
     Dirs,
-    /// All but directories and symbolic links.
+    /// All entries except directories and symbolic links.
     Files,
 }
 
-/// The effect of a change.
+/// The operation of a change.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ModeStep {
     /// `+`.
@@ -65,19 +64,19 @@ pub enum ModeStep {
     Replace,
 }
 
-/// Why words are no change of modes.
+/// The reason why a text is not a list of changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ModeError {
-    /// They are none that rsync knows.
+    /// It does not have rsync's syntax.
     #[error("not a list of modes, such as Du=rwx,Fgo-w or D755,F644")]
     Unknown,
-    /// There are too many.
+    /// There are too many changes.
     #[error("more than {CHANGES_MAX} changes of modes")]
     TooMany,
 }
 
 impl ModeChanges {
-    /// Adds those that `words` say, separated by commas.
+    /// Adds the changes in `words`, separated by commas.
     ///
     /// # Errors
     /// See [`ModeError`].
@@ -91,7 +90,7 @@ impl ModeChanges {
         Ok(())
     }
 
-    /// `mode` after them, where nobody gets what `umask` takes away without being named.
+    /// Applies the changes to `mode`. Bits of `umask` are only set for classes that are named.
     pub fn apply(&self, mode: u32, is_dir: bool, umask: u32) -> u32 {
         let was_executable = mode & EXECUTES != 0;
         let is_about = |change: &&ModeChange| match change.of {
@@ -106,12 +105,12 @@ impl ModeChanges {
         })
     }
 
-    /// True if there are none.
+    /// True if there are no changes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The most bytes that they take in a message.
+    /// Maximum length in a message, in bytes.
     pub fn encoded_len_max(&self) -> usize {
         self.0.len() * CHANGE_LEN_MAX
     }
@@ -132,7 +131,7 @@ impl ModeChange {
             }
         }
         if rest[0].is_ascii_digit() {
-            // Any number of digits, as long as it is a mode.
+            // Any number of digits, if the value is a mode.
             let digit = |sum: u32, byte: &u8| {
                 let digit = (b'0'..=b'7').contains(byte).then(|| u32::from(byte - b'0'))?;
                 let sum = sum * 8 + digit;
@@ -172,7 +171,7 @@ impl ModeChange {
         Some(change)
     }
 
-    /// The bits of `mode` that it clears, and those that it sets then.
+    /// The bits of `mode` that it clears, and the bits that it sets afterwards.
     fn bits(&self, mode: u32, umask: u32) -> (u32, u32) {
         let rights = mode.checked_div(self.copied).unwrap_or(self.rights) & 7;
         let (who, named) = match self.who & EXECUTES {
@@ -196,7 +195,7 @@ impl ModeChange {
     }
 }
 
-/// The bit by which a change names the owner, the group or others.
+/// The bit of the owner, the group or others, by its letter.
 const fn one_of(letter: u8) -> Option<u32> {
     match letter {
         b'u' => Some(0o100),
@@ -206,7 +205,7 @@ const fn one_of(letter: u8) -> Option<u32> {
     }
 }
 
-/// The set-ID bits and the sticky bit of those whom `who` names.
+/// The set-ID bits and the sticky bit of the classes in `who`.
 fn special_of(who: u32) -> u32 {
     let bits = [(0o100, SET_USER_ID), (0o010, 0o2000), (0o001, 0o1000)];
     bits.iter().filter(|(one, _)| who & one != 0).map(|(_, bit)| bit).sum()

@@ -1,100 +1,100 @@
-//! Rules as they are written, in files and in words ("FILTER RULES IN DEPTH" in rsync's
+//! The syntax of rules, in files and on the command line ("FILTER RULES IN DEPTH" in rsync's
 //! manual): a prefix, modifiers, and a pattern or the name of a file.
 
 use super::{Action, Pattern, PatternError, Rule, RuleFiles, Sides, Start};
 use crate::{Name, escape_bytes, words};
 use serde::{Deserialize, Serialize};
 
-/// The way in which rules are written.
+/// The syntax of a list of rules.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Style {
     /// There are only patterns, for rules with this action.
     pub forced: Option<Action>,
-    /// Rules end with white space; else with their line.
+    /// Rules end with white space. Otherwise they end with their line.
     pub splits_words: bool,
-    /// A `!` by itself forgets all rules, even if there are only patterns.
+    /// A single `!` clears all rules, even if there are only patterns.
     pub clears: bool,
-    /// Rules are about whole paths.
+    /// Rules match whole paths.
     pub absolute: bool,
     /// Rules are perishable.
     pub perishable: bool,
-    /// The sides of all rules, if they can't say it themselves.
+    /// The sides of all rules, which then can't name sides.
     pub sides: Option<Sides>,
-    /// The sides of rules that don't say it.
+    /// The sides of rules that name none.
     pub plain: Sides,
-    /// Rules end with a byte 0 in place of a line's end.
+    /// Rules end with a zero byte in place of a line end.
     pub zeros: bool,
 }
 
-/// One rule, or what stands in the place of one.
+/// One rule, or an item in its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line {
     /// A rule.
     Rule(Rule),
-    /// Files with rules in the directories of the job.
+    /// Rule files in the directories of the job.
     Files(RuleFiles),
-    /// The rules of a file stand here.
+    /// The rules of a file are inserted here.
     Merge(Merge),
-    /// All rules before are forgotten.
+    /// All earlier rules are cleared.
     Clear,
-    /// The rules of CVS stand here, written like this.
+    /// The rules of CVS are inserted here, in this syntax.
     Cvs(Style),
 }
 
-/// A file of which the rules stand where it is named.
+/// A file whose rules are inserted where it is named.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Merge {
-    /// Its path.
+    /// The path of the file.
     pub path: Vec<u8>,
-    /// How it is written.
+    /// The syntax of the file.
     pub style: Style,
 }
 
-/// Why something is no rule. None of it repeats what was written, but for one letter: the
-/// text may be of a file that nobody should see.
+/// The reason why a text is not a rule. At most one letter of the text is repeated: it may come
+/// from a file that nobody should see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
-    /// It begins with nothing that a rule begins with.
+    /// It has no known prefix.
     #[error("not a rule: it must begin with '+ ', '- ', 'merge ' or similar")]
     Unknown,
-    /// A letter behind the beginning means nothing there.
+    /// A modifier is not valid for this kind of rule.
     #[error("a rule of this kind has no modifier '{}'", escape_bytes(&[*.0]))]
     Modifier(u8),
     /// A pattern, or the name of a file, is missing.
     #[error("a rule ends too early")]
     Short,
-    /// There is more than the rule takes.
+    /// There is text after a rule that takes none.
     #[error("a rule of this kind takes no pattern")]
     Long,
-    /// The place where it is named says for which side the rules of the file are.
+    /// A rule names a side, but its file is for one side already.
     #[error("the rules of this file can't name a side")]
     Sided,
-    /// A name of files with rules is none.
+    /// The name of rule files is invalid.
     #[error("a rule file must be a name, or a name after '..' or an absolute path")]
     Name,
-    /// The pattern is none.
+    /// The pattern is invalid.
     #[error(transparent)]
     Pattern(#[from] PatternError),
 }
 
-/// The name of files that CVS reads.
+/// The name of CVS's rule files.
 const CVS_FILE: &[u8] = b".cvsignore";
 
-/// Patterns of the files that CVS does not look at.
+/// Patterns of the files that CVS ignores.
 const CVS_IGNORED: &[u8] = b"RCS SCCS CVS CVS.adm RCSLOG cvslog.* tags TAGS .make.state \
     .nse_depinfo *~ #* .#* ,* _$* *$ *.old *.bak *.BAK *.orig *.rej .del-* *.a *.olb *.o *.obj \
     *.so *.exe *.Z *.elc *.ln core .svn/ .git/ .hg/ .bzr/";
 
-/// Rules in a text, one after the other.
+/// The rules in a text, one after the other.
 #[derive(Debug, Clone)]
 pub struct Lines<'t> {
     text: &'t [u8],
     style: Style,
-    /// The rule that the last one has brought with it.
+    /// An additional rule from the last line.
     and: Option<Line>,
 }
 
-/// The kinds of rules, by their long name and their letter.
+/// The kinds of rules, by long name and letter.
 const KINDS: &[(&[u8], u8)] = &[
     (b"exclude", b'-'),
     (b"include", b'+'),
@@ -107,7 +107,7 @@ const KINDS: &[(&[u8], u8)] = &[
     (b"clear", b'!'),
 ];
 
-/// The prefix of a rule, read.
+/// The parsed prefix of a rule.
 struct Prefix {
     kind: u8,
     style: Style,
@@ -118,18 +118,18 @@ struct Prefix {
     is_for_one: bool,
 }
 
-/// The rules of CVS that are known by heart, as `style` has them.
+/// The built-in rules of CVS, in this `style`.
 pub fn cvs_defaults(style: Style) -> Lines<'static> {
     Lines::of(CVS_IGNORED, Style { perishable: true, ..style })
 }
 
 impl Style {
-    /// That of the words of CVS.
+    /// The syntax of CVS.
     pub fn of_cvs(self) -> Self {
         Self { forced: Some(Action::Exclude), splits_words: true, clears: true, ..self }
     }
 
-    /// The rule that `pattern` is.
+    /// The rule with this `pattern`.
     fn rule(self, action: Action, pattern: &[u8]) -> Result<Rule, RuleError> {
         let Self { absolute, perishable, .. } = self;
         let sides = self.sides.unwrap_or(self.plain);
@@ -139,12 +139,12 @@ impl Style {
 }
 
 impl<'t> Lines<'t> {
-    /// Those in `text`, which is written like that.
+    /// The rules in `text`, in this syntax.
     pub fn of(text: &'t [u8], style: Style) -> Self {
         Self { text, style, and: None }
     }
 
-    /// The one rule that a word of the command line is.
+    /// Parses one rule from the command line.
     ///
     /// # Errors
     /// See [`RuleError`].
@@ -154,7 +154,7 @@ impl<'t> Lines<'t> {
         Ok([Some(first), lines.and].into_iter().flatten().collect())
     }
 
-    /// Takes the next word off the text.
+    /// Takes the next word from the text.
     fn word(&mut self) -> &'t [u8] {
         let start = self.text.iter().position(|byte| !byte.is_ascii_whitespace());
         let text = &self.text[start.unwrap_or(self.text.len())..];
@@ -164,7 +164,7 @@ impl<'t> Lines<'t> {
         word
     }
 
-    /// Takes the next line off the text, which has something in it.
+    /// Takes the next non-empty line from the text.
     fn next_line(&mut self) -> Option<&'t [u8]> {
         if self.style.splits_words {
             let word = self.word();
@@ -227,7 +227,7 @@ impl<'t> Lines<'t> {
         Ok(Line::Rule(Rule { negated, of_xattrs, ..rule }))
     }
 
-    /// A file with rules, or several.
+    /// A file with rules, or a kind of rule files.
     fn files(&mut self, prefix: &Prefix, rest: &[u8]) -> Result<Line, RuleError> {
         let path = if rest.is_empty() { CVS_FILE } else { rest };
         let style = if prefix.cvs { prefix.style.of_cvs() } else { prefix.style };
@@ -268,7 +268,7 @@ impl<'t> Iterator for Lines<'t> {
 }
 
 impl Style {
-    /// Reads what stands in front of a pattern, and gives the rest.
+    /// Parses the prefix of a rule. Returns it, and the rest of the line.
     fn prefix(self, line: &[u8]) -> Result<(Prefix, &[u8]), RuleError> {
         let is_end = |byte: Option<&u8>| matches!(byte, None | Some(b',' | b' ' | b'_'));
         let long = KINDS.iter().find_map(|(name, kind)| {
@@ -280,7 +280,7 @@ impl Style {
         let (kind, mut rest) = long.or(short.filter(is_known)).ok_or(RuleError::Unknown)?;
         let is_files = matches!(kind, b'.' | b':');
         let style = match is_files {
-            // A file does not take over how the one is read that names it.
+            // A file does not inherit this part of the syntax from the file that names it.
             true => Self { splits_words: false, clears: false, ..self },
             false => self,
         };

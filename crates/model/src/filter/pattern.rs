@@ -1,16 +1,16 @@
-//! A pattern of a rule, as rsync's manual has it ("PATTERN MATCHING RULES").
+//! The pattern of a rule, as in rsync's manual ("PATTERN MATCHING RULES").
 //!
-//! The time to match one grows with the product of pattern and path, whatever is in
-//! them: all ways in which a pattern may match are followed at once (K. Thompson,
-//! "Regular Expression Search Algorithm", CACM 11(6), 1968), and none is tried again.
+//! The time for a match is at most proportional to the lengths of pattern and path, multiplied. All
+//! possible matches are followed at once (K. Thompson, "Regular Expression Search Algorithm", CACM
+//! 11(6), 1968), without backtracking.
 
 use serde::{Deserialize, Serialize};
 
-/// A pattern, ready to be matched.
+/// A parsed pattern.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Box<[u8]>", into = "Box<[u8]>")]
 pub struct Pattern {
-    /// As it was written.
+    /// The text of the pattern.
     written: Box<[u8]>,
     /// Only directories match: it ended with a slash.
     only_dirs: bool,
@@ -21,7 +21,7 @@ pub struct Pattern {
 /// Why bytes are no pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
-    /// There is nothing in it.
+    /// It has no bytes.
     #[error("a pattern is empty")]
     Empty,
     /// It is longer than a path can be.
@@ -29,35 +29,35 @@ pub enum PatternError {
     TooLong,
 }
 
-/// Where in a path a match may begin; it always goes to the path's end.
+/// The places in a path where a match may begin. It always ends at the path's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Anchor {
-    /// At the last name: the pattern has no slash and no `**`.
+    /// The last name: the pattern has no slash and no `**`.
     Name,
-    /// At the start of the path.
+    /// The start of the path.
     Start,
-    /// At the start, with a slash in front: the pattern begins with `**`.
+    /// The start, after an additional slash: the pattern begins with `**`.
     SlashAndStart,
-    /// So many names before the last.
+    /// This number of names before the last.
     NamesBefore(usize),
-    /// At each name.
+    /// Each name.
     Anywhere,
 }
 
-/// The text that has to be there.
+/// The text to match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Text {
     /// These bytes.
     Bytes(Box<[u8]>),
-    /// Anything without a slash, and these bytes.
+    /// Any bytes without a slash, then these bytes.
     Ending(Box<[u8]>),
-    /// Something for each of these.
+    /// A match for each token.
     Tokens {
         tokens: Box<[Token]>,
-        /// It ends with `***`: a directory matches as if its path ended with a slash.
+        /// The pattern ends with `***`: a directory matches as if its path ended with a slash.
         takes_dirs: bool,
     },
-    /// Nothing matches: a bracket is not closed.
+    /// Nothing matches, because a bracket is not closed.
     Nothing,
 }
 
@@ -66,7 +66,7 @@ enum Token {
     Byte(u8),
     /// `?`: any byte but a slash.
     One,
-    /// `[...]`: one of a set of bytes, among which no slash is.
+    /// `[...]`: one of a set of bytes, never a slash.
     OneOf(Box<[u64; 4]>),
     /// `*`: any bytes but slashes.
     Star,
@@ -75,10 +75,10 @@ enum Token {
 }
 
 impl Pattern {
-    /// The longest pattern, in bytes.
+    /// Maximum length of a pattern in bytes.
     pub const LEN_MAX: usize = 4096;
 
-    /// Reads a pattern.
+    /// Parses a pattern.
     ///
     /// # Errors
     /// See [`PatternError`].
@@ -115,12 +115,12 @@ impl Pattern {
         &self.written
     }
 
-    /// True if it begins with a slash: it is matched from the start of a path on.
+    /// True if it begins with a slash: it is matched from the start of a path.
     pub fn is_anchored(&self) -> bool {
         self.anchor == Anchor::Start
     }
 
-    /// True if the entry at `path` matches, which has no slash in front.
+    /// True if the entry at `path`, which has no leading slash, matches.
     pub fn matches(&self, path: &[u8], is_dir: bool) -> bool {
         if self.only_dirs && !is_dir {
             return false;
@@ -130,10 +130,10 @@ impl Pattern {
             Anchor::Start => self.text.matches(path, is_dir),
             Anchor::Name | Anchor::NamesBefore(_) => {
                 let before = if let Anchor::NamesBefore(names) = self.anchor { names } else { 0 };
-                // A path begins behind the slash that it does not have.
+                // A path begins as if after a slash.
                 let slashes = (0..path.len()).rev().filter(|at| path[*at] == b'/');
                 let mut starts = slashes.map(|slash| slash + 1).chain([0]);
-                // One with fewer names does not match, even if a slash in brackets counts.
+                // A path with fewer names does not match, even if a slash in brackets counts.
                 starts.nth(before).is_some_and(|start| self.text.matches(&path[start..], is_dir))
             }
             Anchor::SlashAndStart => {
@@ -194,7 +194,7 @@ impl Text {
         }
     }
 
-    /// The same for tokens. A match may begin behind each slash if `anywhere` says so.
+    /// Matches tokens. If `anywhere`, a match may begin after each slash.
     fn matches_from(&self, text: impl Iterator<Item = u8>, anywhere: bool, is_dir: bool) -> bool {
         let Self::Tokens { tokens, takes_dirs } = self else { return false };
         let slash = (*takes_dirs && is_dir).then_some(b'/');
@@ -224,7 +224,7 @@ impl Text {
 }
 
 impl Token {
-    /// True if it stands for this one byte.
+    /// True if it matches this byte.
     fn takes(&self, byte: u8) -> bool {
         match self {
             Self::Byte(own) => *own == byte,
@@ -235,7 +235,7 @@ impl Token {
     }
 }
 
-/// The tokens in front of which a match may stand.
+/// The tokens that the next byte may match.
 struct Progress<'t> {
     tokens: &'t [Token],
     reached: Vec<usize>,
@@ -253,8 +253,7 @@ impl<'t> Progress<'t> {
         }
     }
 
-    /// A match may stand in front of the token `at`, and behind it if that may stand
-    /// for nothing.
+    /// Adds the token `at`, and the next one if it may match nothing.
     fn reach(&mut self, mut at: usize) {
         while !std::mem::replace(&mut self.is_reached[at], true) {
             self.reached.push(at);
@@ -266,7 +265,7 @@ impl<'t> Progress<'t> {
     }
 }
 
-/// Takes a pattern with wildcards apart; `None` if a bracket is not closed.
+/// Splits a pattern with wildcards into tokens. `None` if a bracket is not closed.
 fn tokens_of(mut pattern: &[u8]) -> Option<Box<[Token]>> {
     let mut tokens = Vec::with_capacity(pattern.len());
     while let Some((&first, rest)) = pattern.split_first() {
@@ -294,7 +293,7 @@ fn tokens_of(mut pattern: &[u8]) -> Option<Box<[Token]>> {
     Some(tokens.into())
 }
 
-/// The place of a byte in a set: the word, and the bit there.
+/// The position of a byte in a set: the word, and the bit in it.
 fn bit(byte: u8) -> (usize, u64) {
     (usize::from(byte / 64), 1 << (byte % 64))
 }
@@ -304,7 +303,7 @@ fn has(set: &[u64; 4], byte: u8) -> bool {
     set[word] & bit != 0
 }
 
-/// The set of bytes between brackets, of which the first is behind, and what follows.
+/// Parses the set of bytes after an opening bracket. Returns it, and the rest of the pattern.
 fn set_of(mut pattern: &[u8]) -> Option<([u64; 4], &[u8])> {
     let mut set = [0; 4];
     let mut add = |byte: u8| {
@@ -316,7 +315,7 @@ fn set_of(mut pattern: &[u8]) -> Option<([u64; 4], &[u8])> {
         pattern = &pattern[1..];
     }
     let mut is_first = true;
-    // The byte before, which a range may begin with.
+    // The previous byte, which may begin a range.
     let mut before = None;
     loop {
         let (&byte, rest) = pattern.split_first()?;
@@ -366,7 +365,7 @@ fn set_of(mut pattern: &[u8]) -> Option<([u64; 4], &[u8])> {
     Some((set, pattern))
 }
 
-/// A class of characters by its name, in the POSIX locale.
+/// A character class by its name, in the POSIX locale.
 fn class(name: &[u8]) -> Option<fn(&u8) -> bool> {
     Some(match name {
         b"alnum" => u8::is_ascii_alphanumeric,

@@ -1,43 +1,43 @@
-//! The rules that files in the trees have for one directory, on one side of a job.
+//! The rules from files in the trees that apply in one directory, on one side of a job.
 
 use super::{Action, Filter, Item, Rule, RuleFiles, Subject};
 use crate::Name;
 use std::sync::Arc;
 
-/// The rules from files that apply in one directory, and where the job is on this side.
+/// The rules from files that apply in one directory, and the directory of the job on this side.
 #[derive(Debug, Clone, Default)]
 pub struct Scope {
-    /// The whole path of the directory that the job's paths begin in, with a slash behind
-    /// and none in front; empty for the root, and where nobody needs it.
+    /// The whole path of the job's top directory, with a slash at the end and none at the start.
+    /// Empty for the root, and if it is not needed.
     root: Arc<[u8]>,
-    /// For each kind of files the rules of the directory and of those above it.
+    /// For each kind of rule files, the rules of the directory and of those above it.
     lists: Vec<Option<Arc<Layer>>>,
-    /// The kinds that files of these have named, each once.
+    /// The kinds that other rule files name, each once.
     nested: Vec<Nested>,
-    /// The files of the directory itself that were passed over.
+    /// The rule files of the directory itself that were skipped.
     passed_over: Vec<Name>,
     /// A file of this directory, or of one above it, was passed over.
     lacks_rules: bool,
 }
 
-/// A kind of files that another file has named: it is looked for in the directory of that one
-/// and in those below.
+/// A kind of rule files that another file names. They are searched in the directory of that file
+/// and below.
 #[derive(Debug, Clone)]
 struct Nested {
     files: RuleFiles,
     list: Option<Arc<Layer>>,
 }
 
-/// A kind of files, by its number: among `Filter::files`, or among those that files have named.
+/// A kind of rule files, by its number in `Filter::files`, or among those that files name.
 #[derive(Debug, Clone, Copy)]
 pub enum FilesKind {
-    /// One of the job.
+    /// A kind of the job.
     Filter(usize),
-    /// One that a file has named.
+    /// A kind that a file names.
     Nested(usize),
 }
 
-/// The rules of one file, and what is behind them.
+/// The rules of one file, and of those above it.
 #[derive(Debug)]
 struct Layer {
     rules: Vec<Item>,
@@ -50,28 +50,28 @@ struct Layer {
     count: usize,
 }
 
-/// Where a path has to begin for rules that begin with a slash.
+/// The start of the path for rules that begin with a slash.
 #[derive(Debug)]
 pub(super) enum Base {
-    /// Behind so many of its bytes.
+    /// After this number of bytes of the path.
     Below(usize),
-    /// Above the job: these bytes are in front.
+    /// A directory above the job: these bytes come before the path.
     Above(Box<[u8]>),
 }
 
 impl Scope {
-    /// That of a job in the directory with the whole path `root`, which has a slash behind
-    /// and none in front.
+    /// The scope of a job in the directory with the whole path `root`, which has a slash at the end
+    /// and none at the start.
     pub fn at(root: &[u8]) -> Self {
         Self { root: root.into(), ..Self::default() }
     }
 
-    /// The whole path of the directory that the job's paths begin in.
+    /// The whole path of the job's top directory.
     pub fn root(&self) -> &[u8] {
         &self.root
     }
 
-    /// The rules for a directory below this one that has no files of its own.
+    /// The scope of a directory below this one that has no rule files of its own.
     pub fn below(&self) -> Self {
         let of_all = |list: &Option<Arc<Layer>>| list.clone().filter(|layer| !layer.is_for_one);
         let of_nested = |nested: &Nested| {
@@ -87,30 +87,30 @@ impl Scope {
         }
     }
 
-    /// Passes over the file `name` of the directory, whose rules stay unknown.
+    /// Skips the rule file `name` of the directory. Its rules stay unknown.
     pub fn pass_over(&mut self, name: &Name) {
         self.passed_over.push(name.clone());
         self.lacks_rules = true;
     }
 
-    /// The files of the directory itself that were passed over.
+    /// The rule files of the directory itself that were skipped.
     pub fn passed_over(&self) -> &[Name] {
         &self.passed_over
     }
 
-    /// True if unknown rules may protect what is in the directory.
+    /// True if unknown rules may protect entries of the directory.
     pub(super) fn lacks_rules(&self) -> bool {
         self.lacks_rules
     }
 
-    /// The kind of files with this number among those that files have named.
+    /// The kind with this number among those that files name.
     pub fn nested(&self, at: usize) -> Option<&RuleFiles> {
         self.nested.get(at).map(|nested| &nested.files)
     }
 
-    /// Has `files` looked for from the directory at hand on.
+    /// Searches for `files` from the current directory on.
     ///
-    /// False if there are as many kinds already as may be: nothing changes then.
+    /// Returns false if there are too many kinds. Nothing changes then.
     pub fn look_for(&mut self, files: &RuleFiles) -> bool {
         let is_known = self.nested.iter().any(|nested| nested.files == *files);
         if !is_known && self.nested.len() < Filter::FILES_MAX {
@@ -120,12 +120,12 @@ impl Scope {
         is_known
     }
 
-    /// Puts the rules of a file in front of those of its kind. `dir` is the path within the job of its
-    /// directory, with a slash behind unless it is empty; `Err` has the whole path
-    /// of a directory above the job, written as that of [`Self::at`]. With `clears`
-    /// those of the directories above are forgotten.
+    /// Adds the rules of a file before those of its kind. `Ok` has the path of its directory within
+    /// the job, with a slash at the end unless it is empty. `Err` has the whole path of a directory
+    /// above the job, in the form of [`Self::at`]. With `clears`, the rules of the directories
+    /// above are dropped.
     ///
-    /// False if there would be more than `max` rules: nothing changes then.
+    /// Returns false if there would be more than `max` rules. Nothing changes then.
     pub fn put(
         &mut self,
         (of, files): (FilesKind, &RuleFiles),
@@ -156,14 +156,13 @@ impl Scope {
         true
     }
 
-    /// The fate that the rules of the files with the number `at` have for an entry.
+    /// The action of the rule files with number `at` for an entry.
     pub(super) fn decide(&self, at: usize, subject: &Subject<'_>) -> Option<Action> {
         self.decide_by(self.lists.get(at)?.as_ref(), subject, &mut [false; Filter::FILES_MAX])
     }
 
-    /// The fate that the rules of `list` have for an entry. Of the nested kinds those that were
-    /// `asked` have said nothing about it: none is asked again, by however many rules it is
-    /// named, and even if it names itself.
+    /// The action of the rules in `list` for an entry. Nested kinds that were `asked` are not tried
+    /// again, however many rules name them, and even if they name themselves.
     fn decide_by(
         &self,
         list: Option<&Arc<Layer>>,
@@ -194,7 +193,7 @@ impl Scope {
         None
     }
 
-    /// True if `rule` takes effect on an entry; one of a file has a `base`.
+    /// True if `rule` applies to an entry. The rule of a file has a `base`.
     pub(super) fn takes(&self, rule: &Rule, subject: &Subject<'_>, base: Option<&Base>) -> bool {
         let Subject { path, is_dir, .. } = *subject;
         let behind = |front: &[u8]| rule.takes(&[front, path].concat(), is_dir);
