@@ -1,20 +1,19 @@
-//! Chunks that the content defines: FastCDC (Xia et al., "The Design of Fast Content-Defined
-//! Chunking for Data Deduplication Based Storage Systems", 2020), as the crate `fastcdc` has it.
+//! Content-defined chunks: FastCDC (Xia et al., "The Design of Fast Content-Defined Chunking for
+//! Data Deduplication Based Storage Systems", 2020), as implemented by the crate `fastcdc`.
 //!
-//! **The bounds are part of the protocol.** Two programs with other bounds have no chunks in
-//! common, and each would only lose time by the other's.
+//! **The bounds are part of the protocol.** Programs with different bounds have no chunks in
+//! common, and offers between them are useless.
 
 use fastcdc::v2020::{Error, StreamCDC};
 use std::io::{self, Read};
 
-/// The shortest chunk, in bytes. Only the last one of a content may be shorter.
+/// Minimum length of a chunk in bytes. Only the last one of a content may be shorter.
 pub const CHUNK_LEN_MIN: u32 = 16 << 10;
 
-/// The length of an average chunk, in bytes. Shorter ones find more, and a longer list of them
-/// is sent and kept.
+/// Average length of a chunk in bytes. Shorter chunks find more duplicates, but need a longer list.
 const CHUNK_LEN_AVERAGE: u32 = 64 << 10;
 
-/// The longest chunk, in bytes.
+/// Maximum length of a chunk in bytes.
 pub const CHUNK_LEN_MAX: u32 = 256 << 10;
 
 /// The BLAKE3 hash of a chunk.
@@ -29,7 +28,7 @@ pub struct Chunk {
     pub hash: ChunkHash,
 }
 
-/// Cuts all that `content` gives into chunks, in their order.
+/// Cuts `content` into chunks, in their order.
 ///
 /// # Errors
 /// The errors of reading `content`. After an error the iterator ends.

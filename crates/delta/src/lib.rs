@@ -1,26 +1,25 @@
-//! The difference between two versions of a file that are on two machines, found without
-//! bringing them together: the algorithm of rsync (Tridgell and Mackerras, "The rsync
-//! algorithm", 1996). Bytes in, steps out; no I/O.
+//! The difference between two versions of a file on two machines, by the algorithm of rsync
+//! (Tridgell and Mackerras, "The rsync algorithm", 1996). No I/O.
 //!
-//! Whoever has the old file cuts it into blocks and tells a short sum of each: a
-//! [`Signature`]. Whoever has the new one looks for these blocks in it at every offset
-//! ([`Matcher`]), and tells where they are; the rest is sent as it is.
+//! The side with the old file cuts it into blocks, and sends a short sum of each: a [`Signature`].
+//! The side with the new file searches these blocks at every offset ([`Matcher`]), and sends their
+//! positions. The rest is sent as it is.
 //!
-//! Each sum is a rolling one, which is cheap at every offset, and a few bytes of a strong one
-//! under a key that is fresh each time, so that nobody can make files whose blocks are taken
-//! for each other. A few bytes are no proof: **the whole must be verified by a
-//! hash of its own**, and sent without this where that differs.
+//! Each sum has a rolling part, which is cheap to compute at every offset, and a few bytes of a
+//! strong hash. Its key is new each time, so that nobody can prepare files with colliding blocks. A
+//! few bytes are no proof: **the whole file must be verified by its own hash**, and sent without
+//! this crate if the hash differs.
 //!
-//! Besides, content is cut into chunks whose ends depend on the content around them alone
-//! ([`chunks`]): so equal parts of different files have the same chunks, wherever they are.
+//! This crate also cuts content into chunks whose ends depend only on nearby content ([`chunks`]).
+//! So equal parts of different files have the same chunks at any offset.
 //!
 //! # Rooms
 //!
-//! - `shape.rs`: how a file is cut, and how long its sums are.
-//! - `rolling.rs`: the sum that rolls. `strong.rs`: the one that proves a match.
+//! - `shape.rs`: the block length of a file, and the length of its sums.
+//! - `rolling.rs`: the rolling part of a sum. `strong.rs`: the strong part.
 //! - `signature.rs`: the sums of a file.
-//! - `chunks.rs`: chunks that the content defines.
-//! - `table.rs`: finds the blocks that have a sum. `matcher.rs`: the search.
+//! - `chunks.rs`: content-defined chunks.
+//! - `table.rs`: finds blocks by their rolling sums. `matcher.rs`: the search.
 
 #![forbid(unsafe_code)]
 

@@ -1,53 +1,54 @@
-//! The search for blocks of the old file in the new one, at every offset, in one pass.
+//! Searches the blocks of the old file in the new one, at every offset, in one pass.
 
 use crate::rolling::{self, Roller};
 use crate::signature::Signature;
 use crate::strong::Summer;
 use crate::table::Table;
 
-/// Bytes that may be hashed in vain, on top of as many as were searched: a peer could make
-/// up sums that agree everywhere and never match. It is searched no further then.
+/// Maximum number of bytes that are hashed without a match, in addition to the bytes searched. A
+/// peer could send sums that agree everywhere and never match. The search then stops.
 const VAIN_LEN_MAX: u64 = 64 << 20;
 
 /// A step in the new file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// So many bytes that the old file has from `from` on.
+    /// A block that the old file has at `from`.
     Reuse {
-        /// The offset there, in bytes.
+        /// The offset in the old file, in bytes.
         from: u64,
-        /// How many, in bytes: a block's.
+        /// The length of the block in bytes.
         len: usize,
     },
-    /// So many bytes that are new.
+    /// This number of new bytes.
     Literal(usize),
-    /// Not known before more of them are there.
+    /// Undecided until more bytes are available.
     More,
 }
 
-/// Searches a new file.
+/// The search in a new file.
 #[derive(Debug)]
 pub struct Matcher {
     signature: Signature,
     summer: Summer,
     table: Table,
     roller: Roller,
-    /// How many blocks have the full length.
+    /// Number of blocks with the full length.
     whole: usize,
-    /// The block that is looked for first: what follows in the old file follows in the new.
+    /// The block to compare first: blocks that follow each other in the old file often do so in
+    /// the new one.
     expected: usize,
-    /// Bytes of what is there that are new.
+    /// Number of available bytes that are new.
     passed: usize,
-    /// The sum of the window behind these, and whether it was looked up in vain.
+    /// The sum of the window after these, and whether it was looked up without a match.
     window: Option<(u32, bool)>,
-    /// Bytes that were searched, and that were hashed for nothing.
+    /// Number of bytes that were searched, and that were hashed without a match.
     searched: u64,
     in_vain: u64,
     has_given_up: bool,
 }
 
 impl Matcher {
-    /// A search for the blocks of a signature, which is whole.
+    /// Creates a search for the blocks of a complete signature.
     pub fn new(signature: Signature) -> Self {
         assert!(signature.is_whole(), "a search needs all sums");
         let shape = signature.shape();
@@ -70,12 +71,12 @@ impl Matcher {
         }
     }
 
-    /// Tells about the beginning of `bytes`, which are the next of the new file, and with
-    /// which it ends if `is_end`. The next call is about the bytes behind those that were
-    /// told about; after [`Step::More`] about the same, and more of them. Whoever has twice
-    /// as many as a block has is always told something.
+    /// Decides about the beginning of `bytes`, the next bytes of the new file. `is_end` if the file
+    /// ends with them. The next call must pass the bytes after the decided ones. After
+    /// [`Step::More`] it must pass the same bytes and more. Twice the length of a block is always
+    /// enough.
     ///
-    /// `bytes` is not empty.
+    /// `bytes` must not be empty.
     #[inline(always)]
     pub fn next(&mut self, bytes: &[u8], is_end: bool) -> Step {
         let len = self.signature.shape().block_len();
@@ -94,7 +95,8 @@ impl Matcher {
             let found = if is_looked_up { None } else { self.find(sum, &rest[..len]) };
             match found {
                 Some(_) if self.passed > 0 => {
-                    // It is found again: that costs less than remembering it.
+                    // The block is found again in the next call, which costs less than remembering
+                    // it.
                     self.window = Some((sum, false));
                     return self.pass(self.passed);
                 }
@@ -108,7 +110,7 @@ impl Matcher {
         }
     }
 
-    /// Moves the window on until its sum may be that of a block, or there are no more bytes.
+    /// Moves the window until its sum may be that of a block, or no bytes are left.
     fn roll(&mut self, mut sum: u32, rest: &[u8], len: usize) {
         let (roller, table) = (self.roller, &self.table);
         let mut bytes = rest.iter().zip(&rest[len..]);
@@ -122,7 +124,7 @@ impl Matcher {
         self.window = Some((sum, is_looked_up));
     }
 
-    /// The block of the old file that has these bytes, whose rolling sum is `sum`.
+    /// The block of the old file with these bytes, whose rolling sum is `sum`.
     #[inline(always)]
     fn find(&mut self, sum: u32, window: &[u8]) -> Option<usize> {
         let expected = self.expected;
@@ -141,7 +143,7 @@ impl Matcher {
         found
     }
 
-    /// The same where less than a block is left.
+    /// Decides if less than a block is left.
     #[inline(never)]
     fn next_at_end(&mut self, bytes: &[u8]) -> Step {
         self.window = None;
@@ -163,7 +165,7 @@ impl Matcher {
         self.pass(bytes.len())
     }
 
-    /// Bytes that were hashed in vain.
+    /// Number of bytes that were hashed without a match.
     #[cfg(test)]
     pub(crate) fn vain_len(&self) -> u64 {
         self.in_vain
@@ -176,7 +178,7 @@ impl Matcher {
         Step::Reuse { from: self.signature.shape().block(block).start, len }
     }
 
-    /// Tells what was passed, or asks for more.
+    /// Returns the new bytes so far, or asks for more.
     fn pass_or_wait(&mut self) -> Step {
         match self.passed {
             0 => Step::More,
@@ -184,7 +186,7 @@ impl Matcher {
         }
     }
 
-    /// Tells that `len` bytes are new. The window stays where it is.
+    /// Returns `len` new bytes. The window is kept.
     fn pass(&mut self, len: usize) -> Step {
         self.passed = 0;
         Step::Literal(len)

@@ -1,16 +1,16 @@
-//! The sum that rolls: that of a window one byte further follows from that of this one
-//! (Karp and Rabin, "Efficient randomized pattern-matching algorithms", 1987). It is the
-//! polynomial whose coefficients are the bytes, at a fixed point modulo 2^32.
+//! The rolling sum. The sum of a window that moves by one byte is computed from the previous one
+//! (Karp and Rabin, "Efficient randomized pattern-matching algorithms", 1987). It is the polynomial
+//! with the bytes as coefficients, at a fixed point modulo 2^32.
 
-/// The point. Being 5 modulo 8 its powers take the longest to come round.
+/// The point. It is 5 modulo 8, so that its powers have the longest period.
 const POINT: u32 = 0x2c92_77b5;
 
-/// Bytes that are summed side by side. In each lane one product waits for the other, so there
-/// are as many as keep the processor busy meanwhile.
+/// Number of bytes that are summed in parallel. In each lane, products depend on each other. This
+/// many lanes keep the processor busy.
 const LANES: usize = 64;
 
-/// The sum of a window. It is inlined into what calls it, and so uses the vectors that this is
-/// compiled for.
+/// The sum of a window. It is inlined, so that it uses the vector instructions of its caller's
+/// target.
 #[inline(always)]
 pub(crate) fn sum(window: &[u8]) -> u32 {
     const STRIDE: u32 = power(LANES);
@@ -25,23 +25,23 @@ pub(crate) fn sum(window: &[u8]) -> u32 {
     lanes.into_iter().chain(rest).fold(0, |sum, byte| sum.wrapping_mul(POINT).wrapping_add(byte))
 }
 
-/// Moves windows of one length.
+/// Updates the sums of windows of one length.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Roller {
-    /// The weight of the byte that leaves.
+    /// The factor of the byte that leaves the window.
     leaving: u32,
 }
 
 impl Roller {
-    /// One for windows of `len` bytes.
+    /// Creates a roller for windows of `len` bytes.
     pub(crate) fn new(len: usize) -> Self {
         Self { leaving: power(len) }
     }
 
-    /// The sum of the window one byte further.
+    /// The sum of the window that is one byte further.
     #[inline(always)]
     pub(crate) fn roll(self, sum: u32, out: u8, into: u8) -> u32 {
-        // Only the first product waits for the sum before.
+        // Only the first product depends on the previous sum.
         let change = u32::from(into).wrapping_sub(u32::from(out).wrapping_mul(self.leaving));
         sum.wrapping_mul(POINT).wrapping_add(change)
     }

@@ -1,15 +1,15 @@
-//! How the old file is cut into blocks, and how long their sums are.
+//! The cut of an old file into blocks, and the length of their sums.
 
 use std::ops::Range;
 
 /// Length of the rolling part of a sum, in bytes.
 pub(crate) const WEAK_LEN: usize = 4;
 
-/// The shortest strong part of a sum, and the longest, in bytes.
+/// The range of lengths of the strong part of a sum, in bytes.
 const STRONG_LEN: Range<u8> = 2..17;
 
-/// So many bits more than there are pairs to be compared: the odds that two different
-/// blocks of a file are taken for one are 1 to 2^10.
+/// Number of bits in addition to those for the number of compared pairs. Two different blocks of a
+/// file are confused with a probability of 1 to 2^10.
 const SPARE_BITS: u32 = 10;
 
 /// The cut of an old file.
@@ -21,19 +21,18 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The shortest block, in bytes.
+    /// Minimum length of a block in bytes.
     pub const BLOCK_LEN_MIN: u32 = 64;
-    /// The shortest block that is chosen where none is wished for, in bytes.
+    /// Minimum length of a block in bytes if none is requested.
     const CHOSEN_LEN_MIN: u64 = 2 << 10;
-    /// The longest block, in bytes.
+    /// Maximum length of a block in bytes.
     pub const BLOCK_LEN_MAX: u32 = 4 << 20;
-    /// The most blocks of a file.
+    /// Maximum number of blocks of a file.
     pub const BLOCKS_MAX: u64 = 1 << 21;
 
-    /// The cut of a file of `old_len` bytes that becomes one of `new_len`, into blocks of
-    /// `wish` bytes, or of about as many as there are blocks, which makes the sums and what
-    /// a small change costs the least together. `None` if the file is too long for it, or
-    /// empty.
+    /// The cut of a file of `old_len` bytes that becomes one of `new_len`. `wish` is the requested
+    /// block length. By default it is about the number of blocks, which minimises the length of the
+    /// sums plus the cost of a small change. `None` if the file is empty or too long.
     pub fn of(old_len: u64, new_len: u64, wish: Option<u32>) -> Option<Self> {
         let chosen = || old_len.isqrt().next_multiple_of(8).max(Self::CHOSEN_LEN_MIN);
         let at_least = old_len.div_ceil(Self::BLOCKS_MAX).max(u64::from(Self::BLOCK_LEN_MIN));
@@ -46,7 +45,7 @@ impl Shape {
         Self::new(old_len, block_len, (bytes as u8).max(STRONG_LEN.start))
     }
 
-    /// The cut with these numbers; `None` if one is out of bounds.
+    /// The cut with these numbers. `None` if one is out of bounds.
     pub fn new(old_len: u64, block_len: u32, strong_len: u8) -> Option<Self> {
         let is_cut = (Self::BLOCK_LEN_MIN..=Self::BLOCK_LEN_MAX).contains(&block_len)
             && (1..=Self::BLOCKS_MAX).contains(&old_len.div_ceil(u64::from(block_len)))
@@ -54,38 +53,37 @@ impl Shape {
         is_cut.then_some(Self { old_len, block_len, strong_len })
     }
 
-    /// Length of the old file, in bytes.
+    /// Length of the old file in bytes.
     pub fn old_len(&self) -> u64 {
         self.old_len
     }
 
-    /// Length of a block, in bytes; the last may be shorter.
+    /// Length of a block in bytes. The last block may be shorter.
     pub fn block_len(&self) -> usize {
         self.block_len as usize
     }
 
-    /// Length of the strong part of a sum, in bytes.
+    /// Length of the strong part of a sum in bytes.
     pub fn strong_len(&self) -> u8 {
         self.strong_len
     }
 
-    /// How many blocks there are, the last of which may be short: at most
-    /// [`Self::BLOCKS_MAX`].
+    /// Number of blocks, at most [`Self::BLOCKS_MAX`]. The last one may be short.
     pub fn blocks(&self) -> usize {
         self.old_len.div_ceil(u64::from(self.block_len)) as usize
     }
 
-    /// Length of the sum of a block, in bytes.
+    /// Length of the sum of a block in bytes.
     pub fn sum_len(&self) -> usize {
         WEAK_LEN + usize::from(self.strong_len)
     }
 
-    /// Length of all sums, in bytes.
+    /// Length of all sums in bytes.
     pub fn sums_len(&self) -> usize {
         self.blocks() * self.sum_len()
     }
 
-    /// Where a block is in the old file, in bytes.
+    /// The range of a block in the old file, in bytes.
     pub fn block(&self, index: usize) -> Range<u64> {
         let start = index as u64 * u64::from(self.block_len);
         start..(start + u64::from(self.block_len)).min(self.old_len)

@@ -2,7 +2,7 @@
 
 use crate::shape::{Shape, WEAK_LEN};
 
-/// The key of a signature's strong sums, which nobody may know before the files are made.
+/// The key of a signature's strong sums. It must be unknown when the files are created.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Key([u8; Key::LEN]);
 
@@ -10,7 +10,7 @@ impl Key {
     /// Its length in bytes.
     pub const LEN: usize = 32;
 
-    /// The bytes.
+    /// The bytes of the key.
     pub fn as_bytes(&self) -> &[u8; Self::LEN] {
         &self.0
     }
@@ -22,14 +22,14 @@ impl From<[u8; Key::LEN]> for Key {
     }
 }
 
-/// Its bytes are nobody's business.
+/// The key is secret.
 impl std::fmt::Debug for Key {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Key")
     }
 }
 
-/// More sums came than there are blocks.
+/// More sums arrived than there are blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLong;
 
@@ -42,15 +42,15 @@ pub struct Signature {
 }
 
 impl Signature {
-    /// A signature that has no sum yet.
+    /// A signature without sums.
     pub fn new(shape: Shape, key: Key) -> Self {
         Self { shape, key, sums: Vec::new() }
     }
 
-    /// Takes the next bytes of the sums.
+    /// Adds the next bytes of the sums.
     ///
     /// # Errors
-    /// [`TooLong`] if these are more than there are.
+    /// [`TooLong`] if there are too many.
     pub fn take(&mut self, sums: &[u8]) -> Result<(), TooLong> {
         if sums.len() > self.shape.sums_len() - self.sums.len() {
             return Err(TooLong);
@@ -59,7 +59,7 @@ impl Signature {
         Ok(())
     }
 
-    /// True if all sums are there.
+    /// True if all sums have arrived.
     pub fn is_whole(&self) -> bool {
         self.sums.len() == self.shape.sums_len()
     }

@@ -1,43 +1,43 @@
-//! The strong part of a sum: a hash under a key that nobody knew when the files were made.
+//! The strong part of a sum: a hash under a key that is unknown when the files are created.
 //!
-//! NH is taken of each KiB of a block (Black, Halevi, Krawczyk, Krovetz and Rogaway, "UMAC:
-//! Fast and Secure Message Authentication", 1999), and BLAKE3 of what that gives. Whatever two
-//! blocks of one length are, NH gives the same for both under one of 2^64 keys at most; and
-//! NH is a product and two additions for each eight bytes, which vectors do side by side.
+//! NH is computed for each KiB of a block (Black, Halevi, Krawczyk, Krovetz and Rogaway, "UMAC:
+//! Fast and Secure Message Authentication", 1999), and BLAKE3 of the results. For any two blocks of
+//! one length, NH has equal results for at most one of 2^64 keys. NH needs a product and two
+//! additions for eight bytes, which vector units compute in parallel.
 
 use crate::shape::Shape;
 use crate::{Key, rolling};
 
-/// Bytes that NH makes two numbers of.
+/// Length of the input of one NH computation, in bytes.
 const CHUNK_LEN: usize = 1 << 10;
 
-/// Pairs of words of 32 bits in a chunk.
+/// Number of pairs of 32-bit words in a chunk.
 const PAIRS: usize = CHUNK_LEN / 8;
 
-/// NH is taken so often, each time under the key from one pair further on (Toeplitz): once
-/// alone fails for one of 2^32 keys.
+/// Number of NH passes, each with the key shifted by one pair (Toeplitz). A single pass fails for
+/// one of 2^32 keys.
 const PASSES: usize = 2;
 
-/// Pairs that are taken side by side.
+/// Number of pairs that are computed in parallel.
 const LANES: usize = 8;
 
-/// Chunks whose numbers BLAKE3 takes at once.
+/// Number of chunks whose results are hashed at once.
 const BATCH: usize = 64;
 
 /// The lower word of a pair.
 const LOWER: u64 = 0xffff_ffff;
 
-/// Finds the sums of blocks under one key.
+/// Computes the sums of blocks under one key.
 #[derive(Clone)]
 pub struct Summer {
     key: Key,
-    /// The key of NH: the first words of its pairs, and the second ones.
+    /// The key of NH: the first and the second words of its pairs.
     firsts: [u64; PAIRS + PASSES - 1],
     seconds: [u64; PAIRS + PASSES - 1],
 }
 
 impl Summer {
-    /// One for sums under `key`.
+    /// Creates a summer for sums under `key`.
     pub fn new(key: Key) -> Self {
         let mut stream = blake3::Hasher::new_keyed(key.as_bytes()).finalize_xof();
         let (mut firsts, mut seconds) = ([0; PAIRS + PASSES - 1], [0; PAIRS + PASSES - 1]);
@@ -50,14 +50,14 @@ impl Summer {
         Self { key, firsts, seconds }
     }
 
-    /// Puts the sum of a block of a file of this `shape` behind `sums`.
+    /// Appends the sum of a block to `sums`, for a file of this `shape`.
     #[inline(always)]
     pub fn sum(&self, shape: &Shape, block: &[u8], sums: &mut Vec<u8>) {
         sums.extend_from_slice(&rolling::sum(block).to_le_bytes());
         sums.extend_from_slice(&self.strong(block)[..usize::from(shape.strong_len())]);
     }
 
-    /// The strong sum of a block, which is cut to the length that its file's shape has.
+    /// The full strong sum of a block. The shape of its file defines the length to use.
     #[inline(always)]
     pub(crate) fn strong(&self, block: &[u8]) -> [u8; 32] {
         let (chunks, rest) = block.as_chunks::<CHUNK_LEN>();
@@ -96,7 +96,7 @@ impl Summer {
     }
 }
 
-/// Its key is nobody's business.
+/// The key is secret.
 impl std::fmt::Debug for Summer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Summer")

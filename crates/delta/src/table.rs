@@ -2,22 +2,21 @@
 
 use crate::signature::Signature;
 
-/// Bits for each block in the map of sums that there are: about one sum in so many that is
-/// not there looks as if it were.
+/// Number of bits in the map for each block. About one in this number of absent sums looks present.
 const BITS_PER_BLOCK: usize = 32;
 
-/// The largest map, in bits, as a power of two: 4 MiB.
+/// Maximum size of the map in bits, as a power of two: 4 MiB.
 const MAP_BITS_MAX: u32 = 25;
 
-/// The whole blocks of a signature; of those with the same sum only the first.
+/// The full blocks of a signature. Among blocks with the same sum, only the first.
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// One bit for each value that the upper bits of a sum can have.
+    /// One bit for each value of a sum's upper bits.
     map: Vec<u64>,
     map_shift: u32,
     /// Sums with their blocks, in ascending order.
     blocks: Vec<(u32, u32)>,
-    /// For each value of fewer upper bits: where its sums begin in `blocks`.
+    /// For each value of fewer upper bits, the position of its first sum in `blocks`.
     starts: Vec<u32>,
     start_shift: u32,
 }

@@ -1,10 +1,10 @@
-//! The comparison of an entry with what exists at its place.
+//! The comparison of an entry with the existing object at its place.
 
 use haul_model::{Changes, Entry, Kept, Kind, Meta, MetaKind, Special};
 
-/// How what exists differs from `entry`, whatever its content. `target` is where an existing link
-/// points. Checks report this, copies decide by it, and attributes are set or left alone, as far
-/// as `keeps` has them.
+/// The differences between `existing` and `entry`, without the content. `target` is the target of
+/// an existing link. Only attributes in `keeps` count. Checks report the differences, copies decide
+/// by them, and differing attributes are set.
 pub fn changes(entry: &Entry, existing: &Meta, target: Option<&[u8]>, keeps: Kept) -> Changes {
     let of = |kept| entry.attributes.changes(&existing.attributes, kept);
     match (&entry.kind, existing.kind) {
@@ -25,8 +25,7 @@ pub fn changes(entry: &Entry, existing: &Meta, target: Option<&[u8]>, keeps: Kep
     }
 }
 
-/// The attributes of a link that are kept up. Its time is one only where that is asked for by
-/// itself.
+/// The attributes of a link that are kept. Its time counts only with [`Kept::LINK_TIMES`].
 const fn of_links(keeps: Kept) -> Kept {
     let times = Kept::TIMES.only_if(keeps.has(Kept::LINK_TIMES) && keeps.has(Kept::TIMES));
     times.with(keeps.and(Kept::OWNER.with(Kept::XATTRS)))
@@ -38,7 +37,7 @@ mod tests {
     use haul_model::{Attributes, Device, Timestamp};
 
     #[test]
-    fn directories_and_specials_differ_by_what_they_are() {
+    fn directories_and_specials_differ_by_kind() {
         let at = |secs| Timestamp { secs, nanos: 0 };
         let differs = |kind: Kind, there, specials: (Option<Special>, Option<Special>), secs| {
             let entry = Entry::new(None, kind, Attributes::new(0o755, at(7)));

@@ -1,4 +1,4 @@
-//! The decision about an entry that is no directory.
+//! The decision about an entry that is not a directory.
 
 use crate::{Kinds, Newer, Plan, changes};
 use haul_model::{
@@ -6,37 +6,36 @@ use haul_model::{
     Skip, Timestamp, Updating,
 };
 
-/// An answer to what is done about an entry.
+/// The action for an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Copy it, with this rule for an existing object.
     Copy(OnExisting),
-    /// The same, unless the directory at its place has something in it: then [`full_dir`] is the
-    /// fault.
+    /// Replace a directory if it is empty. Otherwise [`full_dir`] is the fault.
     ReplaceEmptyDir,
     /// Compare the contents first.
     Compare,
-    /// Leave its content as it is, and give it the attributes that it lacks.
+    /// Keep its content, and set the attributes that differ.
     Leave,
-    /// Nothing. This is its outcome.
+    /// Do nothing. This is the outcome.
     Settled(Outcome),
 }
 
-/// The object that the destination has at an entry's place.
+/// The existing object at an entry's place in the destination.
 #[derive(Debug, Clone, Copy)]
 pub struct Existing<'e> {
     /// Its metadata.
     pub meta: &'e Meta,
-    /// Where it points, if it is a symbolic link and the entry is one.
+    /// The target of the link, if both are symbolic links.
     pub target: Option<&'e [u8]>,
-    /// It is the object that is copied.
+    /// It is the source object itself.
     pub is_source: bool,
-    /// The entry is a symbolic link that leads to it.
+    /// The entry is a symbolic link that points to it.
     pub is_led_to: bool,
 }
 
-/// Decides about `entry`, whose source has the time `mtime`, whatever it is compared by. Returns
-/// also how what exists differs.
+/// Decides about `entry`. `mtime` is the time of its source, which the comparison may have
+/// replaced. Also returns the differences of the existing object.
 pub fn decide(
     plan: &Plan,
     entry: &Entry,
@@ -49,11 +48,11 @@ pub fn decide(
     }
 }
 
-/// The first half of [`decide`]: the rules that leave an entry alone, whatever content is
-/// available elsewhere. Returns how what exists differs.
+/// The first half of [`decide`]: the rules that skip an entry, whatever content is available
+/// elsewhere. Returns the differences of the existing object.
 ///
 /// # Errors
-/// The action, if these rules settle it.
+/// The action, if these rules decide it.
 pub fn screen(
     plan: &Plan,
     entry: &Entry,
@@ -85,8 +84,8 @@ pub fn screen(
     }
     let found = changes(entry, meta, target, plan.keeps);
     if is_source {
-        // What differs would be given to the source, too, or shows that the file system has one
-        // number for two objects.
+        // Setting the differences would change the source, too. Or the file system has one number
+        // for two objects.
         return match found.without(Changes::ATIME).is_empty() {
             true => Err(Action::Leave),
             false => fail(same_file()),
@@ -99,7 +98,7 @@ pub fn screen(
     Ok(found)
 }
 
-/// The second half of [`decide`], for an entry from which what exists differs by `found`.
+/// The second half of [`decide`]. The existing object differs from the entry by `found`.
 pub fn act(
     plan: &Plan,
     entry: &Entry,
@@ -126,7 +125,7 @@ pub fn act(
             return (Action::Compare, found);
         }
         if is_by_content(plan) && there != *size {
-            // Another length is other content.
+            // Another length means another content.
             return sent(OnExisting::Replace, found.with(Changes::CONTENT));
         }
     }
@@ -140,19 +139,19 @@ fn is_by_content(plan: &Plan) -> bool {
     plan.same_by == Sameness::Content
 }
 
-/// True if what exists, and differs by `found`, is `entry`, for all that metadata can tell.
+/// True if the existing object, which differs by `found`, equals `entry` according to its metadata.
 fn is_same(plan: &Plan, entry: &Entry, existing: &Meta, found: Changes) -> bool {
     match entry.kind {
         _ if found.has(Changes::KIND) => false,
         Kind::File { .. } => plan.looks_the_same(entry, existing, found),
-        // Its attributes are those that it is made with.
+        // Its attributes are set only when it is created.
         _ => found.is_empty(),
     }
 }
 
 impl Plan {
-    /// True if the file `existing`, which differs by `found`, has the content of `entry`, for all
-    /// that can be told without reading it.
+    /// True if the file `existing`, which differs by `found`, has the content of `entry`, as far as
+    /// metadata shows.
     pub fn looks_the_same(&self, entry: &Entry, existing: &Meta, found: Changes) -> bool {
         !found.has(Changes::SIZE)
             && match self.same_by {
@@ -164,8 +163,8 @@ impl Plan {
     }
 }
 
-/// Why `existing`, which may be the source itself, must not be replaced, if it is of a kind that
-/// only mirrors replace.
+/// The reason why `existing` must not be replaced by a copy: it may be the source, or be of a kind
+/// that only mirrors replace.
 pub fn refusal(existing: &Meta, is_source: bool) -> Option<Fault> {
     let fault = |kind, message: &str| Some(Fault::new(Side::Destination, kind, message));
     match existing.kind {
@@ -181,13 +180,13 @@ pub fn refusal(existing: &Meta, is_source: bool) -> Option<Fault> {
     }
 }
 
-/// The fault of a file or link that is the one at the destination.
+/// The fault of a file or link that is itself the existing object.
 fn same_file() -> Fault {
     let message = "source and destination are the same file";
     Fault::new(Side::Destination, FaultKind::SameFile, message)
 }
 
-/// The fault of an entry whose place a directory has that is not empty.
+/// The fault of an entry at whose place a non-empty directory exists.
 pub fn full_dir() -> Fault {
     let message = "the destination has a non-empty directory with this name";
     Fault::new(Side::Destination, FaultKind::IsDirectory, message)
@@ -271,7 +270,7 @@ mod tests {
 
     /// The same with links to `a` and FIFOs, of which a copy keeps no time.
     #[test]
-    fn copies_of_what_has_no_content() {
+    fn copies_of_links_and_fifos() {
         let (a, b): (Option<&[u8]>, Option<&[u8]>) = (Some(b"a"), Some(b"b"));
         for (entry, kind, target, secs, expected) in [
             (link(b"a", 7), MetaKind::Symlink, a, 6, ["Leave", "Leave", "Exists", "Leave"]),
@@ -322,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_does_not_replace_what_it_leads_to() {
+    fn a_link_does_not_replace_its_target() {
         let meta = meta(MetaKind::File { size: 10 }, 7);
         let there = Existing { is_led_to: true, ..existing(&meta, None) };
         for plan in [mirror(), copy(Conflict::ReplaceAll), copy(Conflict::Keep)] {
@@ -332,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_exists_is_reported_as_it_differs() {
+    fn differences_of_existing_objects_are_reported() {
         let meta = meta(MetaKind::File { size: 11 }, 6);
         let (_, found) = decide(&mirror(), &file(10, 7), at(7), Some(existing(&meta, None)));
         assert_eq!(found, Changes::SIZE.with(Changes::TIME).with(Changes::SENT));
@@ -341,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn nanoseconds_count_where_no_window_is_given() {
+    fn nanoseconds_count_without_a_window() {
         let there = Meta::new(
             MetaKind::File { size: 10 },
             Attributes::new(0o644, Timestamp { secs: 7, nanos: 6 }),
@@ -369,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_name_what_is_in_the_way() {
+    fn refusals_name_the_existing_kind() {
         let fault = |kind, is_source| refusal(&meta(kind, 7), is_source).map(|fault| fault.kind);
         assert_eq!(fault(MetaKind::File { size: 1 }, false), None);
         assert_eq!(fault(MetaKind::Symlink, false), None);

@@ -1,13 +1,13 @@
 //! The decision about an entry, as a pure function.
 //!
-//! - [`Plan`]: what the user asked for, with one field per question that a decision asks.
-//!   `plan.rs` compiles it from the task of a job.
-//! - [`Existing`]: what the destination has at an entry's place. Whoever looks there fills it in.
+//! - [`Plan`]: the options of the user, with one field for each question in a decision. `plan.rs`
+//!   compiles it from the task of a job.
+//! - [`Existing`]: the existing object at an entry's place. The caller fills it in.
 //! - [`screen`], then [`act`]: the [`Action`] for an entry, and its changes. [`decide`] is both.
-//! - [`changes`]: that comparison alone.
+//! - [`changes`]: the comparison alone.
 //!
-//! Nothing here does I/O, takes a lock or knows a peer. `tests/rsync.txt` has what rsync does in
-//! the same cases.
+//! This crate does no I/O, takes no locks and knows no peer. `tests/rsync.txt` has rsync's
+//! behaviour in the same cases.
 
 #![forbid(unsafe_code)]
 

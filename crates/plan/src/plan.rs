@@ -5,95 +5,95 @@ use haul_model::{
     Timestamp, Updating,
 };
 
-/// The rules of a job, one field for each question that a decision asks.
+/// The rules of a job, with one field for each question in a decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     /// The attributes that are compared and kept.
     pub keeps: Kept,
     /// The proof that a file needs no copy.
     pub same_by: Sameness,
-    /// Times at most so many seconds apart are equal; `None` compares nanoseconds, too.
+    /// Times that differ by at most this many seconds are equal. `None` compares nanoseconds, too.
     pub window: Option<u32>,
-    /// Nothing that exists is replaced.
+    /// No existing object is replaced.
     pub keeps_existing: bool,
-    /// The fate of what is newer than its source.
+    /// What happens to an existing file that is newer than its source.
     pub newer: Newer,
     /// The kinds of existing objects that are replaced.
     pub replaces: Kinds,
-    /// Nothing is created that the destination does not have.
+    /// Nothing is created that does not exist at the destination.
     pub only_existing: bool,
-    /// The lengths of the files that take part, in bytes.
+    /// Minimum length in bytes of the files that take part.
     pub size_min: u64,
-    /// See [`Self::size_min`].
+    /// Maximum length in bytes of the files that take part.
     pub size_max: u64,
     /// Symbolic links take part.
     pub links: bool,
-    /// Of these, those that may lead out of the destination are left out.
+    /// Links that may lead out of the destination do not take part.
     pub safe_links: bool,
-    /// The way in which existing files get new content.
+    /// How existing files get new content.
     pub updating: Updating,
     /// The use of base directories.
     pub bases: Option<Bases>,
-    /// Of a changed file only the difference crosses a wire.
+    /// Only the difference of a changed file is sent.
     pub delta: bool,
-    /// Of a missing file only the difference from one with a similar name crosses a wire.
+    /// Only the difference of a missing file from one with a similar name is sent.
     pub fuzzy: bool,
-    /// The length of the blocks by which differences are found, in bytes, if it is given.
+    /// The length in bytes of the blocks for finding differences, if the user sets it.
     pub block_len: Option<u32>,
-    /// Room for a file is reserved before it is written.
+    /// Storage for a file is reserved before it is written.
     pub preallocates: bool,
     /// Runs of zeros in large files become holes.
     pub leaves_zeros: bool,
-    /// Files wait for the end of the job, and get their names one right behind the other.
+    /// Files wait for the end of the job, and then get their names in quick succession.
     pub delays: bool,
-    /// Where modes are not kept: files can be executed, or can't, as in the source.
+    /// If modes are not kept: the right to execute is taken from the source.
     pub executability: bool,
     /// A new symbolic link gets the time of its source.
     pub new_links_get_times: bool,
-    /// Directories keep the times when they were last read.
+    /// Directories keep their access times.
     pub leaves_dir_atimes: bool,
     /// An existing symbolic link to a directory is used as that directory.
     pub keeps_dir_links: bool,
-    /// So does one on the way to a source.
+    /// An existing symbolic link to a directory above a source is used as that directory, too.
     pub leaves_ways: bool,
     /// The destination's own directory becomes like the source's.
     pub updates_top: bool,
-    /// The rules by which extras are removed.
+    /// The rules for removing extras.
     pub delete: Option<Delete>,
-    /// The most entries that are removed, for whatever reason.
+    /// Maximum number of entries that are removed, for any reason.
     pub delete_max: u64,
     /// The part of the work that the job does.
     pub part: Part,
-    /// Sources that have one place become one, and extras are looked for.
+    /// Sources with the same place are merged, and extras are searched.
     pub is_mirror: bool,
-    /// Outcomes say how what existed differed.
+    /// Outcomes report the differences of the existing object.
     pub reports_changes: bool,
 }
 
-/// The fate of an existing file that is newer than its source.
+/// What happens to an existing file that is newer than its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Newer {
-    /// It is replaced as any other.
+    /// It is replaced like any other.
     Replaced,
-    /// It is kept, as with `rsync -u`: whatever its content, if it is newer and a file.
+    /// It is kept, as with `rsync -u`: if it is a newer file, whatever its content.
     Kept,
-    /// It is kept if it is not older, as with `cp -u`: whatever it is.
+    /// It is kept if it is not older, as with `cp -u`: whatever its kind.
     KeptIfNotOlder,
 }
 
 /// The kinds of existing objects that an entry of another kind replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kinds {
-    /// Files and symbolic links, as with `cp`: no directory, device, FIFO or socket.
+    /// Files and symbolic links, as with `cp`: not directories, devices, FIFOs or sockets.
     Contents,
-    /// All of them, as with rsync, but for directories with something in them.
+    /// All kinds, as with rsync, except non-empty directories.
     AllButFullDirs,
-    /// All of them.
+    /// All kinds.
     All,
 }
 
 impl Plan {
-    /// That of a job with this task, which copies or compares by `policy`.
+    /// The plan of a job with this task, which copies or compares by `policy`.
     pub fn of(task: &Task, policy: &Policy) -> Self {
         match task.mirrors() {
             Some(mirror) => Self::of_mirror(policy, mirror),
@@ -101,7 +101,7 @@ impl Plan {
         }
     }
 
-    /// That of a copy.
+    /// The plan of a copy.
     pub fn of_copy(policy: &Policy) -> Self {
         Self {
             keeps: policy.keeps,
@@ -145,7 +145,7 @@ impl Plan {
         }
     }
 
-    /// That of a mirror, which takes the rules of a copy and has its own.
+    /// The plan of a mirror, which has the rules of a copy and its own.
     pub fn of_mirror(policy: &Policy, mirror: &Mirror) -> Self {
         Self {
             same_by: mirror.sameness,
@@ -180,7 +180,7 @@ impl Plan {
         }
     }
 
-    /// True if no entry of that kind takes part, whatever exists at its place.
+    /// True if entries of this kind do not take part, whatever exists at their place.
     pub fn leaves_out(&self, kind: &Kind) -> bool {
         match kind {
             Kind::Symlink { .. } => !self.links,
@@ -195,8 +195,9 @@ impl Plan {
         (mtime.secs.abs_diff(there.secs) <= u64::from(window)).then_some(there)
     }
 
-    /// True if a file of the time `there` is newer than its source of the time `mtime`, which is
-    /// compared as `entry`. With a window also if it is less than that older, as with rsync.
+    /// True if a file with the time `there` is newer than its source. `mtime` is the time of the
+    /// source, and `entry` has the time to compare with. With a window, a file that is older by
+    /// less also counts as newer, as in rsync.
     pub(crate) fn is_newer(&self, there: Timestamp, mtime: Timestamp, entry: &Entry) -> bool {
         match self.window {
             Some(window @ 1..) => mtime.secs.saturating_sub(there.secs) < i64::from(window),

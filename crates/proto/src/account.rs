@@ -1,11 +1,12 @@
-//! Users and groups as they travel: by name, for their numbers mean nothing elsewhere.
+//! Users and groups on the wire. They are sent by name, because their numbers have no meaning
+//! elsewhere.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// The most users and groups that one job names.
+/// Maximum number of users and groups in one job.
 pub const ACCOUNTS_MAX: usize = 64 << 10;
 
-/// The longest name of a user or group, in bytes.
+/// Maximum length of the name of a user or group, in bytes.
 pub const ACCOUNT_NAME_MAX: usize = 256;
 
 /// A user or group of the sender's machine.

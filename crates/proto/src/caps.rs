@@ -1,9 +1,9 @@
-//! Capability bits: what both sides can do beyond the base protocol.
+//! Capability bits: features beyond the base protocol.
 
 use serde::{Deserialize, Serialize};
 
-/// A set of capabilities. In force is what both sides offered; a bit that one
-/// side does not know is thereby ignored.
+/// A set of capabilities. The capabilities that both sides offer are in force, so a bit that one
+/// side does not know is ignored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Caps(u64);
 
@@ -14,30 +14,29 @@ impl Caps {
     pub const LZ4: Self = Self(0x01);
     /// Frames may be compressed with Zstandard.
     pub const ZSTD: Self = Self(0x02);
-    /// The sender may offer the chunks of large files; those that the receiver has are not sent.
+    /// The sender may offer the chunks of large files. Chunks that the receiver has are not sent.
     pub const DEDUP: Self = Self(0x04);
-    /// The receiver may leave out its own hash of the content.
+    /// The receiver may omit its own hash of the content.
     pub const FAST: Self = Self(0x08);
-    /// The receiver can make what it publishes durable.
+    /// The receiver can flush what it publishes.
     pub const SYNC: Self = Self(0x10);
-    /// Further connections may join a job. The job itself says if it wishes for them.
+    /// Further connections may join a job, if the job requests them.
     pub const LANES: Self = Self(0x80);
-    /// Entries may carry owners, device numbers, link groups, and by their hashes access
-    /// control lists and extended attributes.
+    /// Entries may carry owners, device numbers, link groups, and the hashes of access control
+    /// lists and extended attributes.
     pub const ATTRIBUTES: Self = Self(0x100);
 
-    /// Measurements may be asked for.
+    /// Measurements may be requested.
     pub const MEASURES: Self = Self(0x200);
 
-    /// An agent that sends may be told to call the one that receives, and that may tell
-    /// the client what has arrived.
+    /// A sending agent may be told to call the receiving agent, which may report to the client what
+    /// has arrived.
     pub const CALLS: Self = Self(0x400);
 
-    /// The connection continues after a job. A client offers this if it keeps the connection.
+    /// The connection can be used after a job. A client offers this if it keeps the connection.
     pub const SESSIONS: Self = Self(0x800);
 
-    /// The capabilities of this build. The other bits above have their meaning reserved;
-    /// none of them is built yet.
+    /// The capabilities of this build. The other bits above are reserved, and not implemented.
     pub const OURS: Self = Self::LZ4
         .with(Self::ZSTD)
         .with(Self::DEDUP)
@@ -56,7 +55,7 @@ impl Caps {
         self.0
     }
 
-    /// Both sets in one.
+    /// The union of both sets.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)

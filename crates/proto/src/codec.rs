@@ -1,36 +1,36 @@
-//! Messages to frames and back. Structures are encoded with postcard; contents
-//! follow their description as they are, so that they need no copy.
+//! Converts messages to frames and back. Structures are encoded with postcard. Contents follow
+//! their description unchanged, so that they need no copy.
 
 use crate::message::Message;
 use crate::{DATA_MAX, FrameType, HEADER_LEN, Header, PackItem};
 use serde::{Serialize, de::DeserializeOwned};
 use std::ops::Range;
 
-/// Longest description in front of a pack's contents, in bytes.
+/// Maximum length of the description before a pack's contents, in bytes.
 pub(crate) const PACK_HEAD_MAX: usize = 128 << 10;
 
-/// Why a payload can't be understood.
+/// The reason why a payload can't be decoded.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
-    /// The bytes are no such message.
+    /// The bytes are not such a message.
     #[error("the peer sent a {kind:?} frame that can't be read: {cause}")]
     Malformed {
-        /// The type that it claimed.
+        /// The type in the frame's header.
         kind: FrameType,
-        /// The words of the decoder.
+        /// The decoder's error.
         cause: postcard::Error,
     },
-    /// The message ends before the frame does, or lengths contradict.
+    /// The message ends before the frame, or lengths are inconsistent.
     #[error("the peer sent a {0:?} frame of inconsistent length")]
     Length(FrameType),
-    /// Such a frame is not decoded by itself.
+    /// This type of frame has no message of its own.
     #[error("the peer sent a {0:?} frame where none is expected")]
     Unexpected(FrameType),
 }
 
 /// Encodes a message as a whole frame.
 ///
-/// The caller keeps lists short enough for the bound of their frame; see
+/// The caller must keep lists short enough for the bound of their frame; see
 /// [`FrameType::payload_max`].
 pub fn encode(message: &Message) -> Vec<u8> {
     match message {
@@ -69,7 +69,7 @@ pub fn encode(message: &Message) -> Vec<u8> {
     }
 }
 
-/// A frame around a payload that is bytes already (a greeting).
+/// A frame with a payload of bytes, such as a greeting.
 pub fn frame_bytes(kind: FrameType, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(HEADER_LEN + payload.len());
     out.extend_from_slice(&header(kind, payload.len()));
@@ -145,8 +145,8 @@ fn value<T: DeserializeOwned>(kind: FrameType, payload: &[u8]) -> Result<T, Deco
     if rest.is_empty() { Ok(value) } else { Err(DecodeError::Length(kind)) }
 }
 
-/// The beginning of a Data frame that carries `len` bytes of the file `index`
-/// from `offset` on; the bytes themselves follow it.
+/// The beginning of a Data frame with `len` bytes of the file `index` at `offset`. The bytes follow
+/// it.
 pub fn data_head(index: u64, offset: u64, len: usize) -> Vec<u8> {
     debug_assert!(len <= DATA_MAX);
     let mut out =
@@ -156,21 +156,21 @@ pub fn data_head(index: u64, offset: u64, len: usize) -> Vec<u8> {
     out
 }
 
-/// The longest description in a Data frame's payload, in bytes: two numbers.
+/// Maximum length of the description in a Data frame's payload, in bytes: two numbers.
 pub const DATA_HEAD_MAX: usize = 20;
 
-/// A piece of a file, found in a Data frame's payload.
+/// A piece of a file in a Data frame's payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataView {
     /// The file's number.
     pub index: u64,
-    /// Where in the file the piece begins, in bytes.
+    /// The offset of the piece in the file, in bytes.
     pub offset: u64,
-    /// Where in the payload the piece's bytes are.
+    /// The range of the piece's bytes in the payload.
     pub content: Range<usize>,
 }
 
-/// Finds the piece in a Data frame's payload.
+/// Decodes a Data frame's payload.
 ///
 /// # Errors
 /// See [`DecodeError`]; an empty piece, or one that ends past 2^63, is
@@ -179,8 +179,7 @@ pub fn decode_data(payload: &[u8]) -> Result<DataView, DecodeError> {
     decode_data_start(payload, payload.len())
 }
 
-/// The same when no more has arrived than the `start` of the payload, which is
-/// to have `payload_len` bytes. [`DATA_HEAD_MAX`] bytes of it are enough.
+/// Decodes the `start` of a payload of `payload_len` bytes. [`DATA_HEAD_MAX`] bytes are enough.
 ///
 /// # Errors
 /// See [`decode_data`].
@@ -196,7 +195,7 @@ pub fn decode_data_start(start: &[u8], payload_len: usize) -> Result<DataView, D
     Ok(DataView { index, offset, content })
 }
 
-/// Collects the description of a pack while the caller collects the contents.
+/// Builds the description of a pack. The caller collects the contents.
 #[derive(Debug, Default)]
 pub struct PackBuilder {
     items: Vec<PackItem>,
@@ -206,7 +205,7 @@ pub struct PackBuilder {
 }
 
 impl PackBuilder {
-    /// Adds an item. A file's content must follow those of the files before it.
+    /// Adds an item. The contents of files must follow each other in the same order.
     pub fn push(&mut self, item: PackItem) {
         self.head_len_max += Self::item_len_max(&item);
         if let PackItem::File { len, .. } = item {
@@ -215,8 +214,8 @@ impl PackBuilder {
         self.items.push(item);
     }
 
-    /// True if an item may still be added: neither description nor contents
-    /// have reached their mark.
+    /// True if another item may be added: neither the description nor the contents have reached
+    /// their limit.
     pub fn has_room(&self) -> bool {
         self.content_len < crate::PACK_TARGET && self.head_len_max < PACK_HEAD_MAX / 2
     }
@@ -226,7 +225,7 @@ impl PackBuilder {
         self.items.is_empty()
     }
 
-    /// Length of all contents, in bytes.
+    /// Length of all contents in bytes.
     pub fn content_len(&self) -> usize {
         self.content_len
     }
@@ -251,14 +250,14 @@ impl PackBuilder {
     }
 }
 
-/// The files in a pack's payload.
+/// The files in a Pack frame's payload.
 #[derive(Debug)]
 pub struct PackView {
-    /// The items, each with where in the payload its content is.
+    /// The items, each with the range of its content in the payload.
     pub items: Vec<(PackItem, Range<usize>)>,
 }
 
-/// Finds the files in a Pack frame's payload.
+/// Decodes a Pack frame's payload.
 ///
 /// # Errors
 /// See [`DecodeError`].

@@ -1,22 +1,21 @@
-//! Files of which the receiver has another version: the sums of its blocks, and what of it
-//! the new one has again.
+//! Content that the receiver has already: the sums of an old version's blocks, offered chunks, and
+//! references to both.
 
 use serde::{Deserialize, Serialize};
 
-/// The most files whose sums were told and that were not sent to their end.
+/// Maximum number of files whose sums were sent and that are not complete.
 pub const SIGNED_MAX: usize = 64;
 
-/// The longest sums of all these together, in bytes.
+/// Maximum length of the sums of all these files together, in bytes.
 pub const SUMS_LEN_MAX: usize = 32 << 20;
 
-/// Longest sums in one frame, in bytes.
+/// Maximum length of the sums in one frame, in bytes.
 pub const SUMS_PER_FRAME_MAX: usize = 128 << 10;
 
-/// The receiver tells of a file that it has another version of, before it wants the
-/// difference.
+/// The receiver describes its old version of a file, before it requests the difference.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Signature {
-    /// How that is cut into blocks, whose sums follow.
+    /// The cut of the old version into blocks. Their sums follow.
     Begin {
         /// The file's number in the listing.
         index: u64,
@@ -24,9 +23,9 @@ pub enum Signature {
         old_size: u64,
         /// Length of a block, in bytes; the last may be shorter.
         block_len: u32,
-        /// Length of the strong part of a sum, in bytes.
+        /// Length of the strong part of a sum in bytes.
         strong_len: u8,
-        /// The key of these.
+        /// The key of the strong sums.
         key: [u8; 32],
     },
     /// The next bytes of the sums.
@@ -47,19 +46,19 @@ impl Signature {
     }
 }
 
-/// Chunks in one [`Offer`], at most.
+/// Maximum number of chunks in one [`Offer`].
 pub const OFFERED_PER_FRAME_MAX: usize = 256;
 
-/// The sender tells the chunks of a wanted file before it sends them. The first offer of a file
-/// begins where its first wanted block does, and each one where the one before it ended, or where
-/// the next range of wanted blocks begins.
+/// The chunks of a wanted file, before the sender sends them. The first offer begins at the first
+/// wanted block. Each further one begins at the end of the previous one, or at the next range of
+/// wanted blocks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
     /// The file's number in the listing.
     pub index: u64,
-    /// Where in the file the first chunk begins, in bytes.
+    /// The offset of the first chunk in the file, in bytes.
     pub at: u64,
-    /// The chunks, which follow each other: at most [`OFFERED_PER_FRAME_MAX`].
+    /// The consecutive chunks, at most [`OFFERED_PER_FRAME_MAX`].
     pub chunks: Vec<OfferedChunk>,
 }
 
@@ -77,22 +76,22 @@ pub struct OfferedChunk {
 pub struct Known {
     /// The file's number in the listing.
     pub index: u64,
-    /// Where the offer began, in bytes.
+    /// The offset of the offer in bytes.
     pub at: u64,
-    /// The chunks of the offer that the receiver has, as ranges of their numbers in the offer.
+    /// The chunks that the receiver has, as ranges of their numbers in the offer.
     pub chunks: Vec<(u16, u16)>,
 }
 
-/// The sender tells that the receiver has a part of a file: in the old version, or as chunks.
+/// A reference to a part of a file that the receiver has, in the old version or in chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reuse {
     /// The file's number in the listing.
     pub index: u64,
-    /// Where in the file the part begins, in bytes.
+    /// The offset of the part in the file, in bytes.
     pub at: u64,
-    /// Where it begins in the old version, in bytes; `None` if it is of known chunks.
+    /// The offset of the part in the old version, in bytes. `None` if it is in known chunks.
     pub from: Option<u64>,
-    /// Its length in bytes: no more than a block of the content hash has.
+    /// The length of the part in bytes, at most that of a block of the content hash.
     pub len: u32,
 }
 

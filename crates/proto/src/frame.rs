@@ -1,27 +1,25 @@
 //! Frames: `[4-byte little-endian payload length][1-byte type][payload]`.
 //!
-//! Every type has a bound of its own on its payload, checked before a byte is
-//! allocated for it: a peer's length costs nothing until it is known to be
-//! plausible.
+//! Every type has its own bound on the payload. It is checked before memory is allocated, so that a
+//! peer can't cause a large allocation with a length alone.
 
 use crate::FILLER_LEN;
 
-/// Bytes in front of every payload.
+/// Length of the header before every payload, in bytes.
 pub const HEADER_LEN: usize = 5;
 
-/// The longest payload of any frame, in bytes.
+/// Maximum payload of any frame, in bytes.
 pub const FRAME_MAX: u32 = 16 << 20;
 
-/// The longest payload of a frame that carries no content, in bytes. Decoding
-/// grows such a payload into structures several times its size.
+/// Maximum payload of a frame without content, in bytes. The decoded structures are several times
+/// as large.
 const CONTROL_MAX: u32 = 256 << 10;
 
-/// The longest payload of a listing, in bytes. Its smallest items take 3 bytes
-/// here and about a hundred in memory.
+/// Maximum payload of a listing, in bytes. Its smallest items take 3 bytes here and about a hundred
+/// in memory.
 const LIST_MAX: u32 = 144 << 10;
 
-/// The longest payload of a frame with file content, in bytes: one block and
-/// room for the description in front of it.
+/// Maximum payload of a frame with file content, in bytes: one block and its description.
 const CONTENT_MAX: u32 = (4 << 20) + CONTROL_MAX;
 
 /// The type of a frame.
@@ -34,76 +32,76 @@ pub enum FrameType {
     Welcome = 0x02,
     /// Client starts a job.
     Job = 0x03,
-    /// Client asks for one thing.
+    /// Client sends a request.
     Request = 0x04,
     /// Agent's answer to a request, or a part of it.
     Reply = 0x05,
-    /// A frame of another type, compressed.
+    /// A compressed frame of another type.
     Wrapped = 0x06,
-    /// Client says, first of all on a further connection, which lane that is; agent repeats
-    /// it on one that is a login.
+    /// Client names the lane of a further connection, as its first message. Agent repeats it on a
+    /// login.
     Join = 0x07,
-    /// Either side says that it is there, when it has had nothing else to say.
+    /// Either side reports that it is alive, when it has sent nothing else.
     Alive = 0x08,
     /// Sender lists entries.
     List = 0x10,
-    /// Receiver asks for contents.
+    /// Receiver requests contents.
     Want = 0x11,
-    /// Sender sends several small files, whole.
+    /// Sender sends several whole small files.
     Pack = 0x12,
     /// Sender sends a piece of a file.
     Data = 0x13,
     /// Sender has sent all of a file.
     FileEnd = 0x14,
-    /// Receiver tells what became of entries.
+    /// Receiver reports the outcomes of entries.
     Outcomes = 0x15,
     /// Receiver has finished the job.
     Done = 0x16,
-    /// Either side gives up the job.
+    /// Either side aborts the job.
     Abort = 0x17,
-    /// Receiver tells what is worth knowing, though nothing failed.
+    /// Receiver sends a warning.
     Warning = 0x18,
-    /// Sender vouches for a whole block of a file that travels in pieces.
+    /// Sender states the hash of a whole block of a file that is sent in pieces.
     BlockSeal = 0x19,
-    /// Receiver tells what only the destination has.
+    /// Receiver reports entries that only the destination has.
     Extras = 0x1a,
-    /// Sender tells which sources it has removed.
+    /// Sender reports the sources that it has removed.
     Removed = 0x1b,
-    /// Receiver tells of an entry that failed after it had its outcome.
+    /// Receiver reports an entry that failed after its outcome.
     Late = 0x1c,
     /// Sender has set sources aside, and asks whether the receiver still has them.
     Prove = 0x1d,
-    /// Receiver answers that.
+    /// Receiver answers [`Self::Prove`].
     Proven = 0x1e,
-    /// Receiver tells which names entries get, before anything else.
+    /// Receiver reports the names that entries get, before anything else.
     Naming = 0x1f,
-    /// Receiver tells the sums of a file that it has in another version.
+    /// Receiver sends the sums of a file's old version.
     Signature = 0x20,
-    /// Sender tells that the receiver has a part of a file.
+    /// Sender refers to a part of a file that the receiver has.
     Reuse = 0x21,
-    /// Agent tells how it is reached directly.
+    /// Agent sends the address and key for direct connections.
     Direct = 0x22,
-    /// Receiver tells how much of a lane has arrived.
+    /// Receiver reports the amount that arrived over a lane.
     Taken = 0x24,
     /// Sender can send nothing more over a lane.
     LaneOver = 0x25,
-    /// Client has the agent make a key, to call another host in the job that follows.
+    /// Client requests that the agent call another host in the next job.
     Call = 0x26,
-    /// Agent answers that, and tells later what came of the call.
+    /// Agent answers [`Self::Call`], and later reports its result.
     Called = 0x27,
-    /// Client asks for a measurement.
+    /// Client requests a measurement.
     Measure = 0x28,
-    /// Agent answers that.
+    /// Agent answers [`Self::Measure`].
     Measured = 0x29,
-    /// Either side sends bytes that mean nothing, to be measured.
+    /// Either side sends meaningless bytes for a measurement.
     Filler = 0x2a,
-    /// Receiver tells the client what has come from the other host.
+    /// Receiver reports to the client the content that arrived from the other host.
     Arrived = 0x2b,
-    /// Either side has sent all of a visit: the client may begin another on this connection.
+    /// Either side has sent everything of a visit. The client may begin another on this connection.
     Rest = 0x2c,
-    /// Sender tells the chunks of a file before it sends them.
+    /// Sender sends the chunks of a file before their content.
     Offer = 0x2d,
-    /// Receiver tells which of them it has.
+    /// Receiver answers with the chunks that it has.
     Known = 0x2e,
 }
 
@@ -155,7 +153,7 @@ impl FrameType {
         self as u8
     }
 
-    /// The longest payload of this type, in bytes.
+    /// Maximum payload of this type, in bytes.
     pub fn payload_max(self) -> u32 {
         match self {
             Self::Hello | Self::Welcome => 4 << 10,
@@ -173,27 +171,27 @@ impl FrameType {
     }
 }
 
-/// A frame's first five bytes, understood and within bounds.
+/// A decoded frame header, within its bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// The type of the payload.
     pub kind: FrameType,
-    /// How long it is, in bytes.
+    /// The length of the payload in bytes.
     pub payload_len: u32,
 }
 
-/// Why five bytes are not a [`Header`].
+/// The reason why five bytes are not a [`Header`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// No frame has this type byte.
     #[error("the peer sent a frame of the unknown type 0x{0:02x}")]
     UnknownType(u8),
-    /// Longer than its type allows.
+    /// The payload is longer than its type allows.
     #[error("the peer sent a {kind:?} frame of {len} bytes; at most {max} are allowed")]
     TooLong {
         /// The frame's type.
         kind: FrameType,
-        /// The length it claims.
+        /// The claimed length.
         len: u32,
         /// The bound for its type.
         max: u32,
@@ -201,7 +199,7 @@ pub enum FrameError {
 }
 
 impl Header {
-    /// Reads a header.
+    /// Decodes a header.
     ///
     /// # Errors
     /// See [`FrameError`].
@@ -219,7 +217,7 @@ impl Header {
         Ok(Self { kind, payload_len })
     }
 
-    /// The five bytes.
+    /// Encodes the header.
     pub fn encode(self) -> [u8; HEADER_LEN] {
         let [a, b, c, d] = self.payload_len.to_le_bytes();
         [a, b, c, d, self.kind.byte()]

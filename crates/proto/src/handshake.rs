@@ -1,8 +1,7 @@
-//! The greeting: who speaks, in which version, with which capabilities.
+//! The greeting: the version, the capabilities and the program of a peer.
 //!
-//! Both greetings begin with [`MAGIC`] and the version in fixed places, so that
-//! every later version can read at least that much of an earlier one's, and
-//! say what is wrong.
+//! Both greetings begin with [`MAGIC`] and the version at fixed offsets. So any two versions can
+//! read that part of each other's greeting, and report a mismatch.
 
 use crate::Caps;
 
@@ -12,10 +11,10 @@ pub const MAGIC: [u8; 4] = *b"haul";
 /// The version of the protocol that this build speaks.
 pub const VERSION: u16 = 13;
 
-/// The first version whose greeting tells how long silence is borne.
+/// The first version whose greeting has the timeout.
 const SILENCE_SINCE: u16 = 2;
 
-/// Longest program version in a greeting, in bytes.
+/// Maximum length of the program's version in a greeting, in bytes.
 pub(crate) const PROGRAM_MAX: usize = 64;
 
 /// The client's greeting.
@@ -23,22 +22,22 @@ pub(crate) const PROGRAM_MAX: usize = 64;
 pub struct Hello {
     /// Version of the protocol.
     pub version: u16,
-    /// The capabilities of the speaker.
+    /// The capabilities of this side.
     pub caps: Caps,
-    /// Silence of the other side, in seconds, after which it is gone for this one;
-    /// 0 if it may be silent for ever. Both sides keep to the client's.
+    /// The timeout: seconds of silence after which the other side counts as lost; 0 for none. Both
+    /// sides use the client's.
     pub silence_seconds: u32,
-    /// Version of the program, for messages only; at most 64 bytes are sent.
+    /// Version of the program, only for messages. At most 64 bytes are sent.
     pub program: String,
 }
 
-/// The agent's greeting; its capabilities are those in force.
+/// The agent's greeting. Its capabilities are those in force.
 pub type Welcome = Hello;
 
-/// Why a greeting is not accepted.
+/// The reason why a greeting is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HandshakeError {
-    /// The bytes are no greeting.
+    /// The bytes are not a greeting.
     #[error("the peer did not send haul's greeting")]
     NotHaul,
     /// The peer speaks another version.
@@ -54,13 +53,13 @@ pub enum HandshakeError {
 }
 
 impl Hello {
-    /// This build's greeting with these capabilities, by one who bears silence for
-    /// so long.
+    /// This build's greeting with these capabilities and this timeout.
     pub fn ours(caps: Caps, silence_seconds: u32, program: &str) -> Self {
         Self { version: VERSION, caps, silence_seconds, program: program.to_owned() }
     }
 
-    /// The payload: magic, version, capabilities, silence, program version as text.
+    /// Encodes the payload: magic, version, capabilities, timeout, and the program's version as
+    /// text.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(18 + self.program.len());
         out.extend_from_slice(&MAGIC);
@@ -74,8 +73,8 @@ impl Hello {
         out
     }
 
-    /// Reads a payload. What follows the known fields in a later version's
-    /// greeting is part of the program text, which is cut.
+    /// Decodes a payload. Later versions may have further fields, which count as part of the
+    /// program text. It is cut at its bound.
     ///
     /// # Errors
     /// [`HandshakeError::NotHaul`].
@@ -103,19 +102,19 @@ impl Hello {
     }
 }
 
-/// The agent's check: returns the capabilities in force.
+/// Checks the client's greeting for the agent. Returns the capabilities in force.
 ///
 /// # Errors
-/// [`HandshakeError::Version`] when the client speaks another version.
+/// [`HandshakeError::Version`] if the client speaks another version.
 pub fn check_hello(hello: &Hello) -> Result<Caps, HandshakeError> {
     check_version(hello)?;
     Ok(hello.caps.intersection(Caps::OURS))
 }
 
-/// The client's check of the agent's answer: returns the capabilities in force.
+/// Checks the agent's greeting for the client. Returns the capabilities in force.
 ///
 /// # Errors
-/// [`HandshakeError::Version`] when the agent speaks another version.
+/// [`HandshakeError::Version`] if the agent speaks another version.
 pub fn check_welcome(welcome: &Welcome) -> Result<Caps, HandshakeError> {
     check_version(welcome)?;
     Ok(welcome.caps.intersection(Caps::OURS))

@@ -1,104 +1,104 @@
-//! Further connections of a job, which carry contents alone: its lanes.
+//! Lanes: further connections of a job, which carry only contents.
 
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
-/// The most connections of a job besides its first, which is lane 0.
+/// Maximum number of connections of a job besides the first, which is lane 0.
 pub const LANES_MAX: u8 = 7;
 
-/// The public key of one side of direct connections, made for one job (Ed25519, RFC 8032).
+/// The public key of one side of direct connections, created for one job (Ed25519, RFC 8032).
 pub type DirectKey = [u8; 32];
 
-/// The client's wish for direct connections.
+/// The client's request for direct connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectWish {
-    /// The key of the client, the only one that is let in.
+    /// The key of the client, the only one that is accepted.
     pub key: DirectKey,
-    /// No content may go another way.
+    /// Contents must not be sent over other connections.
     pub is_required: bool,
-    /// The first and the last port that may be opened; any if there are none.
+    /// The first and the last port that may be opened. `None` allows any.
     pub ports: Option<(u16, u16)>,
 }
 
-/// How the agent of a job is reached directly.
+/// The address and key for direct connections to the agent of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectOffer {
-    /// The agent listens there, for this job alone.
+    /// The address where the agent listens, for this job only.
     pub address: SocketAddr,
-    /// The key by which it is known.
+    /// The key of the agent.
     pub key: DirectKey,
 }
 
-/// The client has an agent call another host, which receives what this one sends in the job
-/// that follows.
+/// The client's request that an agent call another host. That host receives what this agent sends
+/// in the next job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
-    /// No content may go another way.
+    /// Contents must not be sent over other connections.
     pub is_required: bool,
-    /// How many connections there shall be, at most [`LANES_MAX`]; 0 leaves it to the agent.
+    /// Number of connections, at most [`LANES_MAX`]. 0 lets the agent choose.
     pub connections: u8,
 }
 
-/// The agent's answer to a [`Call`], and news of it.
+/// The agent's answer to a [`Call`], and later reports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Called {
-    /// Before the job: by this key the other host knows the caller.
+    /// Before the job: the key by which the other host recognises the caller.
     Key(DirectKey),
-    /// So many connections stand.
+    /// This number of connections is open.
     Connected(u8),
-    /// There is none, or contents go another way from now on: why.
+    /// There is no connection, or contents are sent over others from now on. With the reason.
     Failed(String),
-    /// Those that stood were lost, and contents must go no other way: why.
+    /// All connections were lost, and contents must not be sent over others. With the reason.
     Lost(String),
 }
 
-/// Content that has come to a receiver from another host than that of the client.
+/// Content that a receiver got from another host than the client's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrived {
-    /// Its bytes, at most [`ARRIVED_MAX`].
+    /// Number of bytes, at most [`ARRIVED_MAX`].
     pub bytes: u64,
-    /// The file that travels in pieces to which the last of them belong, if they do.
+    /// The file of the last bytes, if they are pieces of one.
     pub index: Option<u64>,
-    /// Whole blocks of it.
+    /// Number of whole blocks of it.
     pub blocks: u8,
-    /// Its length in bytes, where it is not what was listed; told before its outcome.
+    /// Its length in bytes if it differs from the listing. Sent before its outcome.
     pub size: Option<u64>,
 }
 
-/// Bytes of content that are told in one [`Arrived`], at most.
+/// Maximum number of content bytes in one [`Arrived`].
 pub const ARRIVED_MAX: u64 = 16 << 20;
 
-/// Bytes of a [`JoinSecret`].
+/// Length of a [`JoinSecret`] in bytes.
 pub const JOIN_SECRET_LEN: usize = 16;
 
-/// The secret of one run of a job, by which further logins find it. A client makes a new one
-/// for each run, and tells it over connections to the host alone.
+/// The secret of one run of a job, by which further logins find it. A client creates a new one for
+/// each run, and sends it only over connections to the host.
 pub type JoinSecret = [u8; JOIN_SECRET_LEN];
 
-/// The client's first word on a further connection. On one that is a login of its own the
-/// agent of the job repeats it, without the secret, when the lane has joined.
+/// The client's first message on a further connection. If the connection is a login of its own, the
+/// job's agent repeats the message, without the secret, when the lane has joined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Join {
-    /// The number of the lane that it is: 1 to [`LANES_MAX`], each once.
+    /// The number of the lane: 1 to [`LANES_MAX`], each once.
     pub lane: u8,
-    /// The job that it joins, where the connection does not say that.
+    /// The secret of the job, if the connection does not identify it.
     pub secret: Option<JoinSecret>,
 }
 
-/// How much of a lane has arrived.
+/// The amount that arrived over a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Taken {
     /// The number of the lane.
     pub lane: u8,
-    /// Frames that were taken from it, but for Alive.
+    /// Number of frames that were received, without Alive.
     pub frames: u64,
-    /// Nothing more is taken from it: what else was sent over it has to be sent again.
+    /// Nothing more is received: everything else that was sent over the lane must be sent again.
     pub is_over: bool,
 }
 
-/// Nothing more can be sent over this lane.
+/// A lane over which nothing more can be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaneOver {
-    /// Its number.
+    /// The number of the lane.
     pub lane: u8,
 }

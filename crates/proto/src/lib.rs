@@ -1,14 +1,14 @@
-//! The wire as bytes in and messages out: frames, handshake, capabilities and
-//! the codec. No I/O and no clock; see `docs/protocol.md` for the whole.
+//! The wire protocol: frames, handshake, capabilities and the codec. It converts between bytes and
+//! messages, without I/O or a clock. See `docs/protocol.md` for the whole protocol.
 //!
 //! # Rooms
 //!
 //! - `frame.rs`: the types of frames and their bounds.
 //! - `account.rs`: users and groups. `handshake.rs`: the greeting. `caps.rs`: capability bits.
-//! - `listing.rs`: what a sender lists. `message.rs`: every other structure, and the bounds that both sides keep; `want.rs`: what
-//!   a receiver asks for; `delta.rs`: what it has of a file already.
+//! - `listing.rs`: the items of a listing. `want.rs`: requests of a receiver. `delta.rs`: content
+//!   that the receiver has already. `message.rs`: all other structures, and bounds.
 //! - `lanes.rs`: further connections of a job. `measure.rs`: measurements.
-//!   `wrapped.rs`: frames that are compressed.
+//!   `wrapped.rs`: compressed frames.
 //! - `codec.rs`: postcard; packs and pieces, whose contents are decoded without a copy.
 //! - `document_tests.rs`: checks the tables of `docs/protocol.md` against all of these.
 

@@ -6,12 +6,13 @@ use serde::{Deserialize, Serialize};
 
 /// One item of a listing.
 ///
-/// Entries and faults are numbered in the order of their sending, from 1; a
-/// directory's number is also its name in the `dir` fields. 0 is the root.
-/// Within a directory, first come all entries that are no directories, in
-/// ascending order of their names, then in a comparison the names of the directories
-/// ([`ListItem::Subdirs`]), then the directories in that order, each followed at once
-/// by its own content and its [`ListItem::DirEnd`].
+/// Entries and faults are numbered from 1 in the order of sending. The number of a directory is
+/// used in `dir` fields. 0 is the root. The order within a directory:
+///
+/// 1. All entries that are not directories, in ascending order of their names.
+/// 2. In a comparison, the names of the subdirectories ([`ListItem::Subdirs`]).
+/// 3. The subdirectories in that order. Each is followed at once by its content and its
+///    [`ListItem::DirEnd`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ListItem {
     /// An entry of the directory `dir`.
@@ -21,47 +22,47 @@ pub enum ListItem {
         /// The entry.
         entry: Entry,
     },
-    /// Something in `dir` that can't be listed.
+    /// An entry of `dir` that can't be listed.
     Fault {
         /// Number of the directory.
         dir: u64,
-        /// Its name, or a source's path as the user gave it; for showing only.
+        /// Its name, or a source's path as the user typed it. Only for messages.
         name: Vec<u8>,
         /// The fault.
         fault: Fault,
     },
-    /// The directory's last entry was listed.
+    /// The end of a directory.
     DirEnd {
         /// Number of the directory.
         dir: u64,
     },
-    /// Names of directories in `dir` that will be listed. In a comparison those of all
-    /// come before the first of them is.
+    /// Names of directories in `dir` that will be listed. In a comparison all names come before the
+    /// first of these directories.
     Subdirs {
         /// Number of the directory.
         dir: u64,
-        /// Their names, in ascending order, also behind those of an item before.
+        /// The names, in ascending order across all such items.
         names: Vec<Name>,
     },
-    /// An entry whose place an earlier source of the same job has. No content of it
-    /// is wanted; the receiver tells by the policy what becomes of it.
+    /// An entry at the place of an earlier source of the job. Its content is not requested. The
+    /// receiver reports its outcome by the policy.
     Rival(Box<Rival>),
-    /// The name of a user or group whose number an entry behind it has.
+    /// The name of a user or group whose number later entries have.
     Account(Account),
-    /// Nothing of what is in the directory, which was listed last, is told.
+    /// The directory that was listed last is sent without its content.
     Closed {
         /// Number of the directory.
         dir: u64,
     },
-    /// A source that is not there, and that the destination shall not have either.
+    /// A source that does not exist, and must not exist at the destination either.
     Missing {
-        /// Number of the directory that has its place.
+        /// Number of the directory that contains its place.
         dir: u64,
         /// Its name.
         name: Name,
     },
-    /// Who moves the sources: the first item of a move in which what would lose something
-    /// stays. What is this user's own may become the receiver's own.
+    /// The user who moves the sources: the first item of a move that keeps everything. Entries of
+    /// this user may become the receiver's own.
     Mover {
         /// The number of the user.
         user: u32,
@@ -70,28 +71,28 @@ pub enum ListItem {
     },
 }
 
-/// An entry that would replace what an earlier source of the job has brought.
+/// An entry that would replace one of an earlier source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rival {
     /// Number of the directory.
     pub dir: u64,
     /// The entry: a file or a symbolic link.
     pub entry: Entry,
-    /// The entry that was listed first, without its name.
+    /// The first entry at this place, without its name.
     pub first: Entry,
-    /// Both are one object.
+    /// Both are the same object.
     pub is_same: bool,
-    /// The entry's fault, if it would replace the first.
+    /// The fault of the entry if it would replace the first.
     pub fault: Fault,
 }
 
-/// The least [`ListItem::cost`] of an item that has an outcome: so many of them at most are under
-/// way as this goes into [`LIST_WINDOW`](crate::LIST_WINDOW).
+/// Minimum [`ListItem::cost`] of an item with an outcome. It bounds the number of items in
+/// [`LIST_WINDOW`](crate::LIST_WINDOW).
 pub const ITEM_COST_MIN: u64 = 64;
 
 impl ListItem {
-    /// The item's share of [`LIST_WINDOW`](crate::LIST_WINDOW): about the bytes of memory that an entry under
-    /// way takes on either side.
+    /// The item's share of [`LIST_WINDOW`](crate::LIST_WINDOW): roughly the memory in bytes of an
+    /// entry in flight on either side.
     pub fn cost(&self) -> u64 {
         let len_of = |entry: &Entry| {
             let target = match &entry.kind {
@@ -108,7 +109,7 @@ impl ListItem {
                 len_of(entry) + len_of(first) + fault.message.len()
             }
             Self::Fault { name, fault, .. } => name.len() + fault.message.len(),
-            // They are no entries, and have no outcome.
+            // These items are not entries, and have no outcome.
             Self::DirEnd { .. }
             | Self::Subdirs { .. }
             | Self::Account(_)

@@ -1,80 +1,81 @@
-//! Measurements beside jobs: of the way to an agent, of its machine, and of a disk there.
+//! Measurements outside of jobs: of the connection to an agent, of its machine, and of a disk
+//! there.
 
 use crate::{DirectOffer, DirectWish};
 use haul_model::Fault;
 use serde::{Deserialize, Serialize};
 
-/// Longest payload of a [`crate::FrameType::Filler`] frame, in bytes.
+/// Maximum payload of a [`crate::FrameType::Filler`] frame, in bytes.
 pub const FILLER_LEN: usize = 64 << 10;
 
-/// Filler of one flow, in bytes, at most.
+/// Maximum filler of one flow, in bytes.
 pub const FLOW_BYTES_MAX: u64 = 4 << 30;
 
-/// Bytes that are written to a disk for one measurement, at most.
+/// Maximum number of bytes that one measurement writes to a disk.
 pub const DISK_BYTES_MAX: u64 = 256 << 20;
 
-/// How long a measurement may take, in milliseconds, at most; what is on its way then, or
-/// has to become durable, comes on top.
+/// Maximum duration of a measurement, in milliseconds. Data in transit and flushing take additional
+/// time.
 pub const MEASURE_MILLIS_MAX: u32 = 3_000;
 
-/// One measurement that a client asks for. An agent takes a figure that is over its bound
-/// for the bound.
+/// A measurement that a client requests. An agent lowers a number above its bound to the bound.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Measure {
-    /// Tell about the machine, and how fast its processor hashes and encrypts.
+    /// Describe the machine, and measure hashing and encrypting on its processor.
     Machine {
-        /// How long each rate may be measured, in milliseconds.
+        /// Duration of the measurement of each rate, in milliseconds.
         millis: u32,
     },
-    /// Open a port for direct connections, in place of one that was opened before. Who is
-    /// let in there says [`crate::Join`] first, then asks for flows.
+    /// Open a port for direct connections, in place of an earlier one. The client sends
+    /// [`crate::Join`] on each connection first, and then requests flows.
     Door(Box<DirectWish>),
-    /// Filler goes from the client to the agent, or from the agent to the client, and ends
-    /// with an empty frame.
+    /// Send filler from the client to the agent, or from the agent to the client. An empty frame
+    /// ends it.
     Flow(Flow),
-    /// Write to the disk at a path, make that durable, and read it back.
+    /// Write to the disk at a path, flush, and read it back.
     Disk {
-        /// A directory. Nothing stays in it.
+        /// A directory. Nothing is left in it.
         path: Vec<u8>,
-        /// How much is written, in bytes, at most.
+        /// Maximum number of bytes to write.
         bytes: u64,
-        /// How long may be written, and how long read, in milliseconds.
+        /// Maximum duration of writing, and of reading, in milliseconds.
         millis: u32,
     },
 }
 
-/// Filler that is about to go in one direction.
+/// A flow of filler in one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Flow {
     /// The client sends it.
     pub to_agent: bool,
-    /// How much, in bytes, at most.
+    /// Maximum number of bytes.
     pub bytes: u64,
-    /// For how long, in milliseconds, at most.
+    /// Maximum duration in milliseconds.
     pub millis: u32,
 }
 
 /// The answer to a [`Measure`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Measured {
-    /// To `Machine`.
+    /// The answer to `Machine`.
     Machine(Box<Machine>),
-    /// To `Door`: how the agent is reached, or why it can't be.
+    /// The answer to `Door`: the address and key of the agent, or why there is none.
     Door(Result<DirectOffer, String>),
-    /// To a `Flow` to the agent, behind its end: what came in the later half of its time.
+    /// The answer to a `Flow` to the agent, after its end: what arrived in the second half of its
+    /// time.
     Flow(Amount),
-    /// To `Disk`.
+    /// The answer to `Disk`.
     Disk {
-        /// Written and made durable.
+        /// Written and flushed.
         written: Amount,
-        /// Read back, past the page cache where that can be done.
+        /// Read back, without the page cache if possible.
         read: Amount,
     },
-    /// To any: it can't be done.
+    /// The answer to any: it failed.
     Fault(Fault),
 }
 
-/// Bytes, and the time that they took.
+/// A number of bytes, and the time that they took.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Amount {
     /// Bytes.
@@ -91,20 +92,20 @@ impl Amount {
     }
 }
 
-/// An agent's machine, as it tells.
+/// The machine of an agent, as reported.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// The path of the agent's program, unless that is nobody's business.
+    /// The path of the agent's program, unless the client may not know it.
     pub program: Option<Vec<u8>>,
-    /// How fast its processor is.
+    /// The speed of its processor.
     pub rates: ProcessorRates,
-    /// The congestion control of its TCP connections, where the system tells.
+    /// The congestion control of its TCP connections, if the system reports it.
     pub congestion: Option<String>,
-    /// The connections that its sshd lets log in at the same time, where that can be seen.
+    /// The number of simultaneous logins that its sshd allows, if that can be determined.
     pub startups: Option<Startups>,
 }
 
-/// Bytes that one thread of a processor gets through in a second; 0 if unknown.
+/// Bytes per second of one thread of a processor; 0 if unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessorRates {
     /// Hashed with BLAKE3.
@@ -118,11 +119,11 @@ pub struct ProcessorRates {
 /// The setting `MaxStartups` of an sshd.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Startups {
-    /// So many connections may be logging in before some are refused.
+    /// Number of connections that may be logging in before some are refused.
     pub begin: u32,
-    /// The share that is refused from there on, in percent, where that can be seen.
+    /// The percentage that is refused above that, if that can be determined.
     pub rate: Option<u32>,
-    /// So many before all are refused.
+    /// Number of connections at which all are refused.
     pub full: u32,
 }
 

@@ -13,89 +13,85 @@ use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 use std::num::NonZeroU64;
 
-/// Longest content of one [`crate::FrameType::Data`] frame, in bytes.
+/// Maximum content of one [`crate::FrameType::Data`] frame, in bytes.
 pub const DATA_MAX: usize = 4 << 20;
 
-/// A pack is closed when it holds this many bytes of content.
+/// Number of content bytes at which a pack is closed.
 pub const PACK_TARGET: usize = 1 << 20;
 
-/// Files up to this size, in bytes, travel in packs; larger ones in pieces.
+/// Maximum size, in bytes, of files that are sent in packs. Larger ones are sent in pieces.
 pub const PACK_FILE_MAX: u64 = 512 << 10;
 
-/// How much of a listing may be under way: the sum of [`ListItem::cost`] over
-/// all items whose outcome the sender has not heard yet. It bounds the memory
-/// of both sides.
+/// Maximum listing in flight: the sum of [`ListItem::cost`] over all items without an outcome at
+/// the sender. It bounds the memory of both sides.
 pub const LIST_WINDOW: u64 = 8 << 20;
 
-/// Names of files with several that the sender of a move has wait outside of the window, until
-/// it is known if all of a file go: some 10 MiB. Of those beyond, none goes.
+/// Maximum number of names of hard-linked files that the sender of a move holds outside of the
+/// window, until all names of a file can be removed: about 10 MiB. Files beyond that are not
+/// removed.
 pub const NAMES_WAITING_MAX: usize = 32 << 10;
 
-/// The most sources of one job: more than the words of a command line can be.
+/// Maximum number of sources of one job, above the maximum of a command line.
 pub const SOURCES_MAX: usize = 256 << 10;
 
-/// Which role the agent shall play in a job.
+/// The agent's role in a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
-    /// Send these: paths on the agent's machine.
+    /// Send these paths of the agent's machine.
     Sender {
         /// The sources, at most [`SOURCES_MAX`].
         #[serde(deserialize_with = "few::<_, SOURCES_MAX>")]
         sources: Vec<Vec<u8>>,
-        /// The directory that they are in and must not lead out of, if they are a list.
+        /// The directory of a list of sources, which must not lead out of it.
         base: Option<Vec<u8>>,
         /// True if directories may be walked.
         recursive: bool,
         /// True if symbolic links are followed.
         follow: bool,
     },
-    /// Receive into this place on the agent's machine.
+    /// Receive into this path on the agent's machine.
     Receiver {
-        /// The destination as the user gave it.
+        /// The destination as the user typed it.
         dest: Vec<u8>,
-        /// It must be a directory.
+        /// The destination must be a directory.
         into_dir: bool,
-        /// A number for the source and the destination's name: a directory that a job
-        /// with the same number has made is the new name again.
+        /// A number for the source and the destination's name. A directory that a job with this
+        /// number created is the new name again, and not a directory to copy into.
         origin: Option<[u8; 16]>,
-        /// The names that entries got when the same job was begun before, and its
-        /// connection was lost: they get the same.
+        /// The naming of an earlier run of this job, whose connection was lost. It is used again.
         naming: Option<Naming>,
-        /// The directories of a mirror's [`Bases`], at most [`Bases::MAX`]; a relative
-        /// one starts in the destination.
+        /// The directories of a mirror's [`Bases`], at most [`Bases::MAX`]. A relative path starts
+        /// in the destination.
         #[serde(deserialize_with = "few::<_, { Bases::MAX }>")]
         bases: Vec<Vec<u8>>,
-        /// The backups of a mirror, if it makes any.
+        /// The backups of a mirror, if there are any.
         backup: Option<Backup>,
-        /// The directory in which files are staged, as those of bases; without one each is
-        /// where it will appear.
+        /// The staging directory. A relative path starts in the destination. `None` stages each
+        /// file in the directory of its final name.
         staging: Option<Vec<u8>>,
-        /// The sources that may be listed, where the client has named them to another
-        /// agent, which sends them.
+        /// The sources that may be listed, if another agent sends them.
         asked: Option<Box<NamedSources>>,
     },
 }
 
-/// The sources of a job as the client has named them: a receiver takes nothing else.
+/// The sources of a job as named by the client. A receiver accepts no others.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedSources {
-    /// Their paths, as far as they say under which names they are listed; at most
-    /// [`SOURCES_MAX`].
+    /// The paths, as far as they determine the listed names; at most [`SOURCES_MAX`].
     #[serde(deserialize_with = "few::<_, SOURCES_MAX>")]
     pub sources: Vec<Vec<u8>>,
-    /// The directory that they are in, if they are a list.
+    /// The directory of a list of sources.
     pub base: Option<Vec<u8>>,
     /// True if directories may be listed.
     pub recursive: bool,
-    /// True if no symbolic link may be.
+    /// True if no symbolic links may be listed.
     pub follow: bool,
 }
 
-/// Bytes of a [`JobRequest::token`].
+/// Length of a [`JobRequest::token`] in bytes.
 pub const TOKEN_LEN: usize = 16;
 
-/// Reads at most `MAX` paths one by one: those without a byte would take 24 times the
-/// memory of their frame.
+/// Reads at most `MAX` paths one by one. Empty paths would take 24 times the memory of their frame.
 fn few<'de, D: Deserializer<'de>, const MAX: usize>(input: D) -> Result<Vec<Vec<u8>>, D::Error> {
     struct Paths<const MAX: usize>;
     impl<'de, const MAX: usize> Visitor<'de> for Paths<MAX> {
@@ -119,31 +115,31 @@ fn few<'de, D: Deserializer<'de>, const MAX: usize>(input: D) -> Result<Vec<Vec<
     input.deserialize_seq(Paths::<MAX>)
 }
 
-/// The client starts a job.
+/// The client's request for a job.
 ///
 /// In a comparison the sender answers a [`Want`] with a [`FileEnd`] alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobRequest {
     /// The task of both sides.
     pub task: Task,
-    /// The rules that leave out parts of the sources.
+    /// The rules that exclude parts of the sources.
     pub filter: Filter,
-    /// Attributes that entries get in place of those of the sources.
+    /// Attributes that replace those of the sources.
     pub altered: Altered,
-    /// Bytes of content that may be sent in a second.
+    /// Maximum rate of content, in bytes per second.
     pub rate: Option<NonZeroU64>,
-    /// The way in which the sender compresses.
+    /// The compression that the sender uses.
     pub compression: Compression,
-    /// A secret of the client's, the same each time that it begins this job: an agent that
-    /// is still at it, behind a connection that was lost, is ended.
+    /// A secret of the client, the same for each run of this job. An agent of an earlier run, whose
+    /// connection was lost, is ended.
     pub token: Option<[u8; TOKEN_LEN]>,
-    /// Contents go over connections past ssh, if there can be any.
+    /// Contents are sent over direct connections, if possible.
     pub direct: Option<Box<DirectWish>>,
-    /// Further logins that tell this secret may join the job.
+    /// Further logins with this secret may join the job.
     pub joins: Option<JoinSecret>,
-    /// Chunks may be offered, and what the job teaches of them kept.
+    /// Chunks may be offered, and the chunks of published files recorded.
     pub chunks: bool,
-    /// The agent's part in it.
+    /// The agent's role in the job.
     pub role: Role,
 }
 
@@ -152,34 +148,34 @@ pub struct JobRequest {
 pub struct Prove {
     /// Its number in the listing.
     pub index: u64,
-    /// Its name now, which nothing ever had before; `None` if the source stays, and
-    /// nothing has to be proven.
+    /// Its new name, which was never used before. `None` if the source is kept, and nothing must be
+    /// proven.
     pub aside: Option<Name>,
 }
 
-/// The receiver's answer about it.
+/// The receiver's answer to a [`Prove`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proven {
     /// The number of the source in the listing.
     pub index: u64,
-    /// The destination still has what was told to be the same, and it is another
-    /// object; or why the source has to stay.
+    /// `Ok` if the destination still has the equal entry, and it is another object. Otherwise the
+    /// reason to keep the source.
     pub result: Result<(), Fault>,
 }
 
-/// The fate of a source, as the sender of a move tells it.
+/// What the sender of a move did with a source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Removal {
-    /// It was removed, or could not be. Of a directory only the latter is told.
+    /// It was removed, or could not be. For a directory only failures are sent.
     Source {
-        /// Its path, for showing only.
+        /// The path, only for messages.
         path: Vec<u8>,
-        /// Its kind; a link's target is left out.
+        /// The kind. The target of a link is left out.
         kind: Kind,
-        /// Why it stays, if it does.
+        /// The reason if it was not removed.
         result: Result<(), Fault>,
     },
-    /// That was all; told after [`Message::Done`] was heard.
+    /// The end, sent after [`Message::Done`] was received.
     End,
 }
 
@@ -188,7 +184,7 @@ pub enum Removal {
 pub struct Extra {
     /// Its path, relative to the destination.
     pub path: Vec<u8>,
-    /// Its kind; a link's target is left out.
+    /// The kind. The target of a link is left out.
     pub kind: Kind,
 }
 
@@ -201,11 +197,11 @@ pub enum PackItem {
         index: u64,
         /// Length of its content, in bytes.
         len: u32,
-        /// Its modification time when it was opened.
+        /// The modification time when it was opened.
         mtime: Timestamp,
-        /// The hash of its content; none if none was wanted and it has not grown.
+        /// The hash of the content. `None` if none was requested and it has not grown.
         hash: Option<ContentHash>,
-        /// It has grown since it was opened; the content is that of then.
+        /// It has grown since it was opened. The content ends at the earlier length.
         grew: bool,
     },
     /// A file that could not be read.
@@ -217,7 +213,7 @@ pub enum PackItem {
     },
 }
 
-/// The fate of one entry.
+/// The outcome of one entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutcomeItem {
     /// Its number in the listing.
@@ -226,7 +222,7 @@ pub struct OutcomeItem {
     pub outcome: Outcome,
 }
 
-/// One thing asked of an agent outside of jobs.
+/// A request to an agent outside of jobs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
     /// Describe the entry at a path.
@@ -246,29 +242,28 @@ pub enum Request {
         /// The path.
         path: Vec<u8>,
     },
-    /// Was the directory at a path made by a job of this origin?
+    /// Check if a job of this origin created the directory at a path.
     Made {
         /// The path.
         path: Vec<u8>,
-        /// The origin, as in a policy.
+        /// The origin, as in a job.
         origin: [u8; 16],
     },
-    /// Is the directory at a path the one in which the client has made `mark`? It is
-    /// if that shows. Where that proves nothing, a mark is made in the directory in
-    /// turn, for the client to look for.
+    /// Check if the directory at a path is the one in which the client created `mark`. It is if the
+    /// mark is visible. If its absence proves nothing, the agent creates a mark for the client to
+    /// look for.
     Mark {
         /// The path.
         path: Vec<u8>,
-        /// The mark of the client; `None` if it could make none.
+        /// The client's mark. `None` if it could create none.
         mark: Option<Name>,
-        /// One is to be made here even if this file system shows at once what others
-        /// make in it.
+        /// Create a mark even if this file system shows the files of others at once.
         both: bool,
     },
-    /// The mark that was made here goes.
+    /// Remove the agent's mark.
     Unmark,
-    /// Give the entry that had this path its name back, if a killed move has set it aside
-    /// and nothing else has the name.
+    /// Restore the entry that had this path if a killed move has set it aside. Another entry with
+    /// the name is kept.
     Restore {
         /// The path.
         path: Vec<u8>,
@@ -278,53 +273,53 @@ pub enum Request {
 /// The answer to a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reply {
-    /// To `Stat`.
+    /// The answer to `Stat`.
     Entry(Entry),
-    /// To `List`: some of the entries; more follow until `End`.
+    /// The answer to `List`: some of the entries. `End` follows the last.
     Entries(Vec<Listed>),
-    /// To `List`: that was all. To `Unmark`: it is gone.
+    /// The end of the answer to `List`. The answer to `Unmark`: it is removed.
     End,
-    /// To `Hash`.
+    /// The answer to `Hash`.
     Hash(ContentHash),
-    /// To any: it can't be answered.
+    /// The answer to any: it failed.
     Fault(Fault),
-    /// To `Made`. To `Restore`: whether there was something.
+    /// The answer to `Made`. To `Restore`: whether there was such an entry.
     Made(bool),
-    /// To `Mark`.
+    /// The answer to `Mark`.
     Mark(Marked),
-    /// To `Hash`, any number of times before `Hash`.
+    /// The progress of `Hash`, any number of times before its answer.
     Hashing(Hashing),
 }
 
-/// How far the hashing of a file is, in bytes.
+/// The progress of hashing a file, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hashing {
     /// The file's length.
     pub size: u64,
-    /// Bytes that are hashed.
+    /// Bytes that were hashed.
     pub done: u64,
-    /// Those of them that were read; the others are holes.
+    /// Hashed bytes that were read. The others are holes.
     pub read: u64,
 }
 
 /// The answer to [`Request::Mark`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Marked {
-    /// The client's mark shows: it is the same directory.
+    /// The client's mark is visible: it is the same directory.
     Shown,
-    /// The client's mark does not show, and it would.
+    /// The client's mark is not visible, so it is another directory.
     Hidden,
-    /// The client's mark does not show, and this directory was made. It goes when that
-    /// is asked for, at the latest with the conversation.
+    /// The client's mark is not visible, and this one was created. It is removed on request, or at
+    /// the end of the connection.
     Made(Name),
 }
 
-/// One entry in an answer to `List`.
+/// One entry in the answer to `List`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Listed {
-    /// An entry that could be looked at.
+    /// An entry that could be read.
     Entry(Entry),
-    /// One that could not.
+    /// An entry that could not be read.
     Fault {
         /// Its name.
         name: Name,
@@ -333,166 +328,164 @@ pub enum Listed {
     },
 }
 
-/// Every message that travels as one structure. Contents travel in frames of
-/// their own shape, see [`crate::PackBuilder`] and [`crate::data_head`].
+/// Every message that is sent as one structure. Contents have frames of their own: see
+/// [`crate::PackBuilder`] and [`crate::data_head`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
-    /// Client to agent: this is to be done.
+    /// Client to agent: run a job.
     Job(JobRequest),
-    /// Client to agent: one question.
+    /// Client to agent: a request.
     Request(Request),
-    /// Agent to client: an answer.
+    /// Agent to client: an answer to a request, or a part of it.
     Reply(Reply),
-    /// Sender to receiver: what there is.
+    /// Sender to receiver: entries of the sources.
     List(Vec<ListItem>),
-    /// Receiver to sender: what to send.
+    /// Receiver to sender: requests for contents.
     Want(Vec<Want>),
-    /// Receiver to sender: what it has of a file in another version.
+    /// Receiver to sender: the sums of a file's old version.
     Signature(Signature),
-    /// Sender to receiver: chunks of a file that is wanted.
+    /// Sender to receiver: the chunks of a wanted file.
     Offer(Offer),
-    /// Receiver to sender: those of them that it has.
+    /// Receiver to sender: the offered chunks that it has.
     Known(Known),
-    /// Sender to receiver: the receiver has a part of a file.
+    /// Sender to receiver: a reference to a part that the receiver has.
     Reuse(Reuse),
     /// Sender to receiver: a block of a file was sent.
     BlockSeal(BlockSeal),
-    /// Sender to receiver: the whole content of a file was sent in pieces, or
-    /// it can't be.
+    /// Sender to receiver: the whole content of a file was sent in pieces, or can't be sent.
     FileEnd(FileEnd),
-    /// Receiver to sender: what became of entries.
+    /// Receiver to sender: the outcomes of entries.
     Outcomes(Vec<OutcomeItem>),
-    /// Receiver to sender: everything has an outcome and all is in its place.
+    /// Receiver to sender: every entry has an outcome, and everything is published.
     Done(Summary),
-    /// Receiver to sender: something worth telling, though nothing failed.
+    /// Receiver to sender: a warning. Nothing failed.
     Warning(Warning),
-    /// Receiver to sender: an entry that has its outcome failed after all.
+    /// Receiver to sender: an entry failed after its outcome was sent.
     Late(Late),
     /// Receiver to sender, before anything else: the names that entries get.
     Naming(Named),
-    /// Receiver to sender, in a comparison: what only the destination has.
+    /// Receiver to sender, in a comparison: entries that only the destination has.
     Extras(Vec<Extra>),
-    /// Sender to receiver, at the end of a move: what is gone.
+    /// Sender to receiver, at the end of a move: the removed sources.
     Removed(Vec<Removal>),
-    /// Sender to receiver, at the end of a move: what is about to go.
+    /// Sender to receiver, at the end of a move: the sources that will be removed.
     Prove(Vec<Prove>),
-    /// Receiver to sender, at the end of a move: what may go.
+    /// Receiver to sender, at the end of a move: the sources that may be removed.
     Proven(Vec<Proven>),
-    /// Either: the job can't go on.
+    /// Either side: the job can't continue.
     Abort(Abort),
-    /// Agent to client, if that has wished for it: how it is reached directly, or why it
-    /// can't be.
+    /// Agent to client, on request: the address and key for direct connections, or why there are
+    /// none.
     Direct(Result<DirectOffer, String>),
-    /// Client to agent, first of all on a further connection. Agent to client, on one that is
-    /// a login: it has joined.
+    /// Client to agent, as the first message on a further connection. Agent to client, if that is a
+    /// login: the lane has joined.
     Join(Join),
-    /// Receiver to sender: how much of a lane has arrived.
+    /// Receiver to sender: the amount that arrived over a lane.
     Taken(Taken),
     /// Sender to receiver: a lane is lost.
     LaneOver(LaneOver),
-    /// Client to agent, before a job: it is to call another host in that.
+    /// Client to agent, before a job: call another host.
     Call(Call),
-    /// Agent to client: the answer, and news of the call.
+    /// Agent to client: the answer to a call, and later reports.
     Called(Called),
-    /// Receiver to client, if that is not the sender: this has come.
+    /// Receiver to client, if that is not the sender: content that arrived.
     Arrived(Arrived),
-    /// Client to agent: something to be measured.
+    /// Client to agent: a request for a measurement.
     Measure(Measure),
-    /// Agent to client: the answer to that.
+    /// Agent to client: the result of a measurement.
     Measured(Measured),
-    /// Client, then agent: all of this visit was sent, and the connection is at rest.
+    /// Client, then agent: all messages of this visit were sent, and the connection is at rest.
     Rest,
-    /// Either: so many bytes that mean nothing, at most [`crate::FILLER_LEN`]. None of them end
-    /// a flow.
+    /// Either side: meaningless bytes, at most [`crate::FILLER_LEN`]. 0 bytes end a flow.
     Filler(u32),
 }
 
-/// The place to which entries go.
+/// The names that entries get, and the directories that were created for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Named {
     /// The names that entries get.
     pub naming: Naming,
-    /// Directories that were made for the destination, itself and above it, or would be.
+    /// Number of directories that were created for the destination, or would be: itself and those
+    /// above it.
     pub dirs_made: u64,
 }
 
-/// The hash of a block of a file that travels in pieces, after its last piece:
-/// so a receiver knows what it has even if the file's end never comes.
+/// The hash of a block, after its last piece. A receiver can verify the block even if the end of
+/// the file never arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockSeal {
     /// The file's number in the listing.
     pub index: u64,
-    /// Which block, from 0. All blocks that were wanted are sealed, in any order. A short last
-    /// one is where [`FileEnd::by_blocks`] is set.
+    /// The number of the block, from 0. All requested blocks are sealed, in any order. A short
+    /// last one is sealed if [`FileEnd::by_blocks`] is set.
     pub block: u64,
-    /// Its length in bytes, holes included; 0 if it could not be read: the end of the file says
-    /// why.
+    /// The length in bytes with holes. 0 if the block could not be read: the end of the file has
+    /// the reason.
     pub len: u32,
-    /// Its hash, if one was wanted.
+    /// The hash, if one was requested.
     pub hash: Option<BlockHash>,
 }
 
-/// The end of a file that travels in pieces.
+/// The end of a file that is sent in pieces.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileEnd {
     /// Its number in the listing.
     pub index: u64,
-    /// The size, time and hash of what was sent, or why it is no good.
+    /// The size, time and hash of what was sent, or why the content is invalid.
     pub result: Result<FileSeal, Fault>,
-    /// Blocks of it went over any lanes, and those of a whole file may still be on their way:
-    /// it ends when all are there.
+    /// Blocks were sent over any lanes, and may arrive later than this message. The file ends when
+    /// all have arrived.
     pub by_blocks: bool,
 }
 
-/// Size, time and hash of a file, for which its sender vouches.
+/// Size, time and hash of a file, as stated by its sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileSeal {
     /// Length of the content, in bytes.
     pub size: u64,
-    /// Its modification time when it was opened.
+    /// The modification time when it was opened.
     pub mtime: Timestamp,
-    /// The hash of the content; of its wanted blocks alone
-    /// (`ContentHasher::finish_tail`) if some were not, without the whole hash, and it has
-    /// not grown. There is none if none was wanted.
+    /// The hash of the content. Without the whole hash and growth, it covers only the requested
+    /// blocks (`ContentHasher::finish_tail`) if they are not all. `None` if no hash was requested.
     pub hash: Option<ContentHash>,
-    /// It has grown since it was opened. The hash is that of the first `size` bytes,
-    /// read again when all was sent.
+    /// It has grown since it was opened. The hash is that of the first `size` bytes, read again
+    /// after everything was sent.
     pub grew: bool,
 }
 
-/// Something worth telling, though nothing failed.
+/// A warning. Nothing failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
-    /// Its path, relative to the destination.
+    /// The path, relative to the destination.
     pub path: Vec<u8>,
-    /// The words.
+    /// The message.
     pub message: String,
 }
 
-/// A directory that failed after its outcome was told: what is set when all in
-/// it is done could not be set.
+/// A directory that failed after its outcome was sent: attributes that are set last could not be
+/// set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Late {
-    /// Its path, relative to the destination.
+    /// The path, relative to the destination.
     pub path: Vec<u8>,
     /// The fault.
     pub fault: Fault,
 }
 
-/// Why a job can't go on.
+/// The reason why a job can't continue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Abort {
-    /// The request makes no sense at the peer.
+    /// The request is invalid for the peer.
     Usage(String),
     /// The destination as a whole can't be used.
     Destination {
         /// Its path.
         path: Vec<u8>,
-        /// The problem with it.
+        /// The fault of the destination.
         fault: Fault,
     },
-    /// The peer broke the rules of the protocol.
+    /// The peer violated the protocol.
     Protocol(String),
-    /// The user interrupted.
+    /// The user cancelled.
     Cancelled,
 }

@@ -3,49 +3,47 @@
 use haul_model::BlockRanges;
 use serde::{Deserialize, Serialize};
 
-/// The receiver asks for the content of a listed file, or for its hash.
+/// A receiver's request for the content of a listed file, or for its hash.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Want {
     /// The file's number in the listing.
     pub index: u64,
-    /// Wishes besides the blocks.
+    /// Options of the request.
     pub how: How,
-    /// The blocks that are wanted. If they are not all, they are wanted of the file
-    /// exactly as it was listed. Of none the hash of the whole
-    /// content is wanted.
+    /// The requested blocks. If they are not all, the file must be exactly as listed. If there are
+    /// none, the hash of the whole content is requested.
     pub blocks: BlockRanges,
-    /// The file of the destination into which the content will be written.
+    /// The destination's file into which the content will be written.
     pub into: Option<Object>,
 }
 
-/// A file of one machine, by numbers that mean nothing on another.
+/// The identity of a file on one machine, without a meaning on another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Object {
-    /// The machine, from its start to its stop.
+    /// The machine, from one start to the next.
     pub machine: u64,
     /// The file on that machine.
     pub number: u64,
 }
 
-/// The wishes of a [`Want`] besides its blocks: a set.
+/// The options of a [`Want`]: a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "u8", into = "u8")]
 pub struct How(u8);
 
 impl How {
-    /// Nothing.
+    /// No options.
     pub const PLAIN: Self = Self(0);
-    /// The hash shall be that of the whole content: the sender reads what it doesn't
-    /// send, too.
+    /// The hash must be that of the whole content. The sender also reads parts that it does not
+    /// send.
     pub const WHOLE_HASH: Self = Self(0x01);
-    /// Of what the receiver has in its old file, whose sums it has told, it need only be
-    /// told where that is.
+    /// Content of the old file, whose sums the receiver has sent, is only referred to.
     pub const DELTA: Self = Self(0x04);
-    /// The chunks shall be offered.
+    /// The sender offers the chunks.
     pub const CHUNKS: Self = Self(0x08);
-    /// Blocks shall come in their order, and over one lane.
+    /// Blocks are sent in order, and over one lane.
     pub const IN_ORDER: Self = Self(0x10);
-    /// All blocks are wanted, and nothing is hashed: the transit is trusted.
+    /// All blocks are requested without hashes: the transport is trusted.
     pub const UNHASHED: Self = Self(0x20);
 
     /// [`Self::WHOLE_HASH`] if `is_wanted`.
@@ -53,53 +51,53 @@ impl How {
         if is_wanted { Self::WHOLE_HASH } else { Self::PLAIN }
     }
 
-    /// True if the hash of the whole content is wanted.
+    /// True if the hash of the whole content is requested.
     pub const fn wants_whole_hash(self) -> bool {
         self.0 & Self::WHOLE_HASH.0 != 0
     }
 }
 
 impl How {
-    /// This, and [`Self::DELTA`] if `is_wanted`.
+    /// Adds [`Self::DELTA`] if `is_wanted`.
     #[must_use]
     pub const fn delta_if(self, is_wanted: bool) -> Self {
         if is_wanted { Self(self.0 | Self::DELTA.0) } else { self }
     }
 
-    /// This, and [`Self::IN_ORDER`] if `is_wanted`.
+    /// Adds [`Self::IN_ORDER`] if `is_wanted`.
     #[must_use]
     pub const fn in_order_if(self, is_wanted: bool) -> Self {
         if is_wanted { Self(self.0 | Self::IN_ORDER.0) } else { self }
     }
 
-    /// This, and [`Self::UNHASHED`] if `is_wanted`.
+    /// Adds [`Self::UNHASHED`] if `is_wanted`.
     #[must_use]
     pub const fn unhashed_if(self, is_wanted: bool) -> Self {
         if is_wanted { Self(self.0 | Self::UNHASHED.0) } else { self }
     }
 
-    /// This, and [`Self::CHUNKS`] if they are `wanted`.
+    /// Adds [`Self::CHUNKS`] if `wanted`.
     #[must_use]
     pub const fn chunks_if(self, wanted: bool) -> Self {
         if wanted { Self(self.0 | Self::CHUNKS.0) } else { self }
     }
 
-    /// True if the chunks are to be offered.
+    /// True if the sender must offer the chunks.
     pub const fn wants_chunks(self) -> bool {
         self.0 & Self::CHUNKS.0 != 0
     }
 
-    /// True if no hash is wanted.
+    /// True if no hash is requested.
     pub const fn wants_no_hash(self) -> bool {
         self.0 & Self::UNHASHED.0 != 0
     }
 
-    /// True if blocks are wanted in their order.
+    /// True if blocks are requested in order.
     pub const fn wants_order(self) -> bool {
         self.0 & Self::IN_ORDER.0 != 0
     }
 
-    /// True if only what differs is wanted.
+    /// True if only differences are requested.
     pub const fn wants_delta(self) -> bool {
         self.0 & Self::DELTA.0 != 0
     }

@@ -1,24 +1,24 @@
-//! Compressed frames: one of type [`FrameType::Wrapped`] around one of another.
+//! Compressed frames: a frame of type [`FrameType::Wrapped`] contains one of another type.
 //!
-//! The payload is the type of the frame inside (1 byte), the codec (1 byte), the length
-//! of the payload inside (4 bytes, little-endian), and that payload compressed. Nothing is
-//! decompressed beyond the length, which keeps the bound of its type.
+//! The payload has the type of the inner frame (1 byte), the codec (1 byte), the length of the
+//! inner payload (4 bytes, little-endian), and the compressed inner payload. Decompression stops at
+//! that length, which is bounded by the inner type.
 
 use crate::{FrameType, HEADER_LEN, Header};
 use std::fmt;
 
-/// Bytes in front of what is compressed.
+/// Length of the description before the compressed payload, in bytes.
 pub const WRAP_HEAD_LEN: usize = 6;
 
-/// A frame goes as it is unless it shrinks by one part of so many.
+/// Minimum saving of a compressed frame: one part in this number.
 const SAVES_MIN: usize = 20;
 
-/// A way to compress.
+/// A compression codec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Codec {
-    /// A block of LZ4, without a frame of its own.
+    /// An LZ4 block, without an LZ4 frame.
     Lz4,
-    /// A frame of Zstandard.
+    /// A Zstandard frame.
     Zstd,
 }
 
@@ -35,29 +35,29 @@ impl Codec {
     }
 }
 
-/// Why a wrapped frame can't be read.
+/// The reason why a wrapped frame can't be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum UnwrapError {
-    /// It ends before its description does.
+    /// It ends within its description.
     #[error("the peer sent a compressed frame without its description")]
     Short,
-    /// A frame of this type is never compressed, or there is no such type.
+    /// Frames of this type are never compressed, or the type is unknown.
     #[error("the peer sent a compressed frame of the type 0x{0:02x}, which is never compressed")]
     Type(u8),
     /// No codec has this byte.
     #[error("the peer sent a frame compressed by the unknown codec 0x{0:02x}")]
     Codec(u8),
-    /// Longer than its type allows.
+    /// It is longer than its type allows.
     #[error("the peer sent a compressed {kind:?} frame of {len} bytes; at most {max} are allowed")]
     TooLong {
-        /// The type of the frame inside.
+        /// The type of the inner frame.
         kind: FrameType,
-        /// The length it claims.
+        /// The claimed length.
         len: u32,
         /// The bound for its type.
         max: u32,
     },
-    /// The content is damaged, or not as long as it claims.
+    /// The content is damaged, or does not have the claimed length.
     #[error("the peer sent a compressed {0:?} frame that can't be decompressed to its length")]
     Damaged(FrameType),
 }
@@ -65,24 +65,24 @@ pub enum UnwrapError {
 /// A compressed frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wrapped {
-    /// The frame's header and the description of what is in it.
+    /// The header and the description of the frame.
     pub head: [u8; HEADER_LEN + WRAP_HEAD_LEN],
-    /// The payload inside, compressed.
+    /// The compressed inner payload.
     pub content: Vec<u8>,
 }
 
-/// Compresses frames, one after the other. It takes memory when it is first needed.
+/// Compresses frames, one after the other. Memory is allocated on first use.
 #[derive(Default)]
 pub struct Wrapper {
-    /// With the level that it has.
+    /// The compressor, and its level.
     zstd: Option<(zstd::bulk::Compressor<'static>, i32)>,
     plain: Vec<u8>,
 }
 
 impl Wrapper {
-    /// Wraps the frame that consists of `head`, which begins with its header, and `body`.
-    /// `level` is for Zstandard, see [`zstd::compression_level_range`]. `None` if that
-    /// would save less than a twentieth of it, or the frame's type is never compressed.
+    /// Wraps the frame of `head`, which begins with its header, and `body`. `level` is for
+    /// Zstandard, see [`zstd::compression_level_range`]. `None` if that would save less than a
+    /// twentieth, or frames of this type are never compressed.
     pub fn wrap(&mut self, codec: Codec, level: i32, head: &[u8], body: &[u8]) -> Option<Wrapped> {
         let (header, description) = head.split_first_chunk::<HEADER_LEN>()?;
         let kind = Header::decode(*header).ok()?.kind;
@@ -98,7 +98,7 @@ impl Wrapper {
         wrapped
     }
 
-    /// True if there are repetitions in `sample` that a codec would find.
+    /// True if `sample` has repetitions that a codec would find.
     pub fn repeats(sample: &[u8]) -> bool {
         let len = lz4_flex::block::compress(sample).len();
         len < sample.len() - sample.len() / SAVES_MIN
@@ -119,7 +119,7 @@ impl Wrapper {
             }
             Codec::Zstd => {
                 let mut content = vec![0; max];
-                // What doesn't fit is given up.
+                // Compression fails if the result does not fit.
                 let len = self.zstd(level)?.compress_to_buffer(plain, &mut content[..]).ok()?;
                 content.truncate(len);
                 content
@@ -135,7 +135,7 @@ impl Wrapper {
         Some(Wrapped { head, content })
     }
 
-    /// The compressor with that level; `None` where there is no memory for it.
+    /// The compressor with this level. `None` if there is no memory for it.
     fn zstd(&mut self, level: i32) -> Option<&mut zstd::bulk::Compressor<'static>> {
         match &mut self.zstd {
             Some((_, now)) if *now == level => {}
@@ -155,7 +155,7 @@ impl fmt::Debug for Wrapper {
     }
 }
 
-/// Decompresses frames, one after the other. It takes memory when it is first needed.
+/// Decompresses frames, one after the other. Memory is allocated on first use.
 #[derive(Default)]
 pub struct Unwrapper {
     zstd: Option<zstd::bulk::Decompressor<'static>>,
@@ -163,7 +163,7 @@ pub struct Unwrapper {
 }
 
 impl Unwrapper {
-    /// The header and the payload of the frame inside.
+    /// The header and the payload of the inner frame.
     ///
     /// # Errors
     /// See [`UnwrapError`].
@@ -211,8 +211,7 @@ impl fmt::Debug for Unwrapper {
     }
 }
 
-/// True if frames of this type may be compressed: they are what a Sender tells, and can be
-/// large.
+/// True if frames of this type may be compressed: frames of a Sender that can be large.
 fn is_wrapped(kind: FrameType) -> bool {
     matches!(kind, FrameType::List | FrameType::Pack | FrameType::Data)
 }
