@@ -1,5 +1,5 @@
-//! Files of this user that haul reads: those that a person writes, and the TOML files that haul
-//! writes. haul's own files are private, replaced in one step, and locked.
+//! Files of this user: those that a person writes, and the TOML files that haul writes. haul's own
+//! files are private, replaced in one step, and locked.
 
 use haul_model::{escape_bytes, is_missing};
 use serde::Serialize;

@@ -6,7 +6,7 @@ use crate::location::Machine;
 use haul_engine::{Job, Leg, Monitor, Summary};
 use haul_model::{Mirror, Task};
 
-/// Whether further jobs are run after a job that ended early.
+/// The decision about further jobs after one that ended early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
     /// The next job is run: its hosts may answer.

@@ -76,7 +76,7 @@
 //!   `state.rs`: the user's directories.
 //! - `deploy.rs`: installs haul on a host over two logins, SFTP and a shell. `deploy/program.rs`:
 //!   the program to upload. `deploy/host.rs`: asks for the host's system, and runs the upload until
-//!   it greets. `deploy/place.rs`: the directory, which nobody else may write to.
+//!   it greets. `deploy/place.rs`: the directory, which only the user can change.
 //!   `deploy/error.rs`: its errors.
 //! - `doctor.rs`: measures a host and the connection to it. `doctor/lanes.rs`: the direct
 //!   connections.

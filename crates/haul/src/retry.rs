@@ -251,8 +251,8 @@ pub fn is_stream(path: &[u8]) -> bool {
 /// Maximum number of messages that are remembered.
 const TOLD_MAX: usize = 4096;
 
-/// The messages that were reported, to report each once: messages about sources, which are the same
-/// for all destinations, and warnings of a job that is run again.
+/// The messages that were reported, to report each once. These are messages about sources, which
+/// are the same for all destinations, and warnings of a job that is run again.
 #[derive(Default)]
 pub struct ToldOnce(Mutex<HashSet<u64>>);
 

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The connections that requests share. A request needs no new login if an earlier one used the
-/// same host through ssh, and the host has haul. Other connections are made anew.
+/// same host through ssh, and the host has haul. Other connections are opened again.
 ///
 /// Requests of a session run one after the other, or at the same time in several threads, each with
 /// a connection and a [`Monitor`] of its own. Dropping the session closes the connections. Each

@@ -130,7 +130,7 @@ impl Kept {
     pub const LINK_TIMES: Self = Self(0x800);
     /// The time of a directory. No effect without [`Self::TIMES`].
     pub const DIR_TIMES: Self = Self(0x1000);
-    /// Set-ID bits, whoever the owner is. No effect without [`Self::SET_ID`].
+    /// Set-ID bits, also if the owner differs. No effect without [`Self::SET_ID`].
     pub const LENT: Self = Self(0x2000);
     /// Owners, ACLs and extended attributes that can't be set or read are ignored.
     pub const AS_POSSIBLE: Self = Self(0x4000);

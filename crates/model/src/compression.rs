@@ -7,7 +7,7 @@ use std::str::FromStr;
 /// The compression of listings and contents on a wire.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Compression {
-    /// Compress as much as the time allows while the link is slower than the sender. The default.
+    /// Compress as much as the time allows while the link is slower than the Sender. The default.
     #[default]
     Auto,
     /// Do not compress.

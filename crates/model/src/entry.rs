@@ -115,9 +115,10 @@ pub struct Entry {
     pub kind: Kind,
     /// Its attributes.
     pub attributes: Attributes,
-    /// A number that identifies the object among all that have this name over time, from its inode
-    /// and file system. 0 if there is none. For a file that is too small to be resumed, in a copy
-    /// between a client and an agent, it is unique to the running machine.
+    /// A number of the object, from its inode and its file system, that differs from that of an
+    /// object that replaces it. 0 if there is none. For a file that is too small to be resumed, in
+    /// a copy between a client and an agent, it is valid until the machine restarts, and unique
+    /// among machines.
     pub inode: u64,
     /// The time of the last change of content or attributes, which can't be set. Only for files
     /// that are large enough to be resumed, on file systems that store it reliably.

@@ -173,7 +173,7 @@ const MESSAGE_LEN_MAX: usize = 512;
 const ELOOP: i32 = if cfg!(target_os = "macos") { 62 } else { 40 };
 
 /// True if the system refuses to move or remove an entry because it is in use, most often by a
-/// mount. haul's own error of that kind, for a file that another process writes, has no number.
+/// mount. haul's own error for a file that another process writes has no number.
 pub fn is_mounted(error: &std::io::Error) -> bool {
     error.kind() == std::io::ErrorKind::ResourceBusy && error.raw_os_error().is_some()
 }

@@ -36,7 +36,7 @@ pub enum Item {
 /// A rule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
-    /// What happens to a matching entry.
+    /// The effect on a matching entry.
     pub action: Action,
     /// The pattern of the entries that it is about.
     pub pattern: Pattern,
@@ -76,7 +76,7 @@ pub enum Start {
     At(Box<[u8]>),
 }
 
-/// What happens to an entry.
+/// The effect of a rule on an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Action {
     /// It takes part.

@@ -80,7 +80,7 @@ impl Meta {
     }
 }
 
-/// What happens to an existing file with the same name.
+/// The handling of an existing file with the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnExisting {
     /// It is kept. No such file is expected.

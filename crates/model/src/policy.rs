@@ -279,7 +279,7 @@ pub struct Walking {
     pub prunes_empty: bool,
     /// The file systems that are walked.
     pub systems: Systems,
-    /// What happens to named sources that do not exist.
+    /// The handling of named sources that do not exist.
     pub missing: Missing,
     /// The part of the sources' paths that is kept.
     pub relative: Relative,
@@ -328,7 +328,7 @@ pub enum Systems {
     OfSourcesAlone,
 }
 
-/// What happens to named sources that do not exist.
+/// The handling of named sources that do not exist.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Missing {
     /// They fail. The default.

@@ -16,7 +16,7 @@ pub struct Plan {
     pub window: Option<u32>,
     /// No existing object is replaced.
     pub keeps_existing: bool,
-    /// What happens to an existing file that is newer than its source.
+    /// The handling of an existing file that is newer than its source.
     pub newer: Newer,
     /// The kinds of existing objects that are replaced.
     pub replaces: Kinds,
@@ -70,7 +70,7 @@ pub struct Plan {
     pub reports_changes: bool,
 }
 
-/// What happens to an existing file that is newer than its source.
+/// The handling of an existing file that is newer than its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Newer {
     /// It is replaced like any other.

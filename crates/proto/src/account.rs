@@ -9,7 +9,7 @@ pub const ACCOUNTS_MAX: usize = 64 << 10;
 /// Maximum length of the name of a user or group, in bytes.
 pub const ACCOUNT_NAME_MAX: usize = 256;
 
-/// A user or group of the sender's machine.
+/// A user or group of the Sender's machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
     /// It is a group.

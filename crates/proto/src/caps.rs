@@ -14,11 +14,11 @@ impl Caps {
     pub const LZ4: Self = Self(0x01);
     /// Frames may be compressed with Zstandard.
     pub const ZSTD: Self = Self(0x02);
-    /// The sender may offer the chunks of large files. Chunks that the receiver has are not sent.
+    /// The Sender may offer the chunks of large files. Chunks that the Receiver has are not sent.
     pub const DEDUP: Self = Self(0x04);
-    /// The receiver may omit its own hash of the content.
+    /// The Receiver may omit its own hash of the content.
     pub const FAST: Self = Self(0x08);
-    /// The receiver can flush what it publishes.
+    /// The Receiver can flush what it publishes.
     pub const SYNC: Self = Self(0x10);
     /// Further connections may join a job, if the job requests them.
     pub const LANES: Self = Self(0x80);

@@ -1,4 +1,4 @@
-//! Content that the receiver has already: the sums of an old version's blocks, offered chunks, and
+//! Content that the Receiver has already: the sums of an old version's blocks, offered chunks, and
 //! references to both.
 
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ pub const SUMS_LEN_MAX: usize = 32 << 20;
 /// Maximum length of the sums in one frame, in bytes.
 pub const SUMS_PER_FRAME_MAX: usize = 128 << 10;
 
-/// The receiver describes its old version of a file, before it requests the difference.
+/// The Receiver describes its old version of a file, before it requests the difference.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Signature {
     /// The cut of the old version into blocks. Their sums follow.
@@ -49,7 +49,7 @@ impl Signature {
 /// Maximum number of chunks in one [`Offer`].
 pub const OFFERED_PER_FRAME_MAX: usize = 256;
 
-/// The chunks of a wanted file, before the sender sends them. The first offer begins at the first
+/// The chunks of a wanted file, before the Sender sends them. The first offer begins at the first
 /// wanted block. Each further one begins at the end of the previous one, or at the next range of
 /// wanted blocks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,18 +71,18 @@ pub struct OfferedChunk {
     pub hash: [u8; 32],
 }
 
-/// The receiver's answer to an [`Offer`].
+/// The Receiver's answer to an [`Offer`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Known {
     /// The file's number in the listing.
     pub index: u64,
     /// The offset of the offer in bytes.
     pub at: u64,
-    /// The chunks that the receiver has, as ranges of their numbers in the offer.
+    /// The chunks that the Receiver has, as ranges of their numbers in the offer.
     pub chunks: Vec<(u16, u16)>,
 }
 
-/// A reference to a part of a file that the receiver has, in the old version or in chunks.
+/// A reference to a part of a file that the Receiver has, in the old version or in chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reuse {
     /// The file's number in the listing.

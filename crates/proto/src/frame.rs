@@ -69,7 +69,7 @@ pub enum FrameType {
     Removed = 0x1b,
     /// Receiver reports an entry that failed after its outcome.
     Late = 0x1c,
-    /// Sender has set sources aside, and asks whether the receiver still has them.
+    /// Sender has set sources aside, and asks whether the Receiver still has them.
     Prove = 0x1d,
     /// Receiver answers [`Self::Prove`].
     Proven = 0x1e,
@@ -77,7 +77,7 @@ pub enum FrameType {
     Naming = 0x1f,
     /// Receiver sends the sums of a file's old version.
     Signature = 0x20,
-    /// Sender refers to a part of a file that the receiver has.
+    /// Sender refers to a part of a file that the Receiver has.
     Reuse = 0x21,
     /// Agent sends the address and key for direct connections.
     Direct = 0x22,

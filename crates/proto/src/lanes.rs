@@ -52,7 +52,7 @@ pub enum Called {
     Lost(String),
 }
 
-/// Content that a receiver got from another host than the client's.
+/// Content that a Receiver got from another host than the client's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrived {
     /// Number of bytes, at most [`ARRIVED_MAX`].

@@ -45,7 +45,7 @@ pub enum ListItem {
         names: Vec<Name>,
     },
     /// An entry at the place of an earlier source of the job. Its content is not requested. The
-    /// receiver reports its outcome by the policy.
+    /// Receiver reports its outcome by the policy.
     Rival(Box<Rival>),
     /// The name of a user or group whose number later entries have.
     Account(Account),
@@ -62,7 +62,7 @@ pub enum ListItem {
         name: Name,
     },
     /// The user who moves the sources: the first item of a move that keeps everything. Entries of
-    /// this user may become the receiver's own.
+    /// this user may become the Receiver's own.
     Mover {
         /// The number of the user.
         user: u32,

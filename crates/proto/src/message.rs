@@ -23,12 +23,12 @@ pub const PACK_TARGET: usize = 1 << 20;
 pub const PACK_FILE_MAX: u64 = 512 << 10;
 
 /// Maximum listing in flight: the sum of [`ListItem::cost`] over all items without an outcome at
-/// the sender. It bounds the memory of both sides.
+/// the Sender. It bounds the memory of both sides.
 pub const LIST_WINDOW: u64 = 8 << 20;
 
-/// Maximum number of names of hard-linked files that the sender of a move holds outside of the
-/// window, until all names of a file can be removed: about 10 MiB. Files beyond that are not
-/// removed.
+/// Maximum number of names of hard-linked files that the Sender of a move holds outside of the
+/// window: about 10 MiB. A name is held until it is known whether all names of its file are
+/// removed. Files beyond that are not removed.
 pub const NAMES_WAITING_MAX: usize = 32 << 10;
 
 /// Maximum number of sources of one job, above the maximum of a command line.
@@ -74,7 +74,7 @@ pub enum Role {
     },
 }
 
-/// The sources of a job as named by the client. A receiver accepts no others.
+/// The sources of a job as named by the client. A Receiver accepts no others.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedSources {
     /// The paths, as far as they determine the listed names; at most [`SOURCES_MAX`].
@@ -117,7 +117,7 @@ fn few<'de, D: Deserializer<'de>, const MAX: usize>(input: D) -> Result<Vec<Vec<
 
 /// The client's request for a job.
 ///
-/// In a comparison the sender answers a [`Want`] with a [`FileEnd`] alone.
+/// In a comparison the Sender answers a [`Want`] with a [`FileEnd`] alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobRequest {
     /// The task of both sides.
@@ -128,7 +128,7 @@ pub struct JobRequest {
     pub altered: Altered,
     /// Maximum rate of content, in bytes per second.
     pub rate: Option<NonZeroU64>,
-    /// The compression that the sender uses.
+    /// The compression that the Sender uses.
     pub compression: Compression,
     /// A secret of the client, the same for each run of this job. An agent of an earlier run, whose
     /// connection was lost, is ended.
@@ -143,7 +143,7 @@ pub struct JobRequest {
     pub role: Role,
 }
 
-/// A source that the sender of a move has set aside, to remove it.
+/// A source that the Sender of a move has set aside, to remove it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prove {
     /// Its number in the listing.
@@ -153,7 +153,7 @@ pub struct Prove {
     pub aside: Option<Name>,
 }
 
-/// The receiver's answer to a [`Prove`].
+/// The Receiver's answer to a [`Prove`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proven {
     /// The number of the source in the listing.
@@ -163,7 +163,7 @@ pub struct Proven {
     pub result: Result<(), Fault>,
 }
 
-/// What the sender of a move did with a source.
+/// A report by the Sender of a move about a source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Removal {
     /// It was removed, or could not be. For a directory only failures are sent.
@@ -338,39 +338,39 @@ pub enum Message {
     Request(Request),
     /// Agent to client: an answer to a request, or a part of it.
     Reply(Reply),
-    /// Sender to receiver: entries of the sources.
+    /// Sender to Receiver: entries of the sources.
     List(Vec<ListItem>),
-    /// Receiver to sender: requests for contents.
+    /// Receiver to Sender: requests for contents.
     Want(Vec<Want>),
-    /// Receiver to sender: the sums of a file's old version.
+    /// Receiver to Sender: the sums of a file's old version.
     Signature(Signature),
-    /// Sender to receiver: the chunks of a wanted file.
+    /// Sender to Receiver: the chunks of a wanted file.
     Offer(Offer),
-    /// Receiver to sender: the offered chunks that it has.
+    /// Receiver to Sender: the offered chunks that it has.
     Known(Known),
-    /// Sender to receiver: a reference to a part that the receiver has.
+    /// Sender to Receiver: a reference to a part that the Receiver has.
     Reuse(Reuse),
-    /// Sender to receiver: a block of a file was sent.
+    /// Sender to Receiver: a block of a file was sent.
     BlockSeal(BlockSeal),
-    /// Sender to receiver: the whole content of a file was sent in pieces, or can't be sent.
+    /// Sender to Receiver: the whole content of a file was sent in pieces, or can't be sent.
     FileEnd(FileEnd),
-    /// Receiver to sender: the outcomes of entries.
+    /// Receiver to Sender: the outcomes of entries.
     Outcomes(Vec<OutcomeItem>),
-    /// Receiver to sender: every entry has an outcome, and everything is published.
+    /// Receiver to Sender: every entry has an outcome, and everything is published.
     Done(Summary),
-    /// Receiver to sender: a warning. Nothing failed.
+    /// Receiver to Sender: a warning. Nothing failed.
     Warning(Warning),
-    /// Receiver to sender: an entry failed after its outcome was sent.
+    /// Receiver to Sender: an entry failed after its outcome was sent.
     Late(Late),
-    /// Receiver to sender, before anything else: the names that entries get.
+    /// Receiver to Sender, before anything else: the names that entries get.
     Naming(Named),
-    /// Receiver to sender, in a comparison: entries that only the destination has.
+    /// Receiver to Sender, in a comparison: entries that only the destination has.
     Extras(Vec<Extra>),
-    /// Sender to receiver, at the end of a move: the removed sources.
+    /// Sender to Receiver, at the end of a move: the removed sources.
     Removed(Vec<Removal>),
-    /// Sender to receiver, at the end of a move: the sources that will be removed.
+    /// Sender to Receiver, at the end of a move: the sources that will be removed.
     Prove(Vec<Prove>),
-    /// Receiver to sender, at the end of a move: the sources that may be removed.
+    /// Receiver to Sender, at the end of a move: the sources that may be removed.
     Proven(Vec<Proven>),
     /// Either side: the job can't continue.
     Abort(Abort),
@@ -380,15 +380,15 @@ pub enum Message {
     /// Client to agent, as the first message on a further connection. Agent to client, if that is a
     /// login: the lane has joined.
     Join(Join),
-    /// Receiver to sender: the amount that arrived over a lane.
+    /// Receiver to Sender: the amount that arrived over a lane.
     Taken(Taken),
-    /// Sender to receiver: a lane is lost.
+    /// Sender to Receiver: a lane is lost.
     LaneOver(LaneOver),
     /// Client to agent, before a job: call another host.
     Call(Call),
     /// Agent to client: the answer to a call, and later reports.
     Called(Called),
-    /// Receiver to client, if that is not the sender: content that arrived.
+    /// Receiver to client, if that is not the Sender: content that arrived.
     Arrived(Arrived),
     /// Client to agent: a request for a measurement.
     Measure(Measure),
@@ -410,7 +410,7 @@ pub struct Named {
     pub dirs_made: u64,
 }
 
-/// The hash of a block, after its last piece. A receiver can verify the block even if the end of
+/// The hash of a block, after its last piece. A Receiver can verify the block even if the end of
 /// the file never arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockSeal {
@@ -438,15 +438,16 @@ pub struct FileEnd {
     pub by_blocks: bool,
 }
 
-/// Size, time and hash of a file, as stated by its sender.
+/// Size, time and hash of a file, as stated by its Sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileSeal {
     /// Length of the content, in bytes.
     pub size: u64,
     /// The modification time when it was opened.
     pub mtime: Timestamp,
-    /// The hash of the content. Without the whole hash and growth, it covers only the requested
-    /// blocks (`ContentHasher::finish_tail`) if they are not all. `None` if no hash was requested.
+    /// The hash of the content. It covers only the requested blocks (`ContentHasher::finish_tail`)
+    /// if they are not all, the whole hash was not requested, and the file has not grown. `None` if
+    /// no hash was requested.
     pub hash: Option<ContentHash>,
     /// It has grown since it was opened. The hash is that of the first `size` bytes, read again
     /// after everything was sent.

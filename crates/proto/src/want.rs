@@ -1,9 +1,9 @@
-//! A receiver's request for a file: blocks of its content, and its hash.
+//! A Receiver's request for a file: blocks of its content, and its hash.
 
 use haul_model::BlockRanges;
 use serde::{Deserialize, Serialize};
 
-/// A receiver's request for the content of a listed file, or for its hash.
+/// A Receiver's request for the content of a listed file, or for its hash.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Want {
     /// The file's number in the listing.
@@ -34,12 +34,12 @@ pub struct How(u8);
 impl How {
     /// No options.
     pub const PLAIN: Self = Self(0);
-    /// The hash must be that of the whole content. The sender also reads parts that it does not
+    /// The hash must be that of the whole content. The Sender also reads parts that it does not
     /// send.
     pub const WHOLE_HASH: Self = Self(0x01);
-    /// Content of the old file, whose sums the receiver has sent, is only referred to.
+    /// Content of the old file, whose sums the Receiver has sent, is only referred to.
     pub const DELTA: Self = Self(0x04);
-    /// The sender offers the chunks.
+    /// The Sender offers the chunks.
     pub const CHUNKS: Self = Self(0x08);
     /// Blocks are sent in order, and over one lane.
     pub const IN_ORDER: Self = Self(0x10);
@@ -82,7 +82,7 @@ impl How {
         if wanted { Self(self.0 | Self::CHUNKS.0) } else { self }
     }
 
-    /// True if the sender must offer the chunks.
+    /// True if the Sender must offer the chunks.
     pub const fn wants_chunks(self) -> bool {
         self.0 & Self::CHUNKS.0 != 0
     }

@@ -1,5 +1,5 @@
-//! The chunk cache of this machine: an index of chunks in files that haul published and, if the
-//! user turns it on, a bounded store of replaced and removed files.
+//! The chunk cache of this machine. It has an index of chunks in files that haul published. If the
+//! user turns it on, it also has a bounded store of replaced and removed files.
 //!
 //! 1. **The index is a hint.** It names a file and an offset. A chunk is used only after its bytes
 //!    were read and have its hash.

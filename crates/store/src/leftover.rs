@@ -78,7 +78,7 @@ pub struct Leftover<'l> {
     stage: &'l Stage,
 }
 
-/// A leftover, and what happened to it.
+/// A leftover, and the result of cleaning it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cleaned {
     /// The private name.
@@ -89,11 +89,11 @@ pub struct Cleaned {
     pub target: Option<Name>,
     /// The copied bytes and the total length, if it can be resumed.
     pub progress: Option<(u64, u64)>,
-    /// What happened to it.
+    /// The result of the cleaning.
     pub fate: Fate,
 }
 
-/// What happened to a leftover.
+/// The result of cleaning a leftover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// It was removed.

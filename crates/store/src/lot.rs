@@ -62,7 +62,7 @@ impl RowNumber {
 pub struct Row {
     /// The number of the directory.
     pub number: RowNumber,
-    /// What happens to an existing entry with the name of a file.
+    /// The handling of an existing entry with the name of a file.
     pub on_existing: OnExisting,
 }
 

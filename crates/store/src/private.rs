@@ -12,8 +12,8 @@
 //! ```
 //!
 //! NAME and SOURCE are hashes of the destination's name and of the source's size and time. KEEPER
-//! is a hash of both and of the owner of the journal. SERIES is random, and the same for all stages
-//! of a job. All digits are hexadecimal, in lower case.
+//! is a hash of both and of the id of the journals' directory. SERIES is random, and the same for
+//! all stages of a job. All digits are hexadecimal, in lower case.
 //!
 //! A source that was set aside is a user's file, and may be the only copy. No function here treats
 //! its name as private.

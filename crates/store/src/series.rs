@@ -1,5 +1,5 @@
-//! The names that one job gives its small stages on a host without haul, and how a later job
-//! on this machine detects that no process writes to them any more.
+//! The names of one job's small stages on a host without haul. A later job on this machine uses
+//! them to detect stages that no process writes to any more.
 //!
 //! All names of a job begin with the same random digits. For each directory of the job there is a
 //! record beside the journals, which is locked as long as the job lives. If its lock is free, the

@@ -63,7 +63,7 @@ pub enum Mismatch {
     /// The hashes differ.
     #[error("the content arrived with hash {actual} instead of {expected}")]
     Hash {
-        /// The sender's hash.
+        /// The Sender's hash.
         expected: ContentHash,
         /// The hash of what was written.
         actual: ContentHash,
@@ -71,7 +71,7 @@ pub enum Mismatch {
     /// The lengths differ.
     #[error("{actual} bytes arrived instead of {expected}")]
     Length {
-        /// The sender's length, in bytes.
+        /// The Sender's length, in bytes.
         expected: u64,
         /// The length of what was written, in bytes.
         actual: u64,
