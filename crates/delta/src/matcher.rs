@@ -79,6 +79,7 @@ impl Matcher {
     /// `bytes` must not be empty.
     #[inline(always)]
     pub fn next(&mut self, bytes: &[u8], is_end: bool) -> Step {
+        debug_assert!(!bytes.is_empty());
         let len = self.signature.shape().block_len();
         loop {
             if self.has_given_up {
@@ -143,7 +144,7 @@ impl Matcher {
         found
     }
 
-    /// Decides if less than a block is left.
+    /// Decides if no more than a block is left that was not looked up.
     #[inline(never)]
     fn next_at_end(&mut self, bytes: &[u8]) -> Step {
         self.window = None;

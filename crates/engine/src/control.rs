@@ -301,8 +301,8 @@ impl Step {
     }
 }
 
-/// Counts the results of a job and reports them to the monitor. Only the role on the user's side
-/// has one.
+/// Counts the results of a job and reports them to the monitor. A Sender has one only on the
+/// user's side, where the Receiver is on another machine.
 pub(crate) struct Reporter<'a> {
     monitor: &'a dyn Monitor,
     /// The figures of earlier jobs with this monitor.

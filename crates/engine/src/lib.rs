@@ -41,21 +41,20 @@
 //!   `scan/places.rs`: several sources as one tree; `scan/bounds.rs`: rules about whole sources;
 //!   `scan/kept.rs`: the attributes that are sent; `scan/linked.rs`: files with several names.
 //! - `accounts.rs`: names of users and groups.
-//! - `mod.rs`: entries in flight, and the window; `item.rs`: one of them. `portions.rs`: wanted
-//!   files on one machine.
+//! - `ledger.rs`: entries in flight, the window, and the counts of what is sent; `item.rs`: one
+//!   entry. `portions.rs`: wanted files on one machine.
 //! - `read.rs`: workers that read contents for a wire, and pack small files. `pieces.rs`: large
 //!   files in pieces; `passed.rs`: the progress of one; `stripes.rs`: one read by several workers.
 //! - `wants.rs`: the rules for Wants. `offers.rs`: chunks. `differences.rs`: files of which the
-//!   Receiver has an older version. `ledger.rs`: what counts as sent. `repeats.rs`: leases of
-//!   contents, and contents that were lost with a lane.
+//!   Receiver has an older version. `repeats.rs`: leases of contents, and contents that were lost with a lane.
 //! - `earlier.rs`: entries of earlier sources in the same place, where several become one
 //!   directory.
 //! - `emptied.rs`: directories that became empty.
 //! - `remove.rs`: the end of a move; `remover.rs`: the same over a wire, where a proof takes a
 //!   round trip. `loss.rs`, `linked.rs`: what a move would lose.
 //!
-//! The Receiver, in `receiver/`, is a chain of stages. Each has its own type and state, and
-//! knows only those below it:
+//! The Receiver, in `receiver/`, is a chain of stages. Each has its own type and state, and knows
+//! only those below it. Providers and workers belong to the filler, and call it back:
 //!
 //! | stage | files | does |
 //! |---|---|---|

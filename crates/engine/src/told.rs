@@ -1,10 +1,9 @@
-//! The runs of one job that is begun again after its connection was lost: which entries
-//! have had their outcome, so that no run tells or counts it a second time.
+//! The record of a job that runs again after a lost connection: which entries had their outcome,
+//! so that no run reports or counts an outcome twice.
 //!
-//! Entries are listed in one order, the same in each run. So what is kept is the last
-//! that was listed, and those before it that had no outcome: no more than the window of
-//! the listing has room for. An entry that comes up behind the walk, in a directory that
-//! it has left, counts as told.
+//! Every run lists the entries in the same order. So the record holds the last listed entry, and
+//! the entries before it that had no outcome: no more than the window of the listing has room
+//! for. A new entry in a directory that the walk has already left counts as reported.
 
 mod going;
 #[cfg(test)]
@@ -20,54 +19,53 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Things that are remembered one by one, at most. A job with more failures, or in which
-/// only the destination has more, is not run again.
+/// Maximum number of failures and of extras that are recorded one by one. A job with more is not
+/// run again.
 const SINGLE_MAX: usize = 1 << 16;
 
-/// Directories that were made and are remembered, at most. If there are more, an entry
-/// whose outcome was lost may be told as one that was there.
+/// Maximum number of created directories that are recorded. With more, an entry whose outcome was
+/// lost may be reported as unchanged.
 const MADE_MAX: usize = 1 << 16;
 
 /// The record of a job that may be run again.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
-    /// Something is kept: asked for each entry.
+    /// The record is kept. Read for each entry.
     keeps: AtomicBool,
     record: Mutex<Record>,
 }
 
 #[derive(Debug, Default)]
 struct Record {
-    /// The job makes a mirror, which tells of what it does in its own way.
+    /// The job is a mirror, which reports changes in its own form.
     is_mirror: bool,
-    /// Nothing is changed: each run finds the same that only the destination has.
+    /// The job changes nothing, so each run finds the same extras.
     finds_again: bool,
     /// Runs before this one.
     runs: u32,
-    /// The last entry that earlier runs have listed.
+    /// The last entry that earlier runs listed.
     passed: Option<Position>,
-    /// Those before it of which no run has told, by their own keys: true if the content was
-    /// asked for.
+    /// Entries before it whose outcome no run has reported, by their own keys. True if the content
+    /// was requested.
     doubtful: FxHashMap<u64, bool>,
-    /// The last that this run has listed.
+    /// The last entry that this run listed.
     last: Option<Position>,
-    /// It is behind all that earlier ones have listed.
+    /// This run has listed further than all earlier ones.
     is_beyond: bool,
-    /// Entries that this run has listed, and not told of, by their numbers. Both ends of
-    /// a search tree are in the caches, and that is where entries come and go.
+    /// Entries that this run listed and whose outcome it has not reported, by their numbers. Entries
+    /// are added and removed at the ends of the search tree, which stay in the processor's caches.
     open: BTreeMap<u64, Open>,
-    /// Keys in doubt that this run has met: of several with one key, the first is the one that
-    /// counts.
+    /// Doubtful keys that this run has listed. Of several entries with one key, the first counts.
     claimed: FxHashSet<u64>,
-    /// Directories that the job has made, by the keys of their paths.
+    /// Directories that the job created, by the keys of their paths.
     made: FxHashSet<u64>,
-    /// Entries that failed, and what only the destination has: keys in no order.
+    /// The keys of failed entries and of extras.
     single: FxHashSet<u64>,
     /// See [`Going`].
     going: Going,
-    /// This run has listed everything.
+    /// This run has listed all entries.
     has_listed_all: bool,
-    /// A run before this one had, and told of all.
+    /// An earlier run had listed all entries, and reported all outcomes.
     was_complete: bool,
     is_full: bool,
 }
@@ -84,28 +82,28 @@ pub(crate) struct Position {
     pub(crate) is_rival: bool,
 }
 
-/// An entry that was listed and not told.
+/// An entry that was listed, and whose outcome was not reported.
 #[derive(Debug, Clone, Copy)]
 struct Open {
     keys: Keys,
     standing: Standing,
-    /// Its content was asked for, by this run or by one before.
+    /// This run or an earlier one requested the content.
     wanted: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
-    /// No run has listed it before.
+    /// No earlier run listed the entry.
     New,
-    /// One has, and its outcome may have been lost on the way.
+    /// An earlier run listed the entry, and its outcome may have been lost with the connection.
     Doubtful,
-    /// One has told of it.
+    /// An earlier run reported the outcome.
     Told,
 }
 
 impl Position {
-    /// The order of the walk: a directory, then what is in it, and of that what is no
-    /// directory first.
+    /// The order of the walk: a directory, then its entries; first the entries that are no
+    /// directories.
     fn is_after(&self, other: &Self) -> bool {
         let order = self.source.cmp(&other.source).then_with(|| {
             let (mut ours, mut theirs) = (parts(&self.path), parts(&other.path));
@@ -127,7 +125,7 @@ impl Position {
     }
 }
 
-/// The names in a path; none in `.`, above all others.
+/// The names in a path. `.` has none, and comes before all others.
 fn parts(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|byte| *byte == b'/').filter(|part| !matches!(part, [] | [b'.']))
 }
@@ -135,16 +133,16 @@ fn parts(path: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// The keys of an entry.
 #[derive(Debug, Clone, Copy)]
 struct Keys {
-    /// Its own. Several sources can have one place, so its path alone would not do.
+    /// The key of the entry. Several sources can have one place, so the path alone is no key.
     own: u64,
-    /// That of its path, which is all that is known of some things.
+    /// The key of its path. Of some entries, only the path is known.
     path: u64,
-    /// That of the path of the directory that it is in.
+    /// The key of the path of its directory.
     above: u64,
 }
 
 impl Keys {
-    /// Those of an entry of which the path alone is known.
+    /// The keys of an entry of which only the path is known.
     fn of_path(path: &[u8]) -> Self {
         let path = if path == b"." { b"" } else { path };
         let (above, below) =
@@ -176,13 +174,13 @@ fn key_shown(path: &[u8]) -> u64 {
 }
 
 impl Told {
-    /// A job begins that is run once.
+    /// Begins a job that runs once: nothing is recorded.
     pub(crate) fn begin(&self) {
         *self.record.lock() = Record::default();
         self.keeps.store(false, Relaxed);
     }
 
-    /// It may be run again. The paths of its sources begin in `base`.
+    /// Keeps the record of the job, which may run again. The paths of its sources begin in `base`.
     pub(crate) fn keep(&self, task: &Task, base: Option<&[u8]>) {
         let mut record = self.record.lock();
         record.is_mirror = task.mirrors().is_some();
@@ -191,8 +189,8 @@ impl Told {
         self.keeps.store(true, Relaxed);
     }
 
-    /// The run has ended before its time, and another begins. `false` if it can't be told
-    /// what this one has told.
+    /// Begins another run after a lost connection. `false` if the record does not hold all that
+    /// was reported.
     pub(crate) fn again(&self) -> bool {
         let mut record = self.record.lock();
         let record = &mut *record;
@@ -216,7 +214,7 @@ impl Told {
         true
     }
 
-    /// True if runs of this job were lost before this one.
+    /// True if this job has run before, and lost its connection.
     pub(crate) fn is_again(&self) -> bool {
         self.keeps() && self.record.lock().runs > 0
     }
@@ -225,8 +223,8 @@ impl Told {
         self.keeps.load(Relaxed)
     }
 
-    /// The entry of that number was listed. `place` overwrites the position of the one before
-    /// it with its own.
+    /// Records that the entry `number` was listed. `place` overwrites the position of the previous
+    /// entry.
     pub(crate) fn listed(&self, number: u64, place: impl FnOnce(&mut Position)) {
         if !self.keeps() {
             return;
@@ -242,7 +240,7 @@ impl Told {
         let (standing, wanted) = match record.doubtful.get(&keys.own) {
             Some(wanted) if record.claimed.insert(keys.own) => (Standing::Doubtful, *wanted),
             Some(_) => (Standing::New, false),
-            // What was told of it was of a source that goes.
+            // The reported outcome was that of a source to be removed.
             None if is_back => (Standing::New, false),
             None if record.runs == 0 || record.is_beyond => (Standing::New, false),
             None => (Standing::Told, false),
@@ -250,14 +248,14 @@ impl Told {
         record.open.insert(number, Open { keys, standing, wanted });
     }
 
-    /// All entries were listed.
+    /// Records that all entries were listed.
     pub(crate) fn listed_all(&self) {
         if self.keeps() {
             self.record.lock().has_listed_all = true;
         }
     }
 
-    /// The content of the file of that number was asked for.
+    /// Records that the content of the file `number` was requested.
     pub(crate) fn wanted(&self, number: u64) {
         if self.keeps()
             && let Some(open) = self.record.lock().open.get_mut(&number)
@@ -266,14 +264,14 @@ impl Told {
         }
     }
 
-    /// True if an earlier run has listed the entry of that number and not told of it.
+    /// True if an earlier run listed the entry `number` and did not report its outcome.
     pub(crate) fn is_doubtful(&self, number: u64) -> bool {
         let is_doubtful = |open: &Open| open.standing == Standing::Doubtful;
         self.is_again() && self.record.lock().open.get(&number).is_some_and(is_doubtful)
     }
 
-    /// The outcome to tell of the entry of that number; `None` if it was told. Its `path`
-    /// is made if it was not listed, or sources go.
+    /// The outcome to report of the entry `number`; `None` if it was reported before. `path` is
+    /// called if the entry was not listed, or if the job removes sources.
     pub(crate) fn outcome(
         &self,
         number: u64,
@@ -296,7 +294,7 @@ impl Told {
             return None;
         }
         if matches!(outcome, Outcome::Failed(_)) {
-            // What failed late was told by its path.
+            // A late failure was recorded by its path.
             let is_new = !record.single.contains(&keys.path) && record.is_single(keys.own);
             return is_new.then(|| outcome.clone());
         }
@@ -316,13 +314,12 @@ impl Told {
         Some(outcome)
     }
 
-    /// True if it was not told that what is at `path` has failed after all. That says nothing
-    /// of its outcome, which may come later.
+    /// True if no late failure of the entry at `path` was reported. Its outcome may still follow.
     pub(crate) fn late(&self, path: &[u8]) -> bool {
         !self.keeps() || self.record.lock().is_single(key(path))
     }
 
-    /// The fate of the source at `path`, which was to be removed, is told.
+    /// Records that the removal of the source at `path`, or its failure, was reported.
     pub(crate) fn removed(&self, path: &[u8]) {
         if self.keeps() {
             let mut record = self.record.lock();
@@ -330,8 +327,8 @@ impl Told {
         }
     }
 
-    /// Sources that runs before this one have removed, and that nobody has told of. All that
-    /// is left was listed.
+    /// Takes out the sources that earlier runs removed without a report. All remaining sources must
+    /// have been listed.
     pub(crate) fn take_gone(&self) -> Vec<(Vec<u8>, Kind)> {
         if !self.is_again() {
             return Vec::new();
@@ -341,7 +338,7 @@ impl Told {
         record.going.take_gone(run)
     }
 
-    /// True if the entry at `path`, which only the destination has, was not told.
+    /// True if the extra at `path` was not reported before.
     pub(crate) fn extra(&self, path: &[u8]) -> bool {
         if !self.keeps() {
             return true;
@@ -352,7 +349,7 @@ impl Told {
 }
 
 impl Record {
-    /// True for what has that `key` the first time.
+    /// Records `key`. True the first time.
     fn is_single(&mut self, key: u64) -> bool {
         if self.single.len() >= SINGLE_MAX {
             self.is_full = true;
@@ -361,14 +358,14 @@ impl Record {
         self.single.insert(key)
     }
 
-    /// Keeps in mind if a source with that outcome is going to be removed. True if a run
-    /// before this one may have done so: it is not there, and that is no failure.
+    /// Records a source that will be removed because of its outcome. True if the source is missing
+    /// and an earlier run may have removed it, which is no failure.
     fn has_gone(&mut self, path: Vec<u8>, kind: &Kind, outcome: &Outcome) -> bool {
         let path = words::shown(path);
         if let Outcome::Failed(Fault { side: Side::Source, kind: fault, .. }) = outcome
             && self.runs > 0
         {
-            // The directories of a move go last, when all was compared.
+            // A move removes directories last, after everything was compared.
             let may_be_gone =
                 self.going.may_be_gone(&path, key) || self.was_complete && !self.is_mirror;
             if *fault == FaultKind::NotFound && may_be_gone {
@@ -381,8 +378,8 @@ impl Record {
     }
 }
 
-/// The outcome of an entry whose first one was lost on the way: it `is_new`, or it is a
-/// file whose content was sent.
+/// The outcome of an entry whose first outcome was lost with the connection: the entry `is_new`,
+/// or it is a file whose content was sent.
 fn as_done(outcome: &Outcome, kind: &Kind, is_new: bool, is_mirror: bool) -> Outcome {
     let found = match outcome {
         Outcome::Skipped(Skip::Special) => return outcome.clone(),

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::host::{Host, WithoutHaul};
 use crate::location::Machine;
 use crate::peer::{Peers, WayThere, connect_sftp};
-use crate::retry::{Attempts, CANCEL_POLL, Retry};
+use crate::retry::{Attempts, Retry, is_cancelled_soon};
 use crate::state;
 use haul_engine::{
     Event, Greeted, Job, JobError, Leg, LinkEvent, Monitor, Placement, RequestError, Requests,
@@ -164,11 +164,8 @@ impl Hosts {
             Route::Local | Route::Download(_) => None,
         };
         ran.map_err(|error| {
-            // Ctrl-C reaches ssh, too. The broken connection may be noticed before the signal.
-            if error.connection().is_some() && !monitor.cancelled() {
-                std::thread::sleep(CANCEL_POLL);
-            }
-            match monitor.cancelled() {
+            let is_lost = error.connection().is_some_and(ConnectError::retriable);
+            match monitor.cancelled() || is_lost && is_cancelled_soon(monitor) {
                 true => JobError::Interrupted.into(),
                 false => to.into_iter().fold(error, Error::at_host),
             }

@@ -28,7 +28,7 @@ const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// Interval at which a pause checks whether the user has cancelled.
-pub(crate) const CANCEL_POLL: Duration = Duration::from_millis(50);
+const CANCEL_POLL: Duration = Duration::from_millis(50);
 
 /// A job that is run again after each lost connection.
 pub(crate) struct Retry<'j, 'm> {
@@ -93,12 +93,21 @@ impl Retry<'_, '_> {
     }
 }
 
+/// True if the user has cancelled, perhaps a moment after a connection broke: Ctrl-C reaches ssh,
+/// too, and the broken connection may be noticed before the signal.
+pub(crate) fn is_cancelled_soon(monitor: &dyn Monitor) -> bool {
+    monitor.cancelled() || {
+        thread::sleep(CANCEL_POLL);
+        monitor.cancelled()
+    }
+}
+
 /// Reports a lost connection to `host`, and waits before the next attempt.
 ///
 /// # Errors
 /// If the user cancels.
 fn pause(monitor: &dyn Monitor, host: &str, attempt: u32, reason: &str) -> Result<(), JobError> {
-    if monitor.cancelled() {
+    if is_cancelled_soon(monitor) {
         return Err(JobError::Interrupted);
     }
     let pause = PAUSE_MIN.saturating_mul(1 << (attempt - 1).min(16)).min(PAUSE_MAX);
@@ -146,10 +155,11 @@ impl<'m> Attempts<'m> {
     /// # Errors
     /// `error`, if there is no further attempt. Also if the user cancels.
     pub(crate) fn wait(&mut self, host: &str, retries: u32, error: Error) -> Result<(), Error> {
-        if self.monitor.cancelled() {
+        let is_lost = error.connection().is_some_and(ConnectError::retriable);
+        if self.monitor.cancelled() || is_lost && is_cancelled_soon(self.monitor) {
             return Err(JobError::Interrupted.into());
         }
-        if !error.connection().is_some_and(ConnectError::retriable) {
+        if !is_lost {
             return Err(error);
         }
         if self.failed >= retries {

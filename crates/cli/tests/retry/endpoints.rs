@@ -50,8 +50,9 @@ const FAULTS: [Fault; 7] = [
     Fault::Stalled,
 ];
 
-/// Sizes of the source, in bytes: a file that has a journal, and others.
-const LARGE: u64 = (9 << 20) + 4321;
+/// Sizes of the source, in bytes: a file that has a journal and does not fit into the buffers of
+/// the connection, and others.
+const LARGE: u64 = (24 << 20) + 4321;
 const MEDIUM: u64 = 1 << 20;
 const SMALL: u8 = 20;
 

@@ -1,9 +1,10 @@
 //! Filling: gets the content of wanted files, from this machine or from the Sender.
 
 use super::hashing::Hashing;
-use super::hold::Filling;
+use super::hold::{Filling, Whole};
 use super::providers::{Looked, Part, Provider};
 use super::small::Fetched;
+use super::work::Settled;
 use super::{
     Completion, Decider, DirState, JobContext, Linker, Pending, Providers, Publisher, Times,
 };
@@ -75,6 +76,22 @@ impl Filler<'_> {
             Looked::PassedOn(file) => self.want_file(file, wants),
             Looked::Kept => None,
             Looked::Settled(outcome) => Some(outcome),
+        }
+    }
+
+    /// Publishes a file, or holds it. Its outcome joins `settled`, for the end of the worker's
+    /// batch. Files that were held may be of other batches, and are reported at once.
+    pub(super) fn conclude(
+        &self,
+        pending: Pending,
+        moved: u64,
+        whole: Result<Whole, Fault>,
+        settled: &mut Vec<Settled>,
+    ) {
+        let concluded = self.publisher.conclude(pending, moved, whole);
+        match self.publisher.durability.holds() {
+            true => self.linker.report_settled(concluded),
+            false => settled.extend(concluded),
         }
     }
 

@@ -60,8 +60,8 @@ impl Maker<'_> {
         }
     }
 
-    /// Creates or opens a directory, and opens it for the listing. Returns no outcome while the
-    /// directory is still being created.
+    /// Creates or opens a directory, into which entries are listed next. Returns no outcome while
+    /// the directory is still being created.
     pub(super) fn take_dir(
         &self,
         index: u64,

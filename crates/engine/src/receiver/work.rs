@@ -168,7 +168,7 @@ fn take_files(filler: &Filler<'_>, files: Vec<SourceHandle>, scratch: &mut copy:
             // The job was stopped; the file is not at fault.
             break;
         }
-        settled.extend(filler.publisher.conclude(pending, counted, copied));
+        filler.conclude(pending, counted, copied, &mut settled);
     }
     filler.linker.report_settled(settled);
 }
@@ -197,7 +197,7 @@ fn take_pack(filler: &Filler<'_>, bytes: &[u8], view: PackView) {
         });
         let moved = if whole.is_ok() { content.len() as u64 } else { 0 };
         filler.job.reporter.came_by(Step::Moved(moved));
-        settled.extend(filler.publisher.conclude(pending, moved, whole));
+        filler.conclude(pending, moved, whole, &mut settled);
     }
     filler.linker.report_settled(settled);
 }

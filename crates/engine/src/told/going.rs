@@ -1,16 +1,19 @@
-//! Sources that may have been removed by a job whose connection was lost: their outcome
-//! has them go, and nobody has told that they are gone. Those that the next run does not
-//! find any more are.
+//! Sources that a job may have removed before its connection was lost: their outcome allows the
+//! removal, and no removal was reported. A source that the next run does not find was removed.
 
 use haul_model::{Kind, Name, Outcome, Place, Relative, Remove, Task};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Sources that are remembered, at most: those in the window of the listing, those that wait
-/// for other names of theirs, and as many that the other side is about to tell of. A job with
-/// more is not run again.
+/// Maximum number of recorded sources: those in the window of the listing, those that wait for
+/// their other names, and as many whose removal is about to be reported. A job with more is not
+/// run again.
 pub(super) const GOING_MAX: usize = 1 << 18;
 
-/// Such sources, by the keys of their paths.
+/// Maximum number of removed sources that are recorded: about 16 MiB. A job that lists sources by
+/// their paths is not run again if it has removed more. Any other job records no further ones.
+pub(super) const REMOVED_MAX: usize = 1 << 20;
+
+/// Sources that may have been removed, by the keys of their paths.
 #[derive(Debug, Default)]
 pub(super) struct Going {
     /// The rule by which the job removes them, if it does.
@@ -20,9 +23,9 @@ pub(super) struct Going {
     /// The part of those paths that is made at the destination.
     relative: Relative,
     sources: FxHashMap<u64, Source>,
-    /// The keys of those that were told and that may have been named by the user: the next
-    /// run looks for such a source again. As many as are remembered of others.
-    told: FxHashSet<u64>,
+    /// The keys of removed sources that the user may have named: the next run looks for such a
+    /// source again.
+    removed: FxHashSet<u64>,
 }
 
 #[derive(Debug)]
@@ -34,7 +37,7 @@ struct Source {
 }
 
 impl Going {
-    /// None yet, in a job of that task whose sources begin in `base`.
+    /// Creates an empty record for a job with `task`, whose source paths begin in `base`.
     pub(super) fn of(task: &Task, base: Option<&[u8]>) -> Self {
         let relative = task.mirrors().map(|mirror| mirror.walking.relative).unwrap_or_default();
         let base = base.map(<[u8]>::to_vec);
@@ -46,7 +49,7 @@ impl Going {
         self.rule.is_some()
     }
 
-    /// The source at `path` has that outcome in this run; `false` if there are too many.
+    /// Records the outcome of the source at `path` in this run. `false` if there are too many.
     pub(super) fn judge(
         &mut self,
         (key, path): (u64, &[u8]),
@@ -65,43 +68,45 @@ impl Going {
         true
     }
 
-    /// The fate of the source at `path` was reported; `false` if there are too many.
+    /// Records that the removal of the source at `path`, or its failure, was reported. `false` if
+    /// there are too many.
     pub(super) fn told(&mut self, key: u64, path: &[u8]) -> bool {
         self.sources.remove(&key);
         let keeps_path = self.relative != Relative::No;
         if !self.is_expected() || !keeps_path && path.contains(&b'/') {
             return true;
         }
-        let has_room = self.told.len() < GOING_MAX;
+        let has_room = self.removed.len() < REMOVED_MAX;
         if has_room {
-            self.told.insert(key);
+            self.removed.insert(key);
         }
         has_room || !keeps_path
     }
 
-    /// True if a run before this one may have removed the source at `path`: the path that it
-    /// has in the destination, or the user's words for it.
+    /// True if an earlier run may have removed the source at `path`, which is its path in the
+    /// destination or as the user has named it.
     pub(super) fn may_be_gone(&self, path: &[u8], key: impl Fn(&[u8]) -> u64) -> bool {
         let place = Place::of(path, self.base.as_deref(), self.relative);
         let place: Vec<Name> = place.map(|place| place.names).unwrap_or_default();
         let place: Vec<_> = place.iter().map(Name::as_bytes).collect();
-        let is_known = |key| self.sources.contains_key(&key) || self.told.contains(&key);
+        let is_known = |key| self.sources.contains_key(&key) || self.removed.contains(&key);
         self.sources.contains_key(&key(path))
             || !place.is_empty() && is_known(key(&place.join(&b'/')))
     }
 
-    /// The source was listed; true if it counted as removed, and is not.
+    /// Records that a source was listed. True if it counted as removed until now.
     pub(super) fn is_back(&mut self, key: u64) -> bool {
         !self.sources.is_empty() && self.sources.remove(&key).is_some()
     }
 
-    /// It can't be seen which sources are still there. That of one directory is as good as
-    /// that of all: its path may be in the user's words, which these are not in.
+    /// Forgets all sources that may have been removed, since a directory of the sources can't be
+    /// read. It is not known which sources are in it: its path may be as the user has named it.
     pub(super) fn forget_all(&mut self) {
         self.sources.clear();
     }
 
-    /// Those that a run before this one has removed, where this one has seen all that is left.
+    /// Takes out the sources that an earlier run has removed, after this run has listed all that
+    /// exist.
     pub(super) fn take_gone(&mut self, run: u32) -> Vec<(Vec<u8>, Kind)> {
         let gone = self.sources.extract_if(|_, source| source.run < run);
         let mut gone: Vec<_> = gone.map(|(_, source)| (source.path, source.kind)).collect();

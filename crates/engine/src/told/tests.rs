@@ -488,9 +488,9 @@ fn a_job_with_too_many_removed_sources_is_not_run_again_if_their_paths_are_asked
         let told = Told::default();
         told.keep(&mirror(part, relative), None);
         let remove = |n: usize| told.removed(n.to_string().as_bytes());
-        (0..going::GOING_MAX).for_each(remove);
+        (0..going::REMOVED_MAX).for_each(remove);
         assert!(!told.record.lock().is_full);
-        remove(going::GOING_MAX);
+        remove(going::REMOVED_MAX);
         assert_eq!(told.again(), is_again, "{part:?} {relative:?}");
     }
 }
