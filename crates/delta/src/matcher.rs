@@ -79,7 +79,6 @@ impl Matcher {
     /// `bytes` must not be empty.
     #[inline(always)]
     pub fn next(&mut self, bytes: &[u8], is_end: bool) -> Step {
-        debug_assert!(!bytes.is_empty());
         let len = self.signature.shape().block_len();
         loop {
             if self.has_given_up {
