@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::host::{Host, WithoutHaul};
 use crate::location::Machine;
 use crate::peer::{Peers, WayThere, connect_sftp};
-use crate::retry::{Attempts, Retry, is_cancelled_soon};
+use crate::retry::{Attempts, Retry, is_interrupted};
 use crate::state;
 use haul_engine::{
     Event, Greeted, Job, JobError, Leg, LinkEvent, Monitor, Placement, RequestError, Requests,
@@ -163,12 +163,9 @@ impl Hosts {
             Route::Upload(to) | Route::Between(_, to) => to.host(),
             Route::Local | Route::Download(_) => None,
         };
-        ran.map_err(|error| {
-            let is_lost = error.connection().is_some_and(ConnectError::retriable);
-            match monitor.cancelled() || is_lost && is_cancelled_soon(monitor) {
-                true => JobError::Interrupted.into(),
-                false => to.into_iter().fold(error, Error::at_host),
-            }
+        ran.map_err(|error| match is_interrupted(&error, monitor) {
+            true => JobError::Interrupted.into(),
+            false => to.into_iter().fold(error, Error::at_host),
         })
     }
 

@@ -95,10 +95,18 @@ impl Retry<'_, '_> {
 
 /// True if the user has cancelled, perhaps a moment after a connection broke: Ctrl-C reaches ssh,
 /// too, and the broken connection may be noticed before the signal.
-pub(crate) fn is_cancelled_soon(monitor: &dyn Monitor) -> bool {
+fn is_cancelled_soon(monitor: &dyn Monitor) -> bool {
     monitor.cancelled() || {
         thread::sleep(CANCEL_POLL);
         monitor.cancelled()
+    }
+}
+
+/// True if the user has cancelled, which may have caused `error`.
+pub(crate) fn is_interrupted(error: &Error, monitor: &dyn Monitor) -> bool {
+    match error.connection().is_some_and(ConnectError::retriable) {
+        true => is_cancelled_soon(monitor),
+        false => monitor.cancelled(),
     }
 }
 
@@ -156,14 +164,12 @@ impl<'m> Attempts<'m> {
     /// `error`, if there is no further attempt. Also if the user cancels.
     pub(crate) fn wait(&mut self, host: &str, retries: u32, error: Error) -> Result<(), Error> {
         let is_lost = error.connection().is_some_and(ConnectError::retriable);
-        if self.monitor.cancelled() || is_lost && is_cancelled_soon(self.monitor) {
-            return Err(JobError::Interrupted.into());
-        }
-        if !is_lost {
-            return Err(error);
-        }
-        if self.failed >= retries {
-            return Err(if retries > 0 { lost_for_good(error) } else { error });
+        if !is_lost || self.failed >= retries {
+            return Err(match is_interrupted(&error, self.monitor) {
+                true => JobError::Interrupted.into(),
+                false if is_lost && retries > 0 => lost_for_good(error),
+                false => error,
+            });
         }
         (self.failed, self.is_lost) = (self.failed + 1, true);
         Ok(pause(self.monitor, host, self.failed, &error.to_string())?)

@@ -120,8 +120,7 @@ impl Checker<'_> {
                 Err(fault) => Outcome::Failed(fault),
             },
         };
-        self.job.report(index, || dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
-        self.job.close(cost);
+        self.job.settle_entry(index, &dir, &entry, cost, &outcome);
         (checked, Some(outcome))
     }
 

@@ -31,7 +31,7 @@ pub(crate) struct Completion<'a> {
     pub(super) publisher: Arc<Publisher<'a>>,
     chunks: Option<Arc<Chunks>>,
     /// The Sender removes its sources, and asks for proofs before.
-    gives_proofs: bool,
+    pub(super) gives_proofs: bool,
     proofs: Mutex<Proofs>,
     /// The Sender removes its sources and reports each. The job ends when it reports the last.
     awaits_removals: bool,
@@ -61,11 +61,6 @@ impl<'a> Completion<'a> {
             settled: Mutex::default(),
             done: AtomicBool::new(false),
         })
-    }
-
-    /// True if copies are remembered for proofs.
-    pub(super) fn gives_proofs(&self) -> bool {
-        self.gives_proofs
     }
 
     /// Takes the remembered copy of the source `index`.

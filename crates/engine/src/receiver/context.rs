@@ -9,8 +9,8 @@ use crate::control::{Control, Reporter};
 use crate::dirs::DirNode;
 use crate::link::SenderPort;
 use haul_model::{
-    Attributes, Changes, Delete, Entry, Fault, Filter, Kept, Kind, Name, Outcome, Part, Policy,
-    Resume, Skip, Task, links, words,
+    Attributes, Changes, Entry, Fault, Filter, Kept, Kind, Name, Outcome, Part, Policy, Resume,
+    Skip, Task, links, words,
 };
 use haul_plan::Plan;
 use haul_proto::{Extra, LIST_WINDOW, Late, ListItem, PACK_FILE_MAX, Warning};
@@ -111,10 +111,6 @@ impl JobContext<'_> {
     /// True if this job removes extras. In `AllElse` another job does.
     pub(super) fn removes_extras(&self) -> bool {
         self.plan.is_mirror && self.plan.part != Part::AllElse
-    }
-
-    pub(super) fn deletes(&self) -> Option<Delete> {
-        self.plan.delete
     }
 
     pub(super) fn tell_deleted(&self, told: Vec<Extra>) {

@@ -2,9 +2,9 @@
 //! outcomes first, so that the Sender counts them. The end is sent after the outcomes of its batch,
 //! and other threads get a moment to report theirs.
 
-use super::JobContext;
+use super::{JobContext, RecvDir};
 use crate::JobError;
-use haul_model::{Kind, Outcome, escape_bytes};
+use haul_model::{Entry, Kind, Outcome, escape_bytes};
 use haul_proto::OutcomeItem;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -75,6 +75,20 @@ impl JobContext<'_> {
             }
             _ => self.reporter.outcome(index, path, kind, moved, outcome),
         }
+    }
+
+    /// Reports the outcome of an entry of `dir` that was settled when it was listed, and gives its
+    /// cost back to the window.
+    pub(super) fn settle_entry(
+        &self,
+        index: u64,
+        dir: &RecvDir,
+        entry: &Entry,
+        cost: u64,
+        outcome: &Outcome,
+    ) {
+        self.report(index, || dir.path_of(entry.name.as_ref()), &entry.kind, 0, outcome);
+        self.close(cost);
     }
 
     /// Sends outcomes to the Sender. An outcome that ends the job follows as the job's end.

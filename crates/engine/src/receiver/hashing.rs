@@ -141,7 +141,7 @@ impl Filler<'_> {
             .map_err(|error| Fault::from_io(Side::Source, "open", &error))
             .and_then(|file| {
                 let seal = seal_of(&*file, scratch, self.job.control, &mut count)?;
-                if let (true, Some(file)) = (self.completion.gives_proofs(), file.handle()) {
+                if let (true, Some(file)) = (self.completion.gives_proofs, file.handle()) {
                     hashed = haul_sys::file_stat(file).ok().map(meta_of);
                 }
                 if let (true, Some(file)) = (self.job.removes(), file.handle()) {

@@ -463,8 +463,7 @@ impl Linker<'_> {
     pub(super) fn settle_listed(&self, listed: &Pending, outcome: Outcome) -> Outcome {
         let Pending { index, dir, entry, found, cost, .. } = listed;
         let outcome = self.job.as_synced(outcome, *found);
-        self.job.report(*index, || dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
-        self.job.close(*cost);
+        self.job.settle_entry(*index, dir, entry, *cost, &outcome);
         outcome
     }
 }

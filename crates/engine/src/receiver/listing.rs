@@ -192,9 +192,7 @@ impl Receiver<'_> {
         let path = dir.path_of(entry.name.as_ref());
         self.job.control.monitor().event(Event::Listed { path: &path, entry });
         if entry.kind == Kind::Dir {
-            let (above, name) = (Some(Arc::clone(dir)), entry.name.clone());
-            let below = RecvDir::new(above, name, DirState::Ruled, false, None);
-            self.listing.lock().open.push((index, below));
+            self.open_ruled(index, dir, entry);
         }
         self.job.close(cost);
         Outcome::Skipped(Skip::Ruled)
@@ -248,14 +246,19 @@ impl Receiver<'_> {
                 };
             }
         };
-        self.job.report(index, || dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
-        self.job.close(cost);
+        self.job.settle_entry(index, &dir, &entry, cost, &outcome);
         Some(outcome)
     }
 
     /// Lets the Sender list entries into `dir`, which has this index.
     fn open(&self, index: u64, dir: Option<Arc<RecvDir>>) {
         self.listing.lock().open.extend(dir.map(|dir| (index, dir)));
+    }
+
+    /// Lets the Sender list entries into a directory of `parent` in which nothing is done.
+    fn open_ruled(&self, index: u64, parent: &Arc<RecvDir>, entry: &Entry) {
+        let (above, name) = (Some(Arc::clone(parent)), entry.name.clone());
+        self.open(index, Some(RecvDir::new(above, name, DirState::Ruled, false, None)));
     }
 
     /// The outcome of an entry that the Sender could not list.
@@ -352,8 +355,7 @@ impl Receiver<'_> {
             true => Outcome::Skipped(Skip::Ruled),
             false => self.outcome_of_rival(rival),
         };
-        self.job.report(index, || parent.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
-        self.job.close(cost);
+        self.job.settle_entry(index, &parent, entry, cost, &outcome);
         Ok(OutcomeItem { index, outcome })
     }
 
@@ -442,12 +444,9 @@ impl Receiver<'_> {
         }
         let outcome = Outcome::Failed(fault);
         if entry.kind == Kind::Dir {
-            let shown = entry.name.clone();
-            let left = RecvDir::new(Some(Arc::clone(&dir)), shown, DirState::Ruled, false, None);
-            self.listing.lock().open.push((index, left));
+            self.open_ruled(index, &dir, &entry);
         }
-        self.job.report(index, || dir.path_of(entry.name.as_ref()), &entry.kind, 0, &outcome);
-        self.job.close(cost);
+        self.job.settle_entry(index, &dir, &entry, cost, &outcome);
         Some(outcome)
     }
 

@@ -156,7 +156,7 @@ impl Removals<'_> {
     /// Stops further removals if some of the sources could not be read. Sources that have vanished
     /// do not stop them.
     pub(super) fn withhold_deletions(&self, fault: &Fault) {
-        let Some(Delete { ignore_errors: false }) = self.job.deletes() else { return };
+        let Some(Delete { ignore_errors: false }) = self.job.plan.delete else { return };
         if fault.side == Side::Source && fault.kind != FaultKind::NotFound {
             self.deleting.withheld.store(true, Ordering::Relaxed);
         }
