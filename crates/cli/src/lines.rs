@@ -334,7 +334,7 @@ impl Lines {
         self.columns
     }
 
-    /// Sets whether times are preserved, and whether those of links are.
+    /// Sets whether times are preserved: of all entries, and of links.
     pub(crate) fn keeping_times(self, keeps_times: bool, keeps_link_times: bool) -> Self {
         Self { keeps_times, keeps_link_times, ..self }
     }

@@ -267,7 +267,7 @@ impl Found {
         Ok(())
     }
 
-    /// Adds the rules of CVS: the built-in ones, and those of the user.
+    /// Adds the built-in rules of CVS, then the user's CVS rules.
     fn take_cvs(&mut self, style: Style, nested: usize) -> Result<(), CommandError> {
         for line in cvs_defaults(style) {
             self.take(line.expect("they are rules"), CVS, nested)?;

@@ -119,7 +119,7 @@ pub(super) struct RetryWords {
 }
 
 impl ParallelWords {
-    /// Adds these options to those of `remote`.
+    /// Combines these options with the options in `remote`.
     pub(super) fn add_to(&self, remote: &RemoteWords) -> Settings {
         let parallel = self.parallel.and_then(NonZeroU8::new).map(typed);
         Settings { parallel, ..self.retry.add_to(remote) }
@@ -127,7 +127,7 @@ impl ParallelWords {
 }
 
 impl RetryWords {
-    /// Adds the option to those of `remote`.
+    /// Combines the option with the options in `remote`.
     fn add_to(&self, remote: &RemoteWords) -> Settings {
         Settings { retries: self.retries.map(typed), ..remote.settings() }
     }

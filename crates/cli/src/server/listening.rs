@@ -62,7 +62,7 @@ pub(super) struct Sockets {
     pub(super) udp: Vec<UdpSocket>,
 }
 
-/// The sockets that systemd opened, or else those of `settings`.
+/// The sockets that systemd opened, or else sockets at the addresses in `settings`.
 pub(super) fn sockets(settings: &Settings) -> Result<Sockets, CommandError> {
     let Activated { tcp, udp } = from_system();
     match tcp.is_empty() {

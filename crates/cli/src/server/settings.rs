@@ -120,7 +120,7 @@ impl Settings {
         self.listen.iter().map(|text| parse(text, self.port)).collect()
     }
 
-    /// Replaces the addresses, the port and the QUIC settings by those of `other`.
+    /// Takes the addresses, the port and the QUIC settings from `other`.
     pub(crate) fn at_addresses_of(self, other: &Self) -> Self {
         let Self { port, quic, congestion, .. } = *other;
         Self { listen: other.listen.clone(), port, quic, congestion, ..self }

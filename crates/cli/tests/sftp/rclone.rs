@@ -45,11 +45,11 @@ fn goes_and_comes_back(serve: fn(&Path) -> io::Result<Rclone>) {
     assert_eq!(source, contents(&scene.snapshot("there/tree")));
     let again = run(&copy, "tree/.", &far);
     assert_eq!(summary(&again)["copied"], 0, "{again}");
-    // What stands there is kept where that is asked for.
+    // An existing file is kept with --no-clobber.
     scene.file("there/tree/dir-000/file-00000", "other");
     run(&["copy", "-r", "--no-clobber"], "tree/.", &far);
     assert_eq!(scene.read("there/tree/dir-000/file-00000"), "other");
-    // What stands there is replaced, in however many steps.
+    // An existing file is replaced, in however many steps.
     let over = run(&["copy", "-r", "--json", "--force"], "tree/.", &far);
     assert_eq!(summary(&over)["copied"], 44, "{over}");
     assert_eq!(source, contents(&scene.snapshot("there/tree")));

@@ -110,7 +110,7 @@ fn what_a_base_has_is_not_sent() {
         let all =
             [&["-ain"][..], &["-ai"], &["-aii"], &["-rpti"], &["-rpi"], &["-ai", "--size-only"]];
         let cases = hows.into_iter().flat_map(|how| all.map(|flags| (how, flags)));
-        // Of all that it copies rsync tells that it has another time then.
+        // rsync reports another time for each file that it copies then.
         let cases = cases.filter(|(how, flags)| *flags != ["-rpi"] || !how.contains("copy"));
         for (how, flags) in scene.share(cases) {
             prepare(scene);
