@@ -94,7 +94,7 @@ pub trait SourceFile: Send + Sync {
     }
 
     /// True if each read takes a round trip to another machine.
-    fn costs_round_trips(&self) -> bool {
+    fn reads_slowly(&self) -> bool {
         false
     }
 

@@ -103,7 +103,7 @@ pub(crate) trait SenderPort: Send + Sync {
     fn sized(&self, _index: u64, _size: u64) {}
 
     /// True if the Sender is at the other end of a wire.
-    fn is_far(&self) -> bool {
+    fn is_wire(&self) -> bool {
         false
     }
 

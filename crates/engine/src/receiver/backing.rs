@@ -189,7 +189,7 @@ impl Backups<'_> {
         }
         // As with rsync, a backup replaces a directory, but only an empty one. Beside the original
         // it does not: the source may have that directory.
-        let makes_way = !backing.is_beside && !self.job.costs_round_trips;
+        let makes_way = !backing.is_beside && self.job.ends.backups_replace_dirs;
         if (makes_way || is_dry)
             && to.stat(&new, false)?.is_some_and(|there| there.kind == MetaKind::Dir)
         {

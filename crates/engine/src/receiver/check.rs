@@ -137,11 +137,10 @@ impl Checker<'_> {
         if !self.job.removes() || found.has(Changes::MISSING) {
             return Ok(());
         }
-        // This flushes mode and time of an empty file. At a far destination the copy did that.
+        // This flushes mode and time of an empty file.
         let is_file = matches!(kind, Kind::File { size: 0 }) && !found.has(Changes::KIND);
-        let is_near = !self.job.costs_round_trips;
         let synced = node.handle().and_then(|handle| {
-            if is_file && is_near {
+            if is_file && self.job.ends.flushes_empty_files {
                 handle.sync(Some(name))?;
             }
             handle.sync(None)

@@ -53,7 +53,7 @@ impl<'a> Completion<'a> {
         let removes = job.removes();
         Arc::new(Self {
             gives_proofs: removes && here,
-            awaits_removals: removes && job.sender.is_far(),
+            awaits_removals: removes && job.ends.sender_reports_removals,
             job,
             publisher: Arc::clone(publisher),
             chunks,
@@ -199,7 +199,7 @@ impl Completion<'_> {
         };
         let mut proofs = self.proofs.lock();
         proofs.insert(index, proof);
-        let is_too_many = proofs.len() > PROOFS_MAX && self.job.sender.is_far();
+        let is_too_many = proofs.len() > PROOFS_MAX && self.job.ends.sender_reports_removals;
         drop(proofs);
         if is_too_many {
             self.job.refuse("it did not report which sources stay");

@@ -2,6 +2,7 @@
 
 use super::durable::may_not_be_opened;
 use super::ending::Ending;
+use super::ends::Ends;
 use super::work::Tasks;
 use super::{Broken, RecvDir, WINDOW_SLACK, Work};
 use crate::JobError;
@@ -14,7 +15,7 @@ use haul_model::{
 };
 use haul_plan::Plan;
 use haul_proto::{Extra, LIST_WINDOW, Late, ListItem, PACK_FILE_MAX, Warning};
-use haul_store::{RESUME_LEN_MIN, RESUME_LEN_MIN_FAR, SourceId};
+use haul_store::SourceId;
 use haul_tree::{Meta, TreeDir, in_whole_seconds};
 use parking_lot::Mutex;
 use std::io;
@@ -38,8 +39,8 @@ pub(crate) struct JobContext<'a> {
     pub(super) origin: Option<[u8; 16]>,
     /// The path of the destination, as the user wrote it.
     pub(super) dest: Vec<u8>,
-    /// Each operation at the destination takes a round trip, so the workers do it.
-    pub(super) costs_round_trips: bool,
+    /// The answers of the destination and the Sender.
+    pub(super) ends: Ends,
     /// One of the sides keeps times in whole seconds.
     pub(super) whole_seconds: bool,
     /// Cost of the listed entries that have no outcome yet.
@@ -270,8 +271,7 @@ impl JobContext<'_> {
 
     /// The identity that finds a large file's partial file.
     pub(super) fn source_id(&self, entry: &Entry) -> Option<SourceId> {
-        let min = if self.sender.is_far() { RESUME_LEN_MIN_FAR } else { RESUME_LEN_MIN };
-        let large = entry.size() >= min && entry.inode != 0;
+        let large = entry.size() >= self.ends.resume_len_min && entry.inode != 0;
         let Entry { inode, ctime, ref attributes, .. } = *entry;
         let mtime = attributes.mtime;
         large.then_some(SourceId { size: entry.size(), mtime, inode, ctime })

@@ -14,7 +14,7 @@ pub(super) fn lacks_room(filler: &Filler<'_>, file: &Pending) -> Option<Fault> {
     let may_take_less = filler.job.plan.delete.is_some()
         || filler.publisher.removals.makes_way()
         || filler.job.plan.updating != Updating::Replaces;
-    let is_plain = filler.job.sender.is_far()
+    let is_plain = filler.job.ends.saves_sending
         && filler.job.resumable(entry).is_some()
         && !filler.job.may_have_holes(entry)
         && staging.is_none()

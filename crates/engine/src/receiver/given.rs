@@ -23,8 +23,8 @@ pub(super) struct Numbers {
     altered: Altered,
     /// Names are ignored: numbers stay unless the job maps them.
     is_numeric: bool,
-    /// The Sender is remote, and sends the names of its accounts.
-    is_far: bool,
+    /// The Sender sends the names of its accounts.
+    gets_names: bool,
     /// Symbolic links are changed so that they lead nowhere.
     munges: bool,
     /// Everything that root can set can be set here.
@@ -39,12 +39,12 @@ pub(super) struct Numbers {
 
 impl Numbers {
     /// Those of a job.
-    pub(super) fn of(job: &Job, is_far: bool, as_root: bool) -> Self {
+    pub(super) fn of(job: &Job, gets_names: bool, as_root: bool) -> Self {
         let is_numeric = job.task.copies().is_some_and(|policy| policy.numeric_ids);
         let (told, found) = (Mutex::default(), Mutex::default());
         let munges = job.munging == Munging::Done;
         let (altered, has_told_owner) = (job.altered.clone(), AtomicBool::new(false));
-        Self { altered, is_numeric, is_far, munges, as_root, has_told_owner, told, found }
+        Self { altered, is_numeric, gets_names, munges, as_root, has_told_owner, told, found }
     }
 
     /// The targets of the job's mappings that do not exist on this machine.
@@ -96,7 +96,7 @@ impl Numbers {
 
     /// The number here of an account of the Sender.
     fn here(&self, kind: AccountKind, number: u32) -> u32 {
-        if self.is_far
+        if self.gets_names
             && let Some(here) = self.told.lock().get(&(kind, number))
         {
             return *here;
@@ -107,7 +107,7 @@ impl Numbers {
         if let Some(here) = self.found.lock().get(&(kind, number)) {
             return *here;
         }
-        let has_name = !self.is_far && !self.is_numeric;
+        let has_name = !self.gets_names && !self.is_numeric;
         let name = if has_name { haul_sys::account_name(kind, number) } else { None };
         let here = self.altered(kind, number, name.unwrap_or_default().as_bytes());
         let here = here.unwrap_or(number);

@@ -16,7 +16,7 @@ impl Naming<'_> {
     /// must not change: it is replaced if it has other names, and fails otherwise.
     pub(super) fn to_update(&self, pending: &Pending) -> Result<Option<Meta>, Fault> {
         let Some(there) = self.in_its_place(pending)? else { return Ok(None) };
-        if self.job.sender.is_far() {
+        if self.job.ends.sender_knows_sources {
             return Ok(
                 Some(there).filter(|there| pending.into.is_some() && pending.into == there.id)
             );
@@ -36,7 +36,7 @@ impl Naming<'_> {
     /// Finds the file into which `pending` will be written. Returns its object for the Sender,
     /// which knows whether it is a source.
     pub(super) fn tell_into(&self, pending: &mut Pending) -> Option<Object> {
-        if !self.job.sender.is_far() {
+        if !self.job.ends.sender_knows_sources {
             return None;
         }
         // A fault is reported when the content has arrived.

@@ -163,7 +163,7 @@ impl Linker<'_> {
                 }
                 outcome
             }
-            Met::Other(first, one) if self.job.costs_round_trips => {
+            Met::Other(first, one) if self.job.ends.queues_names => {
                 one.dir.expect_one();
                 self.job.give(Work::Name(Box::new((first, one))));
                 None
@@ -243,7 +243,7 @@ impl Linker<'_> {
         let mut settled = Vec::with_capacity(waiting.len());
         for mut one in waiting {
             match &first {
-                Some(first) if self.job.costs_round_trips => {
+                Some(first) if self.job.ends.queues_names => {
                     self.job.give(Work::Name(Box::new((first.clone(), one))));
                 }
                 Some(first) => {

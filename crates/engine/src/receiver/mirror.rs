@@ -133,7 +133,7 @@ impl Removals<'_> {
             Decision::Copy(on_existing) | Decision::Base(.., on_existing) => on_existing,
             _ => return decision,
         };
-        let is_asked = self.job.costs_round_trips || self.job.policy.dry_run;
+        let is_asked = self.job.ends.clears_early || self.job.policy.dry_run;
         if !is_asked || *on_existing == OnExisting::Keep {
             return decision;
         }

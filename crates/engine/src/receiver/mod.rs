@@ -12,6 +12,7 @@ mod destination;
 mod dirs;
 mod durable;
 mod ending;
+mod ends;
 mod filler;
 mod filling;
 mod full;
@@ -69,6 +70,7 @@ use deciding::{Decider, Decision};
 use dirs::{DirState, RecvDir};
 use durable::Durability;
 use ending::Ending;
+pub(crate) use ends::Ends;
 use given::{Numbers, Owners};
 use haul_model::{BlockHash, Fault, FaultKind, Kept, Kind, Name, Policy, Side};
 use haul_plan::Plan;
@@ -130,10 +132,16 @@ impl<'a> Receiver<'a> {
         tasks: Tasks,
     ) -> io::Result<Arc<Self>> {
         destination.report_naming(job, control.monitor(), &*sender);
-        let Capabilities { costs_round_trips, lanes, acts_as_root, .. } =
-            destination.root.capabilities();
+        let capabilities = destination.root.capabilities();
+        let Capabilities { lanes, acts_as_root, .. } = capabilities;
         let (has, keeps) = (destination.root.keeps(), destination.keeps_in(&job.task));
-        let chunks = Chunks::of(destination.cache, &*destination.root, job, &*sender).map(Arc::new);
+        let removes = job.task.removes().is_some();
+        let gives = given::allowed(job.task.keeps(), acts_as_root).and(keeps);
+        // A proof covers all attributes that can be compared, even those that can't be set here.
+        let proves = if removes { job.task.keeps() } else { modes::given(&job.task, gives) };
+        let policy = policy_of(job, proves.and(keeps));
+        let ends = Ends::of(capabilities, &*sender, &policy);
+        let chunks = Chunks::of(destination.cache, &*destination.root, job, &ends).map(Arc::new);
         let root = DirNode::root(destination.root, None, &Arc::new(OpenDirs::default()))?;
         let state = if destination.absent { DirState::Absent } else { DirState::Open(root) };
         let root = RecvDir::new(None, None, state, false, None);
@@ -141,15 +149,10 @@ impl<'a> Receiver<'a> {
         root.set_bases(providers::roots(destination.bases)?);
         providers::report_missing(destination.missing_bases, control.monitor(), &*sender);
         let backing = Backing::of(job.backup.as_ref(), destination.backups)?;
-        let removes = job.task.removes().is_some();
         if !removes && (job.task.mirrors().is_some() || job.task.moving().is_none()) {
             given::tell_lacks(control.monitor(), &destination.path, job.task.keeps(), has);
         }
-        let gives = given::allowed(job.task.keeps(), acts_as_root).and(keeps);
-        // A proof covers all attributes that can be compared, even those that can't be set here.
-        let proves = if removes { job.task.keeps() } else { modes::given(&job.task, gives) };
-        let (policy, is_far) = (policy_of(job, proves.and(keeps)), sender.is_far());
-        let is_beside = is_far || destination.sources_are_here;
+        let is_beside = ends.sender_knows_sources || destination.sources_are_here;
         let job_context = JobContext {
             control,
             reporter: Reporter::new(control.monitor()),
@@ -161,21 +164,22 @@ impl<'a> Receiver<'a> {
             rename: destination.rename,
             origin: job.origin,
             dest: destination.path,
-            costs_round_trips,
+            ends,
             whole_seconds: destination.whole_seconds,
             open_cost: AtomicU64::new(0),
             tasks: Mutex::new(Some(tasks)),
             ending: Ending::default(),
         };
         let context = Arc::new(job_context);
-        let owners = Owners::of(&context, Numbers::of(job, is_far, acts_as_root), gives);
+        let numbers = Numbers::of(job, ends.sender_names_accounts, acts_as_root);
+        let owners = Owners::of(&context, numbers, gives);
         let times = Times::of(&owners);
         let backups = Backups::of(&owners, chunks.clone(), backing);
         let originals = destination.sources_are_here.then(|| Originals::of(job));
         let publisher = Publisher::of(&times, backups, originals, destination.holds_sources);
         let completion = Completion::of(&publisher, chunks.clone(), is_beside);
         let linker = Linker::of(&completion, Groups::of(job.links_memory_max));
-        let providers = Providers::of(job, !costs_round_trips && is_beside, chunks);
+        let providers = Providers::of(job, ends.reads_cheaply && is_beside, chunks);
         let filler = Filler::of(&linker, providers, destination.dirs_made > 0, lanes);
         let checker = Checker::of(&owners, &filler, destination.may_be_source);
         let maker = Maker::of(&filler, destination.around, destination.dirs_made);

@@ -147,9 +147,11 @@ impl Receiver<'_> {
         entries: impl Iterator<Item = &'n Name>,
     ) -> Option<Prefetched> {
         // A job that removes sources looks at the last moment.
-        let is_of_use =
-            !self.job.checks() && !self.job.only_removes() && self.job.policy.moving.is_none();
-        if !is_of_use || self.job.costs_round_trips || (above == 0 && self.job.rename.is_some()) {
+        let is_of_use = self.job.ends.reads_cheaply
+            && !self.job.checks()
+            && !self.job.only_removes()
+            && self.job.policy.moving.is_none();
+        if !is_of_use || (above == 0 && self.job.rename.is_some()) {
             return None;
         }
         let node = DirNode::open(parent, name.clone(), false).ok()?;

@@ -90,7 +90,7 @@ pub(super) fn may_be_of(
     blocks: &[BlockHash],
     control: &Control<'_>,
 ) -> Result<bool, Fault> {
-    let (true, Some(there)) = (source.costs_round_trips(), stage.handle()) else {
+    let (true, Some(there)) = (source.reads_slowly(), stage.handle()) else {
         return is_of(source, blocks, control);
     };
     let random = |index: u64| RandomState::new().hash_one(index);

@@ -3,7 +3,7 @@
 //! the first content arrives.
 
 use super::{DirState, Filler, JobContext, Pending, RecvDir, Resumed, proving, work};
-use haul_model::{BLOCK_LEN, Entry, Fault, FaultKind, Name, Resume, Side};
+use haul_model::{BLOCK_LEN, Entry, Fault, FaultKind, Name, Side};
 use haul_store::Earlier;
 use haul_tree::{SourceFile, changed};
 use std::io;
@@ -38,10 +38,8 @@ pub(super) fn find_resumed(
         Err(error) if work::stops_all(&error) => return Err(failed(error)),
         Err(_) => return Ok(0),
     };
-    // Where reading takes round trips, the file is read only once, when it is whole.
-    let reads_back = job.costs_round_trips && job.policy.resume != Resume::Strict;
     if job.policy.proves_resumed()
-        && !reads_back
+        && job.ends.reads_back
         && !proving::all_good(&*stage, &blocks, job.control).map_err(failed)?
     {
         stage.discard();

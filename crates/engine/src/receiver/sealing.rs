@@ -44,7 +44,7 @@ impl Sealing<'_> {
         }
         let keeps = dir.given(self.job.kept_of_dirs());
         let was_tidied = || node.handle().is_ok_and(|handle| handle.was_tidied());
-        let which = match dir.is_touched() || (self.job.costs_round_trips && was_tidied()) {
+        let which = match dir.is_touched() || was_tidied() {
             true => keeps,
             false => match self.changes_of_dir(node, attributes) {
                 Ok(found) => found.attributes(keeps),
@@ -120,7 +120,7 @@ impl Sealing<'_> {
         found: Changes,
     ) -> io::Result<()> {
         let is_tried =
-            found.has(Changes::TIME) && !self.job.costs_round_trips && !self.job.policy.dry_run;
+            found.has(Changes::TIME) && self.job.ends.tests_dir_times && !self.job.policy.dry_run;
         if is_tried {
             node.handle()?.set_attributes(attributes, Kept::TIMES)?;
         }

@@ -95,8 +95,8 @@ impl Maker<'_> {
             false => self.or_cleared(above, parent, handle, (name, entry), found, open),
         };
         // In directories that existed before, most subdirectories exist, too, so opening comes
-        // first. Where each operation costs a round trip, creating comes first.
-        let found = match above.fresh || self.job.costs_round_trips && above.is_writable() {
+        // first unless each operation takes a round trip.
+        let found = match above.fresh || self.job.ends.creates_first && above.is_writable() {
             true => None,
             false => match open() {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,

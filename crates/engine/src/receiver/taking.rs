@@ -103,7 +103,7 @@ impl Maker<'_> {
                     .link_to_base(&self.filler, dir, name, &base, (on_existing, false))
                     .unwrap_or_else(or_made)
             }
-            Decision::Copy(on_existing) if self.job.costs_round_trips => {
+            Decision::Copy(on_existing) if self.job.ends.queues_names => {
                 dir.expect_change();
                 dir.expect_one();
                 self.job.give(Work::Link(Box::new(Pending { on_existing, ..listed })));

@@ -270,10 +270,9 @@ fn copy_file(
 }
 
 /// A lower bound of the bytes that are on record, if `counted` bytes were counted. On this machine
-/// several threads copy blocks, which are recorded in order. A far tree keeps its own record.
+/// several threads copy blocks, which are recorded in order.
 fn recorded_of(filler: &Filler<'_>, counted: u64) -> u64 {
-    let ahead = if filler.job.costs_round_trips { 0 } else { copy::AHEAD_MAX };
-    (counted / BLOCK_LEN).saturating_sub(ahead) * BLOCK_LEN
+    (counted / BLOCK_LEN).saturating_sub(filler.job.ends.record_lag_max) * BLOCK_LEN
 }
 
 /// True if a source is the listed file. For a file that is resumed, the change time must match,
@@ -333,7 +332,7 @@ impl Pending {
     /// hash shows whether it has only grown.
     pub(super) fn is_unhashed(&self, filler: &Filler<'_>) -> bool {
         let is_plain = self.resumed == 0 && self.old.is_none() && !self.reading.is_second;
-        is_plain && filler.job.sender.is_far() && !filler.job.policy.wants_hashes()
+        is_plain && filler.job.ends.accepts_unhashed
     }
 
     fn is_sequential(&self) -> bool {

@@ -183,7 +183,7 @@ impl<'a> Sender<'a> {
     }
 
     /// True if the Receiver is on another machine, or could be.
-    fn is_far(&self) -> bool {
+    fn is_wire(&self) -> bool {
         self.queue.is_wire()
     }
 
@@ -249,7 +249,7 @@ impl SenderPort for Sender<'_> {
                 items.push(Item::clone(item));
             }
         }
-        if self.is_far() {
+        if self.is_wire() {
             return self.send_wanted(items);
         }
         for portion in portions(items) {

@@ -102,7 +102,7 @@ impl<'s, 'a> Scan<'s, 'a> {
             modes: &job.altered.modes,
             asks_tree_for: job.task.keeps().only_if(tells_lacks),
             groups: Groups::of(job.links_memory_max),
-            accounts: (sender.is_far() && job.names_accounts()).then(ToldAccounts::default),
+            accounts: (sender.is_wire() && job.names_accounts()).then(ToldAccounts::default),
             next_index: 1,
             nth_source: 0,
             batch: Vec::new(),

@@ -155,7 +155,7 @@ impl SourceFile for SftpSource {
 
     fn release(&self, _: Range<u64>) {}
 
-    fn costs_round_trips(&self) -> bool {
+    fn reads_slowly(&self) -> bool {
         true
     }
 

@@ -122,7 +122,7 @@ impl SenderPort for RemoteSender {
         }
     }
 
-    fn is_far(&self) -> bool {
+    fn is_wire(&self) -> bool {
         true
     }
 

@@ -67,7 +67,7 @@ impl Provider for BaseDirs {
     }
 
     fn look(&self, filler: &Filler<'_>, mut file: Box<Pending>, _: &mut Vec<Want>) -> Looked {
-        if filler.job.costs_round_trips && matches!(file.base, Some((_, Bring::Link))) {
+        if filler.job.ends.queues_names && matches!(file.base, Some((_, Bring::Link))) {
             file.dir.expect_change();
             file.dir.expect_one();
             filler.job.give(Work::OfBase(file));

@@ -13,8 +13,7 @@ use super::{Looked, Part, Provider, Providers};
 use crate::Job;
 use crate::cache::ChunkCache;
 use crate::dirs::DirNode;
-use crate::link::SenderPort;
-use crate::receiver::{DirState, Filler, JobContext, Pending, Work};
+use crate::receiver::{DirState, Ends, Filler, JobContext, Pending, Work};
 use haul_delta::{Chunk, chunks};
 use haul_model::{BLOCK_LEN, Name, Outcome, Updating, words};
 use haul_proto::{Known, Offer, OfferedChunk, Reuse, Want};
@@ -68,9 +67,9 @@ impl Chunks {
         cache: Option<ChunkCache>,
         root: &dyn TreeDir,
         job: &Job,
-        sender: &dyn SenderPort,
+        ends: &Ends,
     ) -> Option<Self> {
-        let place = cache.filter(|_| sender.is_far() && job.has_contents())?;
+        let place = cache.filter(|_| ends.saves_sending && job.has_contents())?;
         let root = haul_sys::path_to(&root.system_handle().ok()?)?.into_os_string().into_vec();
         Some(Self {
             place,

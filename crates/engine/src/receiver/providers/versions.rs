@@ -98,7 +98,7 @@ impl Provider for Versions {
         plan.delta
             && (is_old_a_file || plan.fuzzy && is_missing(file))
             && filler.job.policy.wants_hashes()
-            && filler.job.sender.is_far()
+            && filler.job.ends.saves_sending
             && file.entry.size() > PACK_FILE_MAX
     }
 

@@ -23,9 +23,9 @@ impl Scan<'_, '_> {
             return None;
         }
         self.watches_owners = false;
-        let is_far = self.sender.is_far();
+        let is_wire = self.sender.is_wire();
         // The user is at the other end of a wire, unless there is a reporter here.
-        if haul_sys::is_root() && (!is_far || self.reporter.is_some()) {
+        if haul_sys::is_root() && (!is_wire || self.reporter.is_some()) {
             let message = lacks::owner_not_kept(owner);
             let monitor = self.sender.control.monitor();
             monitor.event(Event::Warning {
@@ -35,7 +35,7 @@ impl Scan<'_, '_> {
             });
             return None;
         }
-        Some(owner).filter(|_| is_far)
+        Some(owner).filter(|_| is_wire)
     }
 
     /// Adds `owner` to `attributes` that were read without it.
