@@ -31,8 +31,11 @@ pub(super) enum Turn {
 /// Maximum block size that rsync accepts, in bytes.
 const BLOCK_SIZE_MAX: u32 = 128 << 10;
 
-/// An option without a value.
+/// An option without a value. `= field` sets that field of the wish.
 macro_rules! flag {
+    ($long:literal, $short:expr, = $($field:ident).+) => {
+        flag!($long, $short, |wish, on| wish.$($field).+ = on)
+    };
     ($long:literal, $short:expr, $turn:expr) => {
         Word {
             long: $long,
@@ -48,6 +51,9 @@ macro_rules! flag {
 
 /// An option without a value, with an opposite.
 macro_rules! switch {
+    ($long:literal, $short:expr, $off_short:literal, = $($field:ident).+) => {
+        switch!($long, $short, $off_short, |wish, on| wish.$($field).+ = on)
+    };
     ($long:literal, $short:expr, $off_short:literal, $turn:expr) => {
         Word {
             long: $long,
@@ -61,8 +67,20 @@ macro_rules! switch {
     };
 }
 
-/// An option with a value.
+/// An option with a value. `parse => field` stores the parsed value in that field of the wish.
 macro_rules! value {
+    ($long:literal, $short:expr, $aliases:expr, $name:literal, = $($field:ident).+) => {
+        value!($long, $short, $aliases, $name, |wish, value| {
+            wish.$($field).+ = Some(value.to_owned());
+            Ok(())
+        })
+    };
+    ($long:literal, $short:expr, $aliases:expr, $name:literal, $parse:ident => $($field:ident).+) => {
+        value!($long, $short, $aliases, $name, |wish, value| {
+            wish.$($field).+ = Some($parse(value)?);
+            Ok(())
+        })
+    };
     ($long:literal, $short:expr, $aliases:expr, $name:literal, $take:expr) => {
         Word {
             long: $long,
@@ -115,121 +133,63 @@ const WORDS: &[Word] = &[
     switch!("recursive", Some('r'), "no-r", |wish, on| {
         wish.recursive = if on { Recursion::Yes } else { Recursion::No };
     }),
-    switch!("links", Some('l'), "no-l", |wish, on| {
-        wish.mirror.links = on;
-    }),
-    flag!("copy-links", Some('L'), |wish, on| {
-        wish.copy_links = on;
-    }),
-    Word {
-        aliases: &["ignore-non-existing"],
-        ..flag!("existing", None, |wish, on| {
-            wish.mirror.existing_only = on;
-        })
-    },
-    flag!("ignore-existing", None, |wish, on| {
-        wish.ignore_existing = on;
-    }),
-    flag!("update", Some('u'), |wish, on| {
-        wish.update = on;
-    }),
-    value!("min-size", None, &[], "SIZE", |wish, value| {
-        wish.mirror.size_min = Some(size(value)?);
-        Ok(())
-    }),
-    value!("max-size", None, &[], "SIZE", |wish, value| {
-        wish.mirror.size_max = Some(size(value)?);
-        Ok(())
-    }),
-    flag!("ignore-times", Some('I'), |wish, on| {
-        wish.ignore_times = on;
-    }),
+    switch!("links", Some('l'), "no-l", = mirror.links),
+    flag!("copy-links", Some('L'), = copy_links),
+    Word { aliases: &["ignore-non-existing"], ..flag!("existing", None, = mirror.existing_only) },
+    flag!("ignore-existing", None, = ignore_existing),
+    flag!("update", Some('u'), = update),
+    value!("min-size", None, &[], "SIZE", size => mirror.size_min),
+    value!("max-size", None, &[], "SIZE", size => mirror.size_max),
+    flag!("ignore-times", Some('I'), = ignore_times),
     flag!("size-only", None, |wish, on| {
         wish.mirror.sameness = if on { Sameness::Size } else { Sameness::SizeAndTime };
     }),
-    switch!("checksum", Some('c'), "no-c", |wish, on| {
-        wish.checksum = on;
-    }),
+    switch!("checksum", Some('c'), "no-c", = checksum),
     value!("modify-window", Some('@'), &[], "SECONDS", |wish, value| {
         wish.window = number(value)?;
         Ok(())
     }),
-    switch!("whole-file", Some('W'), "no-W", |wish, on| {
-        wish.whole_file = on;
-    }),
+    switch!("whole-file", Some('W'), "no-W", = whole_file),
     value!("block-size", Some('B'), &[], "SIZE", |wish, value| {
         let len = u32::try_from(size(value)?).ok().filter(|len| *len <= BLOCK_SIZE_MAX);
         let len = len.ok_or("it is more than 128 KiB")?;
         wish.mirror.block_len = (len > 0).then_some(len);
         Ok(())
     }),
-    switch!("hard-links", Some('H'), "no-H", |wish, on| {
-        wish.hard_links = on;
-    }),
-    switch!("perms", Some('p'), "no-p", |wish, on| wish.perms = on),
-    flag!("executability", Some('E'), |wish, on| {
-        wish.executability = on;
-    }),
+    switch!("hard-links", Some('H'), "no-H", = hard_links),
+    switch!("perms", Some('p'), "no-p", = perms),
+    flag!("executability", Some('E'), = executability),
     value!("chmod", None, &[], "MODES", given::chmod),
     value!("chown", None, &[], "USER:GROUP", given::chown),
     value!("usermap", None, &[], "FROM:TO,...", given::usermap),
     value!("groupmap", None, &[], "FROM:TO,...", given::groupmap),
-    switch!("times", Some('t'), "no-t", |wish, on| wish.times = on),
-    switch!("owner", Some('o'), "no-o", |wish, on| wish.owner = on),
-    switch!("group", Some('g'), "no-g", |wish, on| wish.group = on),
+    switch!("times", Some('t'), "no-t", = times),
+    switch!("owner", Some('o'), "no-o", = owner),
+    switch!("group", Some('g'), "no-g", = group),
     switch!("acls", Some('A'), "no-A", |wish, on| {
         wish.acls = on;
         wish.perms |= on;
     }),
-    switch!("xattrs", Some('X'), "no-X", |wish, on| {
-        wish.xattrs = on;
-    }),
+    switch!("xattrs", Some('X'), "no-X", = xattrs),
     switch!("atimes", Some('U'), "no-U", |wish, on| {
         // As in rsync, -U given twice also means --open-noatime.
         wish.mirror.keeps_atimes |= on && wish.atimes;
         wish.atimes = on;
     }),
-    switch!("open-noatime", None, "", |wish, on| {
-        wish.mirror.keeps_atimes = on;
-    }),
-    switch!("omit-dir-times", Some('O'), "no-O", |wish, on| {
-        wish.omits_dir_times = on;
-    }),
-    switch!("omit-link-times", Some('J'), "no-J", |wish, on| {
-        wish.omits_link_times = on;
-    }),
-    switch!("numeric-ids", None, "", |wish, on| {
-        wish.numeric_ids = on;
-    }),
-    switch!("devices", None, "", |wish, on| wish.devices = on),
-    switch!("specials", None, "", |wish, on| wish.specials = on),
-    switch!("D", Some('D'), "", |wish, on| {
-        (wish.devices, wish.specials) = (on, on);
-    }),
-    switch!("partial", None, "", |wish, on| {
-        wish.partial = on;
-    }),
-    value!("partial-dir", None, &[], "DIR", |wish, dir| {
-        wish.partial_dir = Some(dir.to_owned());
-        Ok(())
-    }),
-    flag!("P", Some('P'), |wish, on| {
-        (wish.partial, wish.progress) = (on, on);
-    }),
-    switch!("sparse", Some('S'), "no-S", |wish, on| {
-        wish.sparse = on;
-    }),
-    switch!("backup", Some('b'), "no-b", |wish, on| {
-        wish.backup = on;
-    }),
-    value!("backup-dir", None, &[], "DIR", |wish, value| {
-        wish.backup_dir = Some(value.to_owned());
-        Ok(())
-    }),
-    value!("suffix", None, &[], "SUFFIX", |wish, value| {
-        wish.suffix = Some(value.to_owned());
-        Ok(())
-    }),
+    switch!("open-noatime", None, "", = mirror.keeps_atimes),
+    switch!("omit-dir-times", Some('O'), "no-O", = omits_dir_times),
+    switch!("omit-link-times", Some('J'), "no-J", = omits_link_times),
+    switch!("numeric-ids", None, "", = numeric_ids),
+    switch!("devices", None, "", = devices),
+    switch!("specials", None, "", = specials),
+    switch!("D", Some('D'), "", |wish, on| (wish.devices, wish.specials) = (on, on)),
+    switch!("partial", None, "", = partial),
+    value!("partial-dir", None, &[], "DIR", = partial_dir),
+    flag!("P", Some('P'), |wish, on| (wish.partial, wish.progress) = (on, on)),
+    switch!("sparse", Some('S'), "no-S", = sparse),
+    switch!("backup", Some('b'), "no-b", = backup),
+    value!("backup-dir", None, &[], "DIR", = backup_dir),
+    value!("suffix", None, &[], "SUFFIX", = suffix),
     value!("compare-dest", None, &[], "DIR", |wish, value| {
         wish.bases.push((Bases::Compare, value.to_owned()));
         Ok(())
@@ -242,15 +202,9 @@ const WORDS: &[Word] = &[
         wish.bases.push((Bases::Link, value.to_owned()));
         Ok(())
     }),
-    switch!("dry-run", Some('n'), "no-n", |wish, on| {
-        wish.dry_run = on;
-    }),
-    switch!("mkpath", None, "", |wish, on| {
-        wish.mirror.makes_path = on;
-    }),
-    flag!("fsync", None, |wish, on| {
-        wish.fsync = on;
-    }),
+    switch!("dry-run", Some('n'), "no-n", = dry_run),
+    switch!("mkpath", None, "", = mirror.makes_path),
+    flag!("fsync", None, = fsync),
 ];
 
 pub(super) fn text(value: &OsStr) -> Result<String, &'static str> {

@@ -7,14 +7,14 @@ use crate::config::Rate;
 
 pub(super) const WORDS: &[Word] = &[
     // Names never pass through a shell.
-    switch!("secluded-args", Some('s'), "no-s", |wish, on| wish.secludes = on),
-    switch!("protect-args", None, "", |wish, on| wish.secludes = on),
+    switch!("secluded-args", Some('s'), "no-s", = secludes),
+    switch!("protect-args", None, "", = secludes),
     switch!("old-args", None, "", |wish, on| wish.old_args = Some(on)),
     // Sources are always listed during the copy.
     switch!("inc-recursive", None, "no-i-r", |_, _| {}),
     flag!("i-r", None, |_, _| {}),
     flag!("i-d", None, |wish, _| wish.leaves_ways = false),
-    flag!("no-i-d", None, |wish, _| wish.leaves_ways = true),
+    flag!("no-i-d", None, = leaves_ways),
     flag!("no-timeout", None, |wish, _| wish.timeout = Some(0)),
     flag!("no-contimeout", None, |_, _| {}),
     flag!("no-bwlimit", None, |wish, _| wish.rate = Some(Rate::default())),

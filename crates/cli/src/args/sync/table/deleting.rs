@@ -3,24 +3,12 @@
 use super::{Turn, When, Wish, Word, number};
 
 pub(super) const WORDS: &[Word] = &[
-    flag!("delete", None, |wish, _| {
-        wish.deletes = true;
-    }),
-    flag!("delete-during", None, |wish, _| {
-        removes(wish, "during", When::During);
-    }),
-    flag!("delete-before", None, |wish, _| {
-        removes(wish, "before", When::Before);
-    }),
-    flag!("delete-after", None, |wish, _| {
-        removes(wish, "after", When::After);
-    }),
-    flag!("delete-delay", None, |wish, _| {
-        removes(wish, "during", When::After);
-    }),
-    flag!("del", None, |wish, _| {
-        removes(wish, "during", When::During);
-    }),
+    flag!("delete", None, = deletes),
+    flag!("delete-during", None, |wish, _| removes(wish, "during", When::During)),
+    flag!("delete-before", None, |wish, _| removes(wish, "before", When::Before)),
+    flag!("delete-after", None, |wish, _| removes(wish, "after", When::After)),
+    flag!("delete-delay", None, |wish, _| removes(wish, "during", When::After)),
+    flag!("del", None, |wish, _| removes(wish, "during", When::During)),
     flag!("delete-excluded", None, |wish, _| {
         wish.deletes = true;
         wish.deletes_excluded = true;
@@ -29,24 +17,14 @@ pub(super) const WORDS: &[Word] = &[
         wish.mirror.delete_max = Some(u64::try_from(number::<i64>(value)?).unwrap_or(0));
         Ok(())
     }),
-    switch!("force", None, "", |wish, on| {
-        wish.force = on;
-    }),
-    flag!("ignore-errors", None, |wish, on| {
-        wish.delete.ignore_errors = on;
-    }),
+    switch!("force", None, "", = force),
+    flag!("ignore-errors", None, = delete.ignore_errors),
     Word {
         aliases: &["remove-sent-files"],
-        ..switch!("remove-source-files", None, "", |wish, on| {
-            wish.removes_sources = on;
-        })
+        ..switch!("remove-source-files", None, "", = removes_sources)
     },
-    flag!("no-moves", None, |wish, _| {
-        wish.sends_moved = true;
-    }),
-    flag!("yes", None, |wish, _| {
-        wish.yes = true;
-    }),
+    flag!("no-moves", None, = sends_moved),
+    flag!("yes", None, = yes),
 ];
 
 /// Removes extras at the time `when`. Options of the same `group` override each other; different

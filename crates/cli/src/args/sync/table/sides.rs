@@ -8,7 +8,7 @@ use haul_engine::Links;
 use haul_model::Mirror;
 
 pub(in super::super) const WORDS: &[Word] = &[
-    flag!("fake-super", None, |wish, on| wish.fakes_here = on),
+    flag!("fake-super", None, = fakes_here),
     value!("remote-option", Some('M'), &[], "WORD", |wish, value| {
         match value.to_str() {
             Some("--fake-super") => wish.fakes_there = Some(true),
@@ -21,7 +21,7 @@ pub(in super::super) const WORDS: &[Word] = &[
         Ok(())
     }),
     switch!("super", None, "", |wish, on| wish.acts_as_others = !on),
-    flag!("insecure-links", None, |wish, on| wish.foreign_links = on),
+    flag!("insecure-links", None, = foreign_links),
 ];
 
 impl Wish {

@@ -10,42 +10,25 @@ use std::num::NonZeroU8;
 use std::os::unix::ffi::OsStrExt;
 
 pub(super) const WORDS: &[Word] = &[
-    flag!("verbose", Some('v'), |wish, _| {
-        wish.verbose = wish.verbose.saturating_add(1);
-    }),
+    flag!("verbose", Some('v'), |wish, _| wish.verbose = wish.verbose.saturating_add(1)),
     Word { aliases: &["no-v"], ..flag!("no-verbose", None, |wish, _| wish.verbose = 0) },
-    flag!("quiet", Some('q'), |wish, on| wish.quiet = on),
+    flag!("quiet", Some('q'), = quiet),
     switch!("itemize-changes", Some('i'), "no-i", |wish, on| {
         wish.itemize = if on { wish.itemize.saturating_add(1) } else { 0 };
     }),
-    value!("out-format", None, &["log-format"], "FORMAT", |wish, value| {
-        wish.out_format = Some(value.to_owned());
-        Ok(())
-    }),
-    value!("log-file", None, &[], "FILE", |wish, value| {
-        wish.log_file = Some(value.to_owned());
-        Ok(())
-    }),
-    value!("log-file-format", None, &[], "FORMAT", |wish, value| {
-        wish.log_format = Some(value.to_owned());
-        Ok(())
-    }),
+    value!("out-format", None, &["log-format"], "FORMAT", = out_format),
+    value!("log-file", None, &[], "FILE", = log_file),
+    value!("log-file-format", None, &[], "FORMAT", = log_format),
     value!("debug", None, &[], "FLAGS", debug),
     flag!("stats", None, |wish, on| {
         wish.stats = if on { Stats::Block } else { Stats::None };
     }),
-    switch!("progress", None, "", |wish, on| {
-        wish.progress = on;
-    }),
+    switch!("progress", None, "", = progress),
     value!("info", None, &[], "FLAGS", |wish, value| Ok(wish.info.take(&text(value)?)?)),
-    flag!("list-only", None, |wish, on| {
-        wish.lists = on;
-    }),
-    flag!("human-readable", Some('h'), |wish, _| {
-        wish.readable = wish.readable.saturating_add(1);
-    }),
+    flag!("list-only", None, = lists),
+    flag!("human-readable", Some('h'), |wish, _| wish.readable = wish.readable.saturating_add(1)),
     Word { aliases: &["no-h"], ..flag!("no-human-readable", None, |wish, _| wish.readable = 0) },
-    switch!("8-bit-output", Some('8'), "no-8", |wish, on| wish.eight_bit = on),
+    switch!("8-bit-output", Some('8'), "no-8", = eight_bit),
     switch!("compress", Some('z'), "no-z", |wish, on| {
         wish.compressed = Some(on);
         if !on {
@@ -72,18 +55,9 @@ pub(super) const WORDS: &[Word] = &[
         wish.level = Some(level.ok_or("not a level from 1 to 19")?);
         Ok(())
     }),
-    value!("rsh", Some('e'), &[], "COMMAND", |wish, value| {
-        wish.rsh = Some(text(value)?);
-        Ok(())
-    }),
-    value!("rsync-path", None, &["remote-haul"], "PATH", |wish, value| {
-        wish.remote_haul = Some(text(value)?);
-        Ok(())
-    }),
-    value!("timeout", None, &[], "SECONDS", |wish, value| {
-        wish.timeout = Some(number(value)?);
-        Ok(())
-    }),
+    value!("rsh", Some('e'), &[], "COMMAND", text => rsh),
+    value!("rsync-path", None, &["remote-haul"], "PATH", text => remote_haul),
+    value!("timeout", None, &[], "SECONDS", number => timeout),
     Word {
         turn: Turn::Optional("TIME", KEEP_DEFAULT, |wish, value| {
             wish.keep = Some(text(value)?.parse()?);
@@ -116,8 +90,8 @@ pub(super) const WORDS: &[Word] = &[
         wish.congestion = Some(congestion.ok_or("not bbr, cubic or newreno")?);
         Ok(())
     }),
-    flag!("fast", None, |wish, on| wish.fast = on),
-    flag!("no-cache", None, |wish, on| wish.no_cache = on),
+    flag!("fast", None, = fast),
+    flag!("no-cache", None, = no_cache),
     value!("port-range", None, &[], "FIRST-LAST", |wish, value| {
         let ports = value.to_str().and_then(|words| words.parse().ok());
         wish.ports = Some(ports.ok_or("not a port or FIRST-LAST")?);

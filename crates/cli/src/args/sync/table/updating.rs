@@ -13,25 +13,12 @@ const CHECKSUMS: [&str; 10] =
     ["auto", "blake3", "none", "md4", "md5", "sha1", "xxhash", "xxh64", "xxh3", "xxh128"];
 
 pub(super) const WORDS: &[Word] = &[
-    switch!("preallocate", None, "", |wish, on| {
-        wish.mirror.preallocates = on;
-    }),
-    switch!("fuzzy", Some('y'), "no-y", |wish, on| {
-        wish.mirror.fuzzy = on;
-    }),
-    switch!("delay-updates", None, "", |wish, on| {
-        wish.mirror.delays = on;
-    }),
-    value!("temp-dir", Some('T'), &[], "DIR", |wish, value| {
-        wish.temp_dir = Some(value.to_owned());
-        Ok(())
-    }),
-    switch!("inplace", None, "", |wish, on| {
-        wish.in_place = on;
-    }),
-    switch!("append", None, "", |wish, on| {
-        wish.appends = on;
-    }),
+    switch!("preallocate", None, "", = mirror.preallocates),
+    switch!("fuzzy", Some('y'), "no-y", = mirror.fuzzy),
+    switch!("delay-updates", None, "", = mirror.delays),
+    value!("temp-dir", Some('T'), &[], "DIR", = temp_dir),
+    switch!("inplace", None, "", = in_place),
+    switch!("append", None, "", = appends),
     value!("checksum-choice", None, &["cc"], "HOW", |wish, value| {
         // The first name is for transfers, the second one for `--checksum`.
         let value = text(value)?;
@@ -56,5 +43,5 @@ pub(super) const WORDS: &[Word] = &[
         wish.until = SystemTime::now().checked_add(left).map(Until::Clock);
         Ok(())
     }),
-    flag!("append-verify", None, |wish, on| wish.appends = on),
+    flag!("append-verify", None, = appends),
 ];

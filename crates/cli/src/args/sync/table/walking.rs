@@ -4,22 +4,11 @@ use super::{Turn, Word};
 use haul_model::{Missing, Systems};
 
 pub(super) const WORDS: &[Word] = &[
-    switch!("dirs", Some('d'), "no-d", |wish, on| {
-        wish.dirs = Some(on);
-    }),
-    switch!("relative", Some('R'), "no-R", |wish, on| {
-        wish.relative = Some(on);
-    }),
-    flag!("no-implied-dirs", None, |wish, _| {
-        wish.leaves_ways = true;
-    }),
-    flag!("implied-dirs", None, |wish, _| {
-        wish.leaves_ways = false;
-    }),
-    value!("files-from", None, &[], "FILE", |wish, value| {
-        wish.files_from = Some(value.to_owned());
-        Ok(())
-    }),
+    switch!("dirs", Some('d'), "no-d", |wish, on| wish.dirs = Some(on)),
+    switch!("relative", Some('R'), "no-R", |wish, on| wish.relative = Some(on)),
+    flag!("no-implied-dirs", None, = leaves_ways),
+    flag!("implied-dirs", None, |wish, _| wish.leaves_ways = false),
+    value!("files-from", None, &[], "FILE", = files_from),
     switch!("one-file-system", Some('x'), "no-x", |wish, on| {
         let systems = &mut wish.mirror.walking.systems;
         *systems = match (on, *systems) {
@@ -28,19 +17,13 @@ pub(super) const WORDS: &[Word] = &[
             (true, _) => Systems::OfSourcesAlone,
         };
     }),
-    switch!("prune-empty-dirs", Some('m'), "no-m", |wish, on| {
-        wish.mirror.walking.prunes_empty = on;
-    }),
+    switch!("prune-empty-dirs", Some('m'), "no-m", = mirror.walking.prunes_empty),
     flag!("ignore-missing-args", None, |wish, _| {
         let missing = &mut wish.mirror.walking.missing;
         if *missing == Missing::Fails {
             *missing = Missing::PassedOver;
         }
     }),
-    flag!("delete-missing-args", None, |wish, _| {
-        wish.mirror.walking.missing = Missing::Removed;
-    }),
-    switch!("from0", Some('0'), "no-0", |wish, on| {
-        wish.from_zeros = on;
-    }),
+    flag!("delete-missing-args", None, |wish, _| wish.mirror.walking.missing = Missing::Removed),
+    switch!("from0", Some('0'), "no-0", = from_zeros),
 ];
