@@ -43,92 +43,32 @@ impl OpenFlags {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields are the arguments, named as in the draft")]
 pub enum Request<'a> {
-    Open {
-        path: &'a [u8],
-        flags: OpenFlags,
-        attrs: Attrs,
-    },
-    Close {
-        handle: &'a [u8],
-    },
-    Read {
-        handle: &'a [u8],
-        offset: u64,
-        len: u32,
-    },
-    /// The content, `len` bytes, follows the encoded packet.
-    Write {
-        handle: &'a [u8],
-        offset: u64,
-        len: u32,
-    },
-    Stat {
-        path: &'a [u8],
-    },
-    Lstat {
-        path: &'a [u8],
-    },
-    Fstat {
-        handle: &'a [u8],
-    },
-    Setstat {
-        path: &'a [u8],
-        attrs: Attrs,
-    },
-    Fsetstat {
-        handle: &'a [u8],
-        attrs: Attrs,
-    },
-    Opendir {
-        path: &'a [u8],
-    },
-    Readdir {
-        handle: &'a [u8],
-    },
-    Remove {
-        path: &'a [u8],
-    },
-    Mkdir {
-        path: &'a [u8],
-        attrs: Attrs,
-    },
-    Rmdir {
-        path: &'a [u8],
-    },
-    Realpath {
-        path: &'a [u8],
-    },
-    Readlink {
-        path: &'a [u8],
-    },
-    Rename {
-        from: &'a [u8],
-        to: &'a [u8],
-    },
-    /// Creates `link`, which points to `target`.
-    Symlink {
-        target: &'a [u8],
-        link: &'a [u8],
-    },
-    PosixRename {
-        from: &'a [u8],
-        to: &'a [u8],
-    },
-    /// Creates the hard link `to` to `from`.
-    HardLink {
-        from: &'a [u8],
-        to: &'a [u8],
-    },
-    Fsync {
-        handle: &'a [u8],
-    },
-    Statvfs {
-        path: &'a [u8],
-    },
-    Lsetstat {
-        path: &'a [u8],
-        attrs: Attrs,
-    },
+    Open { path: &'a [u8], flags: OpenFlags, attrs: Attrs },
+    Close { handle: &'a [u8] },
+    Read { handle: &'a [u8], offset: u64, len: u32 },
+    // The content, `len` bytes, follows the encoded packet.
+    Write { handle: &'a [u8], offset: u64, len: u32 },
+    Stat { path: &'a [u8] },
+    Lstat { path: &'a [u8] },
+    Fstat { handle: &'a [u8] },
+    Setstat { path: &'a [u8], attrs: Attrs },
+    Fsetstat { handle: &'a [u8], attrs: Attrs },
+    Opendir { path: &'a [u8] },
+    Readdir { handle: &'a [u8] },
+    Remove { path: &'a [u8] },
+    Mkdir { path: &'a [u8], attrs: Attrs },
+    Rmdir { path: &'a [u8] },
+    Realpath { path: &'a [u8] },
+    Readlink { path: &'a [u8] },
+    Rename { from: &'a [u8], to: &'a [u8] },
+    // Creates `link`, which points to `target`.
+    Symlink { target: &'a [u8], link: &'a [u8] },
+    PosixRename { from: &'a [u8], to: &'a [u8] },
+    // Creates the hard link `to` to `from`.
+    HardLink { from: &'a [u8], to: &'a [u8] },
+    Fsync { handle: &'a [u8] },
+    Statvfs { path: &'a [u8] },
+    Lsetstat { path: &'a [u8], attrs: Attrs },
     Limits,
 }
 
