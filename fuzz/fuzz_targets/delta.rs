@@ -3,7 +3,7 @@
 
 #![no_main]
 
-use haul_delta::{Key, Matcher, Shape, Signature, Step, Summer};
+use haul_delta::{Key, Matcher, Shape, Signature, DeltaStep, Checksummer};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (u16, u8, u8, bool, &[u8], &[u8])| {
@@ -16,10 +16,10 @@ fuzz_target!(|input: (u16, u8, u8, bool, &[u8], &[u8])| {
         let mut sums = Vec::new();
         let mut old = new.to_vec();
         old.resize(old_len.into(), 0);
-        let summer = Summer::new(key);
-        old.chunks(shape.block_len()).for_each(|block| summer.sum(&shape, block, &mut sums));
+        let checksummer = Checksummer::new(key);
+        old.chunks(shape.block_len()).for_each(|block| checksummer.sum(&shape, block, &mut sums));
         assert!(signature.take(&sums).is_ok());
-    } else if signature.take(sums).is_err() || !signature.is_whole() {
+    } else if signature.take(sums).is_err() || !signature.is_complete() {
         return;
     }
     assert!(signature.take(&[0]).is_err());
@@ -27,19 +27,19 @@ fuzz_target!(|input: (u16, u8, u8, bool, &[u8], &[u8])| {
     let (mut from, mut to) = (0, 0);
     while from < new.len() {
         let told = match from == to {
-            true => Step::More,
+            true => DeltaStep::NeedMore,
             false => matcher.next(&new[from..to], to == new.len()),
         };
         match told {
-            Step::More => {
+            DeltaStep::NeedMore => {
                 assert!(to < new.len() && to - from < 2 * shape.block_len());
                 to = (to + 1 + usize::from(step)).min(new.len());
             }
-            Step::Literal(len) => {
+            DeltaStep::Literal(len) => {
                 assert!(len > 0 && len <= to - from);
                 from += len;
             }
-            Step::Reuse { from: old, len } => {
+            DeltaStep::Reuse { from: old, len } => {
                 assert!(len > 0 && len <= to - from);
                 assert!(old + len as u64 <= shape.old_len());
                 from += len;

@@ -3,7 +3,7 @@
 
 #![no_main]
 
-use haul_model::{Asking, Filter, Line, Lines, Scope, Style, Subject};
+use haul_model::{FilterSide, Filter, Line, Lines, Scope, Style, Subject};
 use libfuzzer_sys::fuzz_target;
 use std::time::{Duration, Instant};
 
@@ -38,9 +38,9 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let scope = Scope::at(b"home/");
     for (path, is_dir) in [(&b"a"[..], false), (b"a/b/c.o", false), (b"a/b", true)] {
-        let subject = Subject { path, is_dir, asking: Asking::Sender, is_going: false };
-        let leaves_out = filter.leaves_out(&subject, &scope);
+        let subject = Subject { path, is_dir, side: FilterSide::Sender, is_being_removed: false };
+        let excludes = filter.excludes(&subject, &scope);
         // What is known without the trees is what they say.
-        assert!(filter.hides(path, is_dir).is_none_or(|known| known == leaves_out));
+        assert!(filter.hides(path, is_dir).is_none_or(|known| known == excludes));
     }
 });

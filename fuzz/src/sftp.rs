@@ -21,12 +21,12 @@ pub struct Answering {
 
 #[derive(Default)]
 struct Asked {
-    state: Mutex<State>,
+    state: Mutex<RequestState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct RequestState {
     requests: usize,
     /// Bytes still to come of the request that is being written.
     rest: usize,
@@ -56,7 +56,7 @@ impl Read for Answering {
         }
         if at == self.packet_end {
             let state = self.asked.lock();
-            let wait = |state: &mut State| state.requests <= self.said && !state.closed;
+            let wait = |state: &mut RequestState| state.requests <= self.said && !state.closed;
             let state = self.asked.changed.wait_while(state, wait);
             if state.unwrap_or_else(PoisonError::into_inner).closed {
                 return Ok(0);
@@ -76,7 +76,7 @@ impl Read for Answering {
 struct Asking(Arc<Asked>);
 
 impl Asked {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, RequestState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -133,7 +133,7 @@ pub fn converse(connection: Connection, dir: &[u8]) {
             times: Times { accessed: 1, modified: 2 },
             existing: match key {
                 1 => Existing::Keep,
-                _ => Existing::Replace { aside: path("aside") },
+                _ => Existing::Replace { backup: path("aside") },
             },
             sync: false,
             verify: key == 2,

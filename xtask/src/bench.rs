@@ -25,7 +25,7 @@ use haul_testkit::{Mount, Sshd};
 use tempfile::TempDir;
 
 use self::measure::Bench;
-use self::question::{Ground, Question};
+use self::question::{BenchContext, Question};
 use self::report::{Marks, Report};
 use self::safety::QUESTIONS;
 use self::workload::{Scale, WORKLOADS, Workload};
@@ -141,7 +141,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.lab {
         return lab::run(args);
     }
-    let (workloads, questions) = chosen(args.only.as_deref())?;
+    let (workloads, questions) = select(args.only.as_deref())?;
     let haul = args.program()?;
     let space = Space::new(args.dir.as_deref())?;
     let cache = space.path().join("cache");
@@ -152,7 +152,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         report.add(workload, bench.measure(workload)?);
     }
     drop(sshd);
-    let ground = Ground {
+    let context = BenchContext {
         haul: &haul,
         parts: build_parts()?,
         memory: space.path(),
@@ -160,7 +160,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         shrink: if args.quick { QUICK_SHRINK } else { 1 },
     };
     for question in questions {
-        report.answer(question, (question.ask)(&ground)?);
+        report.answer(question, (question.ask)(&context)?);
     }
     conclude(&report, args, report::LOOPBACK)
 }
@@ -187,9 +187,9 @@ fn conclude(report: &Report, args: &Args, marks: Marks) -> Result<()> {
     }
 }
 
-type Chosen = (Vec<&'static Workload>, Vec<&'static Question>);
+type Selected = (Vec<&'static Workload>, Vec<&'static Question>);
 
-fn chosen(only: Option<&str>) -> Result<Chosen> {
+fn select(only: Option<&str>) -> Result<Selected> {
     let wanted = |name: &str| only.is_none_or(|part| name.contains(part));
     let workloads: Vec<_> = WORKLOADS.iter().filter(|workload| wanted(workload.name)).collect();
     let questions: Vec<_> = QUESTIONS.iter().filter(|question| wanted(question.name)).collect();

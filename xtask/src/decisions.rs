@@ -124,10 +124,10 @@ pub(crate) fn run() -> Result<()> {
                 let is_it = rest.split(" -> ").next() == Some(&name(case));
                 is_it.then(|| changes.to_owned())
             };
-            let told = lines.lines().find_map(itemized);
+            let result = lines.lines().find_map(itemized);
             let is_refused = errors.lines().any(|line| line.contains(&name(case)));
-            let told = if is_refused { "refused".into() } else { told.unwrap_or("-".into()) };
-            writeln!(table, "{options} | {source} | {existing} | {told}")?;
+            let result = if is_refused { "refused".into() } else { result.unwrap_or("-".into()) };
+            writeln!(table, "{options} | {source} | {existing} | {result}")?;
         }
     }
     fs::write(repo::root().join(TABLE), table)?;

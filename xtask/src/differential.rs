@@ -32,7 +32,7 @@ pub(crate) struct Args {
 /// they differ.
 pub(crate) fn run(args: &Args) -> Result<()> {
     setup::run()?;
-    suite::hear_signals()?;
+    suite::handle_signals()?;
     let since = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let seed = args.seed.unwrap_or(since.as_secs());
     let environment = |command: &mut Command| {

@@ -70,16 +70,16 @@ fn one(wanted: Option<&str>, with_package: bool) -> Result<()> {
     let processor = processor_of(&triple)?;
     check_static(&built, &processor)?;
     let qemu = emulator(&processor);
-    let proof = match processor == std::env::consts::ARCH || qemu.is_some() {
+    let note = match processor == std::env::consts::ARCH || qemu.is_some() {
         true => check_start(&built, qemu.as_deref(), hash)?,
         false => "not started: it is for another processor, and qemu-user-static is missing",
     };
     let name = format!("haul-{}-{triple}", env!("CARGO_PKG_VERSION"));
     let placed = publish(&built, &repo::target_dir().join("dist"), &name, hash)?;
     let len = fs::metadata(&placed)?.len() as f64 / f64::from(1 << 20);
-    println!("{}: {len:.1} MiB, {proof}\n{hash}  {name}", placed.display());
+    println!("{}: {len:.1} MiB, {note}\n{hash}  {name}", placed.display());
     if with_package {
-        let start = started(&built, qemu.as_deref());
+        let start = start_command(&built, qemu.as_deref());
         let package = deb::make(&built, &processor, start, &repo::target_dir().join("dist"))?;
         println!("{}", package.display());
     }
@@ -110,16 +110,16 @@ fn choose(wanted: Option<&str>) -> Result<(String, Library)> {
 fn is_installed(triple: &str) -> Result<bool> {
     let mut rustc = Command::new("rustc");
     rustc.args(["--print", "target-libdir", "--target", triple]).stderr(Stdio::null());
-    let said = rustc.output()?;
-    let dir = String::from_utf8(said.stdout)?;
-    Ok(said.status.success() && Path::new(dir.trim()).is_dir())
+    let output = rustc.output()?;
+    let dir = String::from_utf8(output.stdout)?;
+    Ok(output.status.success() && Path::new(dir.trim()).is_dir())
 }
 
 /// The processor of a target in the words of [`std::env::consts::ARCH`].
 fn processor_of(triple: &str) -> Result<String> {
-    let said = Command::new("rustc").args(["--print", "cfg", "--target", triple]).output()?;
-    let said = String::from_utf8(said.stdout)?;
-    let processor = said.lines().find_map(|line| line.strip_prefix("target_arch="));
+    let output = Command::new("rustc").args(["--print", "cfg", "--target", triple]).output()?;
+    let output = String::from_utf8(output.stdout)?;
+    let processor = output.lines().find_map(|line| line.strip_prefix("target_arch="));
     Ok(processor.ok_or("rustc does not know the target's processor")?.trim_matches('"').to_owned())
 }
 
@@ -163,7 +163,7 @@ fn emulator(processor: &str) -> Option<PathBuf> {
 }
 
 /// The command that starts `program`, under `qemu` if one is given.
-fn started(program: &Path, qemu: Option<&Path>) -> Command {
+fn start_command(program: &Path, qemu: Option<&Path>) -> Command {
     let Some(qemu) = qemu else { return Command::new(program) };
     let mut command = Command::new(qemu);
     command.arg(program);
@@ -192,7 +192,7 @@ fn check_static(program: &Path, processor: &str) -> Result<()> {
 fn check_start(program: &Path, qemu: Option<&Path>, hash: ContentHash) -> Result<&'static str> {
     let root = tempfile::tempdir()?;
     fs::copy(program, root.path().join("haul"))?;
-    let (mut command, path, proof) = if repo::is_root() {
+    let (mut command, path, note) = if repo::is_root() {
         let mut chroot = Command::new("chroot");
         chroot.arg(root.path());
         if let Some(qemu) = qemu {
@@ -203,36 +203,36 @@ fn check_start(program: &Path, qemu: Option<&Path>, hash: ContentHash) -> Result
         (chroot, "/haul".to_owned(), "static, and starts where there is nothing else")
     } else {
         let path = root.path().join("haul");
-        (started(&path, qemu), path.display().to_string(), "static, and starts")
+        (start_command(&path, qemu), path.display().to_string(), "static, and starts")
     };
     let path_of_programs = std::env::var_os("PATH").unwrap_or_default();
     command.args(["hash", &path]).env_clear().env("PATH", path_of_programs);
-    let said = command.stdin(Stdio::null()).output()?;
+    let output = command.stdin(Stdio::null()).output()?;
     let expected = format!("{hash}  {path}\n");
-    if !said.status.success() || said.stdout != expected.as_bytes() {
+    if !output.status.success() || output.stdout != expected.as_bytes() {
         return Err(format!(
             "the program does not start, or does not work: {} {}{}",
-            said.status,
-            String::from_utf8_lossy(&said.stdout),
-            String::from_utf8_lossy(&said.stderr)
+            output.status,
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
         )
         .into());
     }
-    Ok(proof)
+    Ok(note)
 }
 
 /// Puts the program into `dir` under `name`, and beside it its hash in the form
 /// that `b3sum --check` reads.
 fn publish(program: &Path, dir: &Path, name: &str, hash: ContentHash) -> Result<PathBuf> {
     fs::create_dir_all(dir)?;
-    let put = |name: &str, fill: &dyn Fn(&Path) -> std::io::Result<()>| -> Result<PathBuf> {
+    let write_file = |name: &str, fill: &dyn Fn(&Path) -> std::io::Result<()>| -> Result<PathBuf> {
         let (staged, path) = (dir.join(format!(".{name}.new")), dir.join(name));
         fill(&staged)?;
         fs::rename(&staged, &path)?;
         Ok(path)
     };
-    put(&format!("{name}.b3"), &|path| fs::write(path, format!("{hash}  {name}\n")))?;
-    put(name, &|path| fs::copy(program, path).map(drop))
+    write_file(&format!("{name}.b3"), &|path| fs::write(path, format!("{hash}  {name}\n")))?;
+    write_file(name, &|path| fs::copy(program, path).map(drop))
 }
 
 #[cfg(test)]
@@ -287,8 +287,8 @@ mod tests {
             let hash = ContentHash::of(b"content");
             let placed = publish(&program, &dist, "haul-0", hash).expect("published");
             assert_eq!(fs::read(placed).expect("a file"), b"content");
-            let said = fs::read_to_string(dist.join("haul-0.b3")).expect("a hash");
-            assert_eq!(said, format!("{hash}  haul-0\n"));
+            let output = fs::read_to_string(dist.join("haul-0.b3")).expect("a hash");
+            assert_eq!(output, format!("{hash}  haul-0\n"));
             assert_eq!(fs::read_dir(&dist).expect("a directory").count(), 2);
         }
     }

@@ -53,9 +53,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         println!("no fuzz targets yet");
         return Ok(());
     };
-    let at_once = thread::available_parallelism().map_or(1, usize::from);
+    let threads = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {
-        for _ in 0..at_once {
+        for _ in 0..threads {
             scope.spawn(|| targets.run());
         }
     });
@@ -159,9 +159,9 @@ fn run_target(dir: &Path, program: &Path, target: &str, args: &Args) -> Result<(
         command.arg(seeds);
     }
     let ran = command.output().map_err(|e| format!("can't start the fuzz target {target}: {e}"))?;
-    let said = String::from_utf8_lossy(&ran.stderr);
+    let stderr = String::from_utf8_lossy(&ran.stderr);
     if !ran.status.success() {
-        let lines: Vec<_> = said.lines().collect();
+        let lines: Vec<_> = stderr.lines().collect();
         for line in &lines[lines.len().saturating_sub(LINES_SHOWN)..] {
             eprintln!("{line}");
         }
@@ -170,7 +170,7 @@ fn run_target(dir: &Path, program: &Path, target: &str, args: &Args) -> Result<(
         )
         .into());
     }
-    let done = said.lines().rev().find(|line| line.starts_with("Done ")).unwrap_or("done");
+    let done = stderr.lines().rev().find(|line| line.starts_with("Done ")).unwrap_or("done");
     println!("fuzz {target}: {done}");
     Ok(())
 }

@@ -11,7 +11,7 @@ use haul_testkit::proc::{self, Signal};
 use crate::Result;
 
 /// How often a command with a time limit is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The repository's root.
 pub(crate) fn root() -> &'static Path {
@@ -45,8 +45,8 @@ pub(crate) fn tool(name: &str, version: &str, args: &[&str]) -> Result<Command> 
     let tools = target_dir().join("tools");
     let ours = tools.join("bin").join(name);
     for program in [PathBuf::from(name), ours.clone()] {
-        let asked = Command::new(&program).arg("--version").stdout(Stdio::null()).status();
-        if asked.is_ok_and(|status| status.success()) {
+        let status = Command::new(&program).arg("--version").stdout(Stdio::null()).status();
+        if status.is_ok_and(|status| status.success()) {
             return Ok(in_root(program));
         }
     }
@@ -87,7 +87,7 @@ pub(crate) fn run_within(limit: Duration, command: &mut Command) -> Result<()> {
             child.wait()?;
             return Err(format!("{name}: not done after {} s", limit.as_secs()).into());
         }
-        thread::sleep(LOOK_EVERY);
+        thread::sleep(POLL_INTERVAL);
     };
     if status.success() { Ok(()) } else { Err(format!("{name}: {status}").into()) }
 }
@@ -95,17 +95,17 @@ pub(crate) fn run_within(limit: Duration, command: &mut Command) -> Result<()> {
 /// The output of a command that says something about the machine: its first
 /// line, from wherever it was written.
 pub(crate) fn first_line(program: &str, args: &[&str]) -> Option<String> {
-    let said = Command::new(program).args(args).output().ok()?;
-    let text = [said.stdout, said.stderr].concat();
+    let output = Command::new(program).args(args).output().ok()?;
+    let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
     text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
 }
 
 /// The target that rustc builds for if it is not told another.
 pub(crate) fn host_triple() -> Result<String> {
-    let said = Command::new("rustc").arg("-vV").output()?;
-    let said = String::from_utf8(said.stdout)?;
-    let host = said.lines().find_map(|line| line.strip_prefix("host: "));
+    let output = Command::new("rustc").arg("-vV").output()?;
+    let output = String::from_utf8(output.stdout)?;
+    let host = output.lines().find_map(|line| line.strip_prefix("host: "));
     Ok(host.ok_or("rustc does not say which host it is for")?.to_owned())
 }
 

@@ -20,7 +20,7 @@ const COMMAND: &str = "haul copy --bwlimit 50m disk.img nas:backup/";
 const FILE_BYTES: u64 = 400 << 20;
 
 /// Ctrl-C comes when this share has been copied, and the second run is shown at another.
-const INTERRUPT_PERCENT: u32 = 45;
+const INTERRUPTED_PERCENT: u32 = 45;
 const RESUMED_PERCENT: u32 = 70;
 
 /// The terminal's width, in characters.
@@ -43,8 +43,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             repo::target_dir().join("release/haul")
         }
     };
-    let world = tempfile::Builder::new().prefix("haul-session-").tempdir()?;
-    let dir = world.path();
+    let temp = tempfile::Builder::new().prefix("haul-session-").tempdir()?;
+    let dir = temp.path();
     for name in ["bin", "here", "there", "there/bin", "there/home", "there/home/backup"] {
         fs::create_dir(dir.join(name))?;
     }
@@ -58,13 +58,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let ssh = format!("PATH=/usr/bin:/bin exec ssh -F '{}' \"$@\"", sshd.ssh_config().display());
     program(&dir.join("bin/ssh"), &ssh)?;
 
-    let first = record(dir, INTERRUPT_PERCENT, true)?;
+    let first = record(dir, INTERRUPTED_PERCENT, true)?;
     let second = record(dir, RESUMED_PERCENT, false)?;
     let frames = [
-        Frame { title: "an upload", begins: true, screen: &first.0 },
-        Frame { title: "Ctrl-C", begins: false, screen: &first.1 },
-        Frame { title: "the same command again", begins: true, screen: &second.0 },
-        Frame { title: "", begins: false, screen: &second.1 },
+        Frame { title: "an upload", shows_command: true, screen: &first.0 },
+        Frame { title: "Ctrl-C", shows_command: false, screen: &first.1 },
+        Frame { title: "the same command again", shows_command: true, screen: &second.0 },
+        Frame { title: "", shows_command: false, screen: &second.1 },
     ];
     let picture = repo::root().join(PICTURE);
     fs::write(&picture, draw(&frames)?)?;
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 struct Frame<'a> {
     title: &'static str,
     /// True if its command has just been typed.
-    begins: bool,
+    shows_command: bool,
     screen: &'a Screen,
 }
 
@@ -104,7 +104,7 @@ fn record(dir: &Path, percent: u32, interrupt: bool) -> Result<(Screen, Screen)>
     let mut keyboard = script.stdin.take().ok_or("no keyboard")?;
     let mut terminal = script.stdout.take().ok_or("no terminal")?;
     let mut screen = Screen::default();
-    let mut during = None;
+    let mut at_percent = None;
     let mut buffer = [0; 4096];
     loop {
         let len = terminal.read(&mut buffer)?;
@@ -112,15 +112,15 @@ fn record(dir: &Path, percent: u32, interrupt: bool) -> Result<(Screen, Screen)>
             break;
         }
         screen.print(&String::from_utf8_lossy(&buffer[..len]))?;
-        if during.is_none() && screen.percent().is_some_and(|now| now >= percent) {
-            during = Some(screen.clone());
+        if at_percent.is_none() && screen.percent().is_some_and(|now| now >= percent) {
+            at_percent = Some(screen.clone());
             if interrupt {
                 keyboard.write_all(b"\x03")?;
             }
         }
     }
     script.wait()?;
-    Ok((during.ok_or("no progress was shown")?, screen))
+    Ok((at_percent.ok_or("no progress was shown")?, screen))
 }
 
 /// The lines of a terminal.
@@ -190,14 +190,14 @@ fn draw(frames: &[Frame]) -> Result<String> {
     let width = COLUMNS * CHAR_TENTHS / 10 + 2 * MARGIN;
     let mut body = String::new();
     let mut y = MARGIN;
-    for (at, Frame { title, begins, screen }) in frames.iter().enumerate() {
+    for (at, Frame { title, shows_command, screen }) in frames.iter().enumerate() {
         if at > 0 {
             writeln!(body, "<path d=\"M0 {y}H{width}\" stroke=\"#3d444d\"/>")?;
             y += GAP;
         }
         let (right, base) = (width - MARGIN, y + 13);
         writeln!(body, "<text class=\"title\" x=\"{right}\" y=\"{base}\">{title}</text>")?;
-        let command = begins.then(|| format!("$ {COMMAND}"));
+        let command = shows_command.then(|| format!("$ {COMMAND}"));
         let lines = command.into_iter().chain(screen.lines.iter().cloned());
         for line in lines.filter(|line| !line.trim().is_empty()) {
             let class = if line.starts_with("$ ") { " class=\"command\"" } else { "" };
@@ -244,7 +244,7 @@ mod tests {
     fn the_picture_has_all_screens() {
         let mut screen = Screen::default();
         screen.print("a < b & c\n").expect("printed");
-        let frame = |title, begins| Frame { title, begins, screen: &screen };
+        let frame = |title, shows_command| Frame { title, shows_command, screen: &screen };
         let picture = draw(&[frame("one", true), frame("two", false)]).expect("drawn");
         assert_eq!(picture.matches(">a &lt; b &amp; c</text>").count(), 2);
         assert_eq!(picture.matches(COMMAND).count(), 1);

@@ -50,7 +50,7 @@ pub(crate) struct Args {
 /// with the words that run the same again.
 pub(crate) fn run(args: &Args) -> Result<()> {
     setup::run()?;
-    suite::hear_signals()?;
+    suite::handle_signals()?;
     let end = Instant::now() + Duration::from_secs(60 * args.minutes);
     let since = SystemTime::now().duration_since(UNIX_EPOCH)?;
     let mut seed = args.seed.unwrap_or(since.as_secs());
@@ -70,11 +70,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             Programs::build()?
                 .only(name)
                 .run(&tests, &environment, PROGRAM_LIMIT)
-                .map_err(|error| again(&error.to_string(), seed, name))?;
+                .map_err(|error| rerun_hint(&error.to_string(), seed, name))?;
         }
         if is_wanted("fuzz") {
             let fuzzing = fuzz::Args { seconds: FUZZ_SECONDS, target: None, seed: Some(seed) };
-            fuzz::run(&fuzzing).map_err(|error| again(&error.to_string(), seed, "fuzz"))?;
+            fuzz::run(&fuzzing).map_err(|error| rerun_hint(&error.to_string(), seed, "fuzz"))?;
         }
         if Instant::now() >= end {
             println!("\nno failure");
@@ -84,7 +84,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
 }
 
-fn again(error: &str, seed: u64, name: &str) -> String {
+fn rerun_hint(error: &str, seed: u64, name: &str) -> String {
     format!("{error}\nthe same again: cargo xtask soak --minutes 0 --seed {seed} \"{name}\"")
 }
 
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_failure_says_how_to_run_it_again() {
-        let told = again("tests failed", 7, "cli resume");
+        let told = rerun_hint("tests failed", 7, "cli resume");
         assert!(told.ends_with("--minutes 0 --seed 7 \"cli resume\""), "{told}");
     }
 }

@@ -1,7 +1,7 @@
 //! All tests in one command.
 
-mod course;
 mod programs;
+mod suite_progress;
 
 use std::ffi::OsString;
 use std::fs;
@@ -50,9 +50,9 @@ pub(crate) struct Args {
 /// Sets up, runs the tests and every fuzz target for a moment. With a filter,
 /// only the tests that match it. Ends with what was skipped, and why.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    eprintln!("xtask: {}", announced(args));
+    eprintln!("xtask: {}", announcement(args));
     setup::run()?;
-    hear_signals()?;
+    handle_signals()?;
     let dir = TempDir::with_prefix("haul-skips-")?;
     let skips = dir.path().join("skips");
     let environment = |command: &mut Command| {
@@ -70,12 +70,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         }
         false => all(args, &filter, &environment),
     };
-    print!("{}", told(&fs::read_to_string(&skips).unwrap_or_default()));
+    print!("{}", skip_summary(&fs::read_to_string(&skips).unwrap_or_default()));
     done
 }
 
 /// The steps of the run, and how long they take on two processors.
-fn announced(args: &Args) -> String {
+fn announcement(args: &Args) -> String {
     let takes = match (args.quick, &args.filter) {
         (true, None) => "about a minute and a half",
         (false, None) => "seven to eight minutes",
@@ -104,7 +104,7 @@ fn all(
         examples.run();
         targets.iter().for_each(fuzz::Targets::run);
     };
-    let tested = programs.run_and_then(filter, environment, TEST_LIMIT, &rest);
+    let tested = programs.run_then(filter, environment, TEST_LIMIT, &rest);
     let fuzzed = targets.map_or(Ok(()), fuzz::Targets::end);
     let errors: Vec<_> = [tested, examples.end(), fuzzed]
         .into_iter()
@@ -152,7 +152,7 @@ impl Examples {
 
 /// The last lines: each test and place once, for one can be met several times,
 /// each with a temporary directory of its own in the reason.
-fn told(skips: &str) -> String {
+fn skip_summary(skips: &str) -> String {
     let mut lines: Vec<&str> = skips.lines().collect();
     lines.sort_unstable();
     lines.dedup_by_key(|line| line.split_once("): ").map_or(*line, |(place, _)| place));
@@ -166,10 +166,14 @@ fn told(skips: &str) -> String {
 /// started deaf to that, as by `nohup`, or in the background of a script. The tests
 /// would be deaf as well, and so would what they interrupt: what a process listens to
 /// itself, those that it starts don't ignore.
-pub(crate) fn hear_signals() -> Result<()> {
-    let ends = Arc::new(AtomicBool::new(true));
+pub(crate) fn handle_signals() -> Result<()> {
+    let finish_program = Arc::new(AtomicBool::new(true));
     for signal in [SIGHUP, SIGINT] {
-        register_conditional_shutdown(signal, i32::from(SIGNALLED) + signal, Arc::clone(&ends))?;
+        register_conditional_shutdown(
+            signal,
+            i32::from(SIGNALLED) + signal,
+            Arc::clone(&finish_program),
+        )?;
     }
     Ok(())
 }
@@ -185,8 +189,8 @@ mod tests {
 
     #[test]
     fn what_was_skipped_is_told_once_and_that_nothing_was_too() {
-        assert_eq!(told(""), "no test was skipped\n");
+        assert_eq!(skip_summary(""), "no test was skipped\n");
         let skips = "skipped: b (f:2): /1\nskipped: a (f:1): x\nskipped: b (f:2): /2\n";
-        assert_eq!(told(skips), "skipped: a (f:1): x\nskipped: b (f:2): /1\n");
+        assert_eq!(skip_summary(skips), "skipped: a (f:1): x\nskipped: b (f:2): /1\n");
     }
 }

@@ -22,13 +22,13 @@ const PRODUCT_LINES_MAX: usize = 800;
 const FUNCTION_LINES_MAX: usize = 80;
 
 /// Ways to begin a thread that panic where the system refuses one.
-const BARE_THREADS: &[&str] = &["thread::spawn(", "scope.spawn("];
+const PANICKING_SPAWNS: &[&str] = &["thread::spawn(", "scope.spawn("];
 
 /// The only crate that may have unsafe code.
 const UNSAFE_CRATE: &str = "sys";
 
 /// Words that say that something was left for later.
-const LEFTOVERS: &[&str] = &[
+const PLACEHOLDERS: &[&str] = &[
     concat!("todo", "!("),
     concat!("unimplemented", "!("),
     concat!("dbg", "!("),
@@ -36,7 +36,7 @@ const LEFTOVERS: &[&str] = &[
 ];
 
 /// Which of our crates a crate may use. The arrows point one way.
-const ARROWS: &[(&str, &[&str])] = &[
+const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("cli", &["haul", "engine", "net", "model"]),
     ("haul", &["engine", "proto", "tree", "sftp", "store", "net", "model"]),
     ("engine", &["plan", "proto", "delta", "net", "tree", "sftp", "store", "sys", "model"]),
@@ -59,10 +59,10 @@ const FOR_TESTS: &[(&str, &str)] = &[("cli", "proto")];
 
 /// Crates that know the options of the command line, or programs with options of
 /// their own.
-const KNOWS_OPTIONS: &[&str] = &["crates/cli/", "crates/testkit/"];
+const OPTION_CRATES: &[&str] = &["crates/cli/", "crates/testkit/"];
 
 /// Words with an option that the others may say all the same, and why.
-const OPTIONS_SAID: &[(&str, &str)] =
+const ALLOWED_OPTION_TEXTS: &[(&str, &str)] =
     &[("--sync promises nothing there", "a warning that names the promise that can't be kept")];
 
 /// Words with which no doc comment opens: it names the thing.
@@ -82,7 +82,7 @@ pub(crate) fn run() -> Result<()> {
             found.extend(check_lengths(&text));
             found.extend(check_threads(&text));
             found.extend(layers::check(&name, &text, &exports));
-            if !KNOWS_OPTIONS.iter().any(|dir| name.starts_with(dir)) {
+            if !OPTION_CRATES.iter().any(|dir| name.starts_with(dir)) {
                 found.extend(check_options(&text));
             }
         }
@@ -94,7 +94,7 @@ pub(crate) fn run() -> Result<()> {
         let shown = dir.strip_prefix(root).unwrap_or(&dir).display().to_string();
         let manifest = fs::read_to_string(dir.join("Cargo.toml"))?;
         complaints.extend(
-            check_arrows(&name, &manifest).into_iter().map(|what| format!("{shown}: {what}")),
+            check_dependencies(&name, &manifest).into_iter().map(|what| format!("{shown}: {what}")),
         );
         for file in ["src/lib.rs", "src/main.rs"] {
             if let Ok(text) = fs::read_to_string(dir.join(file)) {
@@ -129,8 +129,8 @@ fn check_source(text: &str) -> Vec<String> {
         found.push(format!("{lines} lines; {LINES_MAX} are the most"));
     }
     for (index, line) in text.lines().enumerate() {
-        for leftover in LEFTOVERS.iter().filter(|leftover| line.contains(**leftover)) {
-            found.push(format!("line {}: `{leftover}`", index + 1));
+        for placeholder in PLACEHOLDERS.iter().filter(|placeholder| line.contains(**placeholder)) {
+            found.push(format!("line {}: `{placeholder}`", index + 1));
         }
     }
     found
@@ -178,9 +178,9 @@ fn check_lengths(text: &str) -> Vec<String> {
 fn check_threads(text: &str) -> Vec<String> {
     text.lines()
         .take_while(|line| !line.starts_with("mod tests {"))
-        .flat_map(|line| BARE_THREADS.iter().filter(move |bare| line.contains(**bare)))
+        .flat_map(|line| PANICKING_SPAWNS.iter().filter(move |bare| line.contains(**bare)))
         .map(|bare| {
-            format!("`{bare}` panics where there is no thread: see crates/engine/src/crew.rs")
+            format!("`{bare}` panics where there is no thread: see crates/engine/src/threads.rs")
         })
         .collect()
 }
@@ -211,7 +211,7 @@ fn check_options(text: &str) -> Vec<String> {
         .enumerate()
         .take_while(|(_, line)| *line != "mod tests {")
         .filter(|(_, line)| names_option(line))
-        .filter(|(_, line)| !OPTIONS_SAID.iter().any(|(words, _)| line.contains(words)))
+        .filter(|(_, line)| !ALLOWED_OPTION_TEXTS.iter().any(|(words, _)| line.contains(words)))
         .map(|(at, _)| format!("line {}: names an option: see crates/cli/src/hint.rs", at + 1))
         .collect()
 }
@@ -224,15 +224,15 @@ fn check_crate_root(name: &str, text: &str) -> Option<String> {
 
 /// A crate uses only those of our crates that it may. For its tests, the test
 /// kit may be used by all; see [`FOR_TESTS`].
-fn check_arrows(name: &str, manifest: &str) -> Vec<String> {
-    let Some((_, allowed)) = ARROWS.iter().find(|(from, _)| *from == name) else {
+fn check_dependencies(name: &str, manifest: &str) -> Vec<String> {
+    let Some((_, allowed)) = ALLOWED_DEPENDENCIES.iter().find(|(from, _)| *from == name) else {
         return vec![format!("no rule says which crates `{name}` may use")];
     };
     let mut found = Vec::new();
     for (to, for_tests) in uses(manifest) {
-        let may = allowed.contains(&&to[..])
+        let is_allowed = allowed.contains(&&to[..])
             || (for_tests && (to == "testkit" || FOR_TESTS.contains(&(name, &to))));
-        if !may {
+        if !is_allowed {
             found.push(format!("`{name}` must not use `{to}`"));
         }
     }
@@ -301,9 +301,9 @@ mod tests {
         assert!(check_source("//! Owns nothing.\nfn main() {}\n").is_empty());
         assert_eq!(check_source("fn main() {}\n"), ["does not begin with `//!`"]);
         assert!(check_source("// @generated\nfn main() {}\n").is_empty());
-        for leftover in LEFTOVERS {
-            let found = check_source(&format!("//! Owns.\n\n    {leftover}"));
-            assert_eq!(found, [format!("line 3: `{leftover}`")]);
+        for placeholder in PLACEHOLDERS {
+            let found = check_source(&format!("//! Owns.\n\n    {placeholder}"));
+            assert_eq!(found, [format!("line 3: `{placeholder}`")]);
         }
         assert!(check_source(&format!("//! Owns.\n{}", "\n".repeat(LINES_MAX - 1))).is_empty());
         assert_eq!(check_source(&format!("//! Owns.\n{}", "\n".repeat(LINES_MAX))).len(), 1);
@@ -311,9 +311,9 @@ mod tests {
 
     #[test]
     fn threads_of_the_product_are_begun_with_care() {
-        let bare = format!("//! X.\n{})\n", BARE_THREADS[0]);
+        let bare = format!("//! X.\n{})\n", PANICKING_SPAWNS[0]);
         assert_eq!(check_threads(&bare).len(), 1);
-        let tested = format!("//! X.\n#[cfg(test)]\nmod tests {{\n{})\n", BARE_THREADS[1]);
+        let tested = format!("//! X.\n#[cfg(test)]\nmod tests {{\n{})\n", PANICKING_SPAWNS[1]);
         assert!(check_threads(&tested).is_empty());
     }
 
@@ -335,7 +335,7 @@ mod tests {
             assert_eq!(found.len(), 1, "{bad}");
             assert!(found[0].starts_with("line 2: "), "{found:?}");
         }
-        for good in ["-- ", "a -- b", "rm -f -- x", OPTIONS_SAID[0].0] {
+        for good in ["-- ", "a -- b", "rm -f -- x", ALLOWED_OPTION_TEXTS[0].0] {
             assert!(check_options(&line(good)).is_empty(), "{good}");
         }
         let tested = "#[cfg(test)]\nmod tests {\n\"--rsh\"\n";
@@ -377,7 +377,7 @@ mod tests {
     #[test]
     fn arrows_in_the_wrong_direction_are_found_however_they_are_written() {
         let good = "[package]\nname = \"haul-store\"\n[dependencies]\nhaul-sys.workspace = true\nhaul-model = { path = \"x\" }\n[dev-dependencies]\nhaul-testkit.workspace = true\n";
-        assert!(check_arrows("store", good).is_empty());
+        assert!(check_dependencies("store", good).is_empty());
         for bad in [
             "[dependencies]\nhaul-net.workspace = true\n",
             "[dependencies]\nhaul-net = { workspace = true }\n",
@@ -386,13 +386,13 @@ mod tests {
             "[dev-dependencies]\nhaul-net.workspace = true\n",
             "[build-dependencies]\nhaul-net=\"1\"\n",
         ] {
-            assert_eq!(check_arrows("store", bad), ["`store` must not use `net`"], "{bad}");
+            assert_eq!(check_dependencies("store", bad), ["`store` must not use `net`"], "{bad}");
         }
         assert_eq!(
-            check_arrows("store", "[dependencies]\nhaul-testkit.workspace = true\n").len(),
+            check_dependencies("store", "[dependencies]\nhaul-testkit.workspace = true\n").len(),
             1
         );
-        assert_eq!(check_arrows("newcomer", "").len(), 1);
+        assert_eq!(check_dependencies("newcomer", "").len(), 1);
     }
 
     #[test]
@@ -400,6 +400,6 @@ mod tests {
         let sources = sources(repo::root()).expect("read");
         assert!(sources.iter().any(|path| path.ends_with("xtask/src/tidy.rs")));
         let crates = crates(repo::root()).expect("read");
-        assert_eq!(crates.len(), ARROWS.len());
+        assert_eq!(crates.len(), ALLOWED_DEPENDENCIES.len());
     }
 }

@@ -1,15 +1,15 @@
 //! The plain commands, parsed from the command line and completed by the configuration. Nothing
 //! below this file reads arguments.
 
+mod attributes;
 mod cache;
+mod compat;
+mod deferred;
 mod deploy;
 mod doctor;
-mod familiar;
 mod filter;
 mod help;
 mod keep;
-mod kept;
-mod late;
 mod options;
 mod places;
 mod remote;
@@ -17,8 +17,8 @@ mod server;
 mod stats;
 mod sync;
 mod to_all;
+mod usage_error;
 mod words;
-mod wrong;
 
 pub(crate) use cache::{CacheAction, CacheCommand};
 pub(crate) use deploy::{Deploy, Deployment};
@@ -27,23 +27,23 @@ pub(crate) use keep::{Keep, KeepAction};
 pub(crate) use places::{CompletedShell, Generate, Places};
 pub(crate) use server::{Server, ServerAction, Terms};
 pub(crate) use stats::Stats;
-pub(crate) use sync::list::{LIST_LEN_MAX, ListThere, paths as paths_of_list};
+pub(crate) use sync::list::{LIST_LEN_MAX, RemoteList, paths as paths_of_list};
 pub(crate) use sync::{Sync, rate, size};
 
-use self::familiar::{FamiliarWords, explain};
+use self::compat::{CompatArgs, explain};
+use self::deferred::Deferred;
 use self::help::{CHECK_USAGE, COPY_USAGE, MOVE_USAGE};
-use self::late::Late;
 use self::words::{
-    CheckWords, CommandWords, ConfigWords, CopyWords, DetailWords, MoveWords, Words, switch,
+    CheckArgs, Cli, CommandArgs, ConfigArgs, CopyArgs, DetailArgs, MoveArgs, switch,
 };
 use crate::config::{Config, Settings};
+use crate::deadline::Deadline;
 use crate::error::{CommandError, ExitCode};
 use crate::lines::Lines;
 use crate::report::{Detail, Show};
 use crate::stdout;
-use crate::until::Until;
 use clap::{CommandFactory, Parser};
-use haul::{Location, Passage, Request, parse_host};
+use haul::{Location, Request, TransferOptions, parse_host};
 use haul_engine::{CleanRules, Links, Summary};
 use haul_model::{Conflict, Moving, Policy, Resume, Style};
 use std::ffi::OsString;
@@ -91,14 +91,14 @@ pub(crate) struct Copy {
     pub(crate) request: Request,
     /// All destinations of `--to-all`, each with its passage; empty without it. The first is also
     /// the destination of `request`.
-    pub(crate) to_all: Vec<(Location, Passage)>,
+    pub(crate) to_all: Vec<(Location, TransferOptions)>,
     pub(crate) detail: Detail,
     /// How the entries of a mirror are printed.
     pub(crate) lines: Lines,
     /// Ask a user at a terminal before most of the destination is removed.
     pub(crate) asks: bool,
     /// The time at which the command ends, even if work is left.
-    pub(crate) until: Option<Until>,
+    pub(crate) deadline: Option<Deadline>,
 }
 
 /// `haul check`: a copy that compares instead of copying.
@@ -179,16 +179,16 @@ pub(crate) fn from_env() -> Result<Command, CommandError> {
 /// If they are invalid.
 pub(crate) fn server_command(words: &[String]) -> Result<Command, CommandError> {
     let words = ["haul", "server"].into_iter().chain(words.iter().map(String::as_str));
-    let parsed = Words::try_parse_from(words);
+    let parsed = Cli::try_parse_from(words);
     parsed.map_err(|_| CommandError::usage("unknown words"))?.into_command(Config::load)
 }
 
 /// Converts `code` to rsync's exit code if this process runs `haul sync`.
-pub(crate) fn code_of_words(code: ExitCode) -> ExitCode {
-    code_of(&std::env::args_os().collect::<Vec<_>>(), code)
+pub(crate) fn exit_code_for_args(code: ExitCode) -> ExitCode {
+    exit_code_for(&std::env::args_os().collect::<Vec<_>>(), code)
 }
 
-fn code_of(words: &[OsString], code: ExitCode) -> ExitCode {
+fn exit_code_for(words: &[OsString], code: ExitCode) -> ExitCode {
     match is_sync(words) {
         true => code.as_rsync(&Summary::default(), 0),
         false => code,
@@ -201,17 +201,17 @@ fn is_sync(words: &[OsString]) -> bool {
 
 /// Parses `words`. The first is the program's name.
 fn read(words: &[OsString]) -> Result<Command, CommandError> {
-    let of_flags = || is_sync(words).then(|| sync::help_of_flags(words)).flatten();
+    let of_flags = || is_sync(words).then(|| sync::flags_help(words)).flatten();
     if let Some(help) = options::short_help(words).or_else(of_flags) {
-        stdout::written(stdout::Standard.write_all(help.as_bytes()))?;
+        stdout::write_result(stdout::Standard.write_all(help.as_bytes()))?;
         process::exit(0);
     }
     if let Some(usage) = options::usage(words) {
         // If standard error fails, there is no other place to report it.
         let _ = io::stderr().write_all(usage.as_bytes());
-        process::exit(code_of(words, ExitCode::Usage).number().into());
+        process::exit(exit_code_for(words, ExitCode::Usage).number().into());
     }
-    match Words::try_parse_from(familiar::with_help(words)) {
+    match Cli::try_parse_from(compat::with_help(words)) {
         Ok(words) => words.into_command(Config::load),
         // Only haul itself has a version, no subcommand.
         Err(error) if error.kind() == clap::error::ErrorKind::DisplayVersion && words.len() > 2 => {
@@ -219,7 +219,7 @@ fn read(words: &[OsString]) -> Result<Command, CommandError> {
         }
         Err(error) => Err(explain(error, words).unwrap_or_else(|help| {
             let open = if help.use_stderr() { Ok(()) } else { stdout::Standard::check() };
-            match (stdout::written(open.and_then(|()| help.print())), help.use_stderr()) {
+            match (stdout::write_result(open.and_then(|()| help.print())), help.use_stderr()) {
                 (Err(error), false) => error,
                 _ => process::exit(help.exit_code()),
             }
@@ -229,37 +229,39 @@ fn read(words: &[OsString]) -> Result<Command, CommandError> {
 
 /// The clap definition of the command line, to generate man pages and completions.
 pub(crate) fn words() -> clap::Command {
-    Words::command()
+    Cli::command()
 }
 
-impl Words {
+impl Cli {
     /// Converts to a command. `load` reads the configuration; commands without settings skip it.
     fn into_command(
         self,
         load: impl FnOnce() -> Result<Config, CommandError>,
     ) -> Result<Command, CommandError> {
         Ok(match self.command {
-            CommandWords::Copy(Late(words)) => Command::Copy(words.into_copy(&load()?)?),
-            CommandWords::Move(Late(words)) => Command::Move(words.into_copy(&load()?)?),
-            CommandWords::Sync(Late(words)) => Command::Sync(words.into_sync(&load()?)?),
-            CommandWords::Check(Late(words)) => Command::Check(words.into_check(&load()?)?),
-            CommandWords::Ls(Late(words)) => {
+            CommandArgs::Copy(Deferred(words)) => Command::Copy(words.into_copy(&load()?)?),
+            CommandArgs::Move(Deferred(words)) => Command::Move(words.into_copy(&load()?)?),
+            CommandArgs::Sync(Deferred(words)) => Command::Sync(words.into_sync(&load()?)?),
+            CommandArgs::Check(Deferred(words)) => Command::Check(words.into_check(&load()?)?),
+            CommandArgs::Ls(Deferred(words)) => {
                 let paths = words.remote.locations(&words.paths, &load()?)?;
                 let detail = detail(false, 0, words.json);
                 let (long, readable) = (words.long, words.human_readable);
                 Command::Ls(Ls { paths, long, readable, null: words.null, detail })
             }
-            CommandWords::Stat(Late(words)) => {
+            CommandArgs::Stat(Deferred(words)) => {
                 let paths = words.remote.locations(&words.paths, &load()?)?;
                 let detail = detail(false, 0, words.json);
                 Command::Stat(Stat { paths, follow: words.dereference, detail })
             }
-            CommandWords::Hash(Late(words)) => {
+            CommandArgs::Hash(Deferred(words)) => {
                 let paths = words.remote.locations(&words.paths, &load()?)?;
                 Command::Hash(Hash { paths, detail: detail(false, 0, words.json) })
             }
-            CommandWords::Config(Late(words)) => Command::Config(words.into_shown(load()?)?),
-            CommandWords::Clean(Late(words)) => Command::Clean(Clean {
+            CommandArgs::Config(Deferred(words)) => {
+                Command::Config(words.into_show_config(load()?)?)
+            }
+            CommandArgs::Clean(Deferred(words)) => Command::Clean(Clean {
                 paths: words.paths.iter().map(|p| Location::parse(p)).collect::<Result<_, _>>()?,
                 rules: CleanRules {
                     recursive: words.recursive,
@@ -268,16 +270,18 @@ impl Words {
                 },
                 detail: detail(false, 0, words.json),
             }),
-            CommandWords::Cache(Late(words)) => words.into_command(load)?,
-            CommandWords::Keep(Late(words)) => Command::Keep(words.into_keep()?),
-            CommandWords::Deploy(Late(words)) => Command::Deploy(words.into_deploy(&load()?)?),
-            CommandWords::Doctor(Late(words)) => Command::Doctor(words.into_doctor(&load()?)?),
-            CommandWords::Completions(Late(words)) => Command::Completions(words.shell),
-            CommandWords::Generate(Late(words)) => Command::Generate(Generate { dir: words.dir }),
-            CommandWords::Places(Late(words)) => Command::Places(words.into_places(&load()?)),
-            CommandWords::Help(Late(words)) => read(&words.asked())?,
-            CommandWords::Server(words) => Command::Server(words.into_server(load)?),
-            CommandWords::Serve(Late(words)) => {
+            CommandArgs::Cache(Deferred(words)) => words.into_command(load)?,
+            CommandArgs::Keep(Deferred(words)) => Command::Keep(words.into_keep()?),
+            CommandArgs::Deploy(Deferred(words)) => Command::Deploy(words.into_deploy(&load()?)?),
+            CommandArgs::Doctor(Deferred(words)) => Command::Doctor(words.into_doctor(&load()?)?),
+            CommandArgs::Completions(Deferred(words)) => Command::Completions(words.shell),
+            CommandArgs::Generate(Deferred(words)) => {
+                Command::Generate(Generate { dir: words.dir })
+            }
+            CommandArgs::Places(Deferred(words)) => Command::Places(words.into_places(&load()?)),
+            CommandArgs::Help(Deferred(words)) => read(&words.help_args())?,
+            CommandArgs::Server(words) => Command::Server(words.into_server(load)?),
+            CommandArgs::Serve(Deferred(words)) => {
                 Command::Serve(Serve { root: words.root, read_only: words.read_only })
             }
         })
@@ -288,11 +292,11 @@ impl Copy {
     /// A copy to one destination.
     pub(crate) fn of(request: Request, detail: Detail) -> Self {
         let (to_all, lines) = (Vec::new(), Lines::default());
-        Self { request, to_all, detail, lines, asks: false, until: None }
+        Self { request, to_all, detail, lines, asks: false, deadline: None }
     }
 }
 
-impl CopyWords {
+impl CopyArgs {
     fn into_copy(self, config: &Config) -> Result<Copy, CommandError> {
         // clap accepts at most one option of each group.
         let conflict = conflict(self.force, self.no_clobber, self.update);
@@ -308,23 +312,27 @@ impl CopyWords {
             );
             return Err(error.with_hint("add --no-verify; 'haul config' shows where verify is set"));
         }
-        let DetailWords { quiet, verbose, json } = self.detail;
-        self.familiar.refuse_port(&self.paths)?;
+        let DetailArgs { quiet, verbose, json } = self.detail;
+        self.compat.refuse_port(&self.paths)?;
         let (sources, dest) = self.remote.sources_and_dest(&self.paths, COPY_USAGE, config)?;
         let (sources, dest, to_all) = match self.to_all {
             true => to_all::split(sources, dest)?,
             false => (sources, dest, Vec::new()),
         };
-        let passage = self.remote.passage(&sources, &dest, config);
+        let transfer_options = self.remote.transfer_options(&sources, &dest, config);
         let to_all = to_all.into_iter().map(|dest| {
-            let passage = self.remote.passage(&sources, &dest, config);
-            (dest, passage)
+            let transfer_options = self.remote.transfer_options(&sources, &dest, config);
+            (dest, transfer_options)
         });
         let to_all = to_all.collect();
         let detail = detail(quiet, verbose, json);
         let request = Request {
-            recursive: self.recursive || self.kept.archive,
-            follow: follows(self.dereference, self.recursive || self.kept.archive, &self.familiar),
+            recursive: self.recursive || self.attributes.archive,
+            follow: follows(
+                self.dereference,
+                self.recursive || self.attributes.archive,
+                &self.compat,
+            ),
             filter: self.filter.rules(Style::default(), Links::All, |_| false)?,
             policy: Policy {
                 conflict,
@@ -334,22 +342,22 @@ impl CopyWords {
                 sync: safety.sync.is_some_and(|given| given.value),
                 strict_source: self.strict_source,
                 trusts_transit: self.fast,
-                keeps: self.kept.keeps(),
-                numeric_ids: self.kept.numeric_ids,
+                keeps: self.attributes.keeps(),
+                numeric_ids: self.attributes.numeric_ids,
                 moving: None,
             },
-            passage,
+            transfer_options,
             ..Request::new(sources, dest)
         };
         Ok(Copy { to_all, ..Copy::of(request, detail) })
     }
 }
 
-impl MoveWords {
+impl MoveArgs {
     fn into_copy(self, config: &Config) -> Result<Copy, CommandError> {
         let (sources, dest) = self.remote.sources_and_dest(&self.paths, MOVE_USAGE, config)?;
-        let passage = self.remote.passage(&sources, &dest, config);
-        let DetailWords { quiet, verbose, json } = self.detail;
+        let transfer_options = self.remote.transfer_options(&sources, &dest, config);
+        let DetailArgs { quiet, verbose, json } = self.detail;
         let conflict = conflict(self.force, self.no_clobber, self.update);
         let verify = switch(self.verify, self.no_verify);
         let safety = config.with(Settings { verify, ..Settings::default() }, None);
@@ -365,15 +373,15 @@ impl MoveWords {
                 keeps: moving.keeps(),
                 ..Policy::default()
             },
-            passage,
+            transfer_options,
             ..Request::new(sources, dest)
         };
         Ok(Copy::of(request, detail))
     }
 }
 
-impl ConfigWords {
-    fn into_shown(self, config: Config) -> Result<ShowConfig, CommandError> {
+impl ConfigArgs {
+    fn into_show_config(self, config: Config) -> Result<ShowConfig, CommandError> {
         let words = self.parallel.add_to(&self.remote);
         let Settings { verify, sync, .. } = self.safety.settings();
         let words = Settings { verify, sync, ..words };
@@ -391,8 +399,8 @@ impl ConfigWords {
 
 /// True if links in the sources are followed. Without `-r` only named entries are copied, and a
 /// named link is followed, as in cp.
-fn follows(dereference: bool, recursive: bool, familiar: &FamiliarWords) -> bool {
-    dereference || !(recursive || familiar.keeps_links)
+fn follows(dereference: bool, recursive: bool, compat: &CompatArgs) -> bool {
+    dereference || !(recursive || compat.keeps_links)
 }
 
 /// clap accepts at most one of them.
@@ -405,17 +413,21 @@ fn conflict(force: bool, no_clobber: bool, update: bool) -> Conflict {
     }
 }
 
-impl CheckWords {
+impl CheckArgs {
     fn into_check(self, config: &Config) -> Result<Check, CommandError> {
-        self.familiar.refuse_port(&self.paths)?;
+        self.compat.refuse_port(&self.paths)?;
         let (sources, dest) =
             self.remote.sources_and_dest(&self.paths, CHECK_USAGE, &self.retry, config)?;
         let detail = detail(self.quiet, self.verbose.into(), self.json);
         let request = Request {
-            recursive: self.recursive || self.kept.archive,
-            follow: follows(self.dereference, self.recursive || self.kept.archive, &self.familiar),
+            recursive: self.recursive || self.attributes.archive,
+            follow: follows(
+                self.dereference,
+                self.recursive || self.attributes.archive,
+                &self.compat,
+            ),
             filter: self.filter.rules(Style::default(), Links::All, |_| false)?,
-            policy: Policy { keeps: self.kept.keeps(), ..Policy::default() },
+            policy: Policy { keeps: self.attributes.keeps(), ..Policy::default() },
             ..Request::new(sources, dest)
         };
         Ok(Check { copy: Copy::of(request, detail), content: self.content })

@@ -2,11 +2,11 @@
 
 use crate::config::Config;
 use haul::state;
-use haul_engine::{CachePlace, ChunkCache};
+use haul_engine::{CacheConfig, ChunkCache};
 
 /// Opens the chunk cache for a job of another machine. If that fails, all content is sent.
 pub(crate) fn open() -> Option<ChunkCache> {
-    let place = CachePlace { dir: state::cache_dir()?, kept_max: kept_max() };
+    let place = CacheConfig { dir: state::cache_dir()?, kept_max: kept_max() };
     let open =
         |error| tracing::warn!(%error, dir = %place.dir.display(), "can't open the chunk cache");
     place.open().map_err(open).ok()

@@ -56,21 +56,21 @@ pub(crate) fn run(command: Command) -> ExitCode {
 /// Asks one question about each of `paths`, in order. A path with a fault is reported, and the next
 /// one is asked about. A question whose connection is lost is asked again over a new one. Without a
 /// new connection the command ends.
-fn each_path(
+fn ask_each_path(
     detail: Detail,
     paths: &[Location],
-    mut ask: impl FnMut(&mut Requests, Asked<'_>) -> Result<(), RequestError>,
+    mut ask: impl FnMut(&mut Requests, PathQuestion<'_>) -> Result<(), RequestError>,
 ) -> ExitCode {
     let screen = Screen::default();
     let report = &*detail.report(&screen);
     let diagnostics = diagnostics(&screen);
     let hosts = Hosts::new(&diagnostics);
     // A signal may end the program at once: a question leaves nothing to clean up.
-    let monitor = Asking(JobMonitor::new(report, Task::default(), Interrupt::default()));
-    let refused = |error: CommandError| match error.kind {
-        // Standard output is closed: see `Asking`.
+    let monitor = QuestionMonitor(JobMonitor::new(report, Task::default(), Interrupt::default()));
+    let abort = |error: CommandError| match error.kind {
+        // Standard output is closed: see `QuestionMonitor`.
         ErrorKind::Interrupted => report.finish(ExitCode::Success),
-        _ => report.refused(&error.of_question(), None),
+        _ => report.abort(&error.for_query(), None),
     };
     let peers = Peers::new(&diagnostics);
     let mut questions = Questions::new(&hosts, peers, &monitor);
@@ -78,18 +78,18 @@ fn each_path(
     for given in paths {
         let locations = match given.expanded(&mut questions, unmatched) {
             Ok((locations, _)) => locations,
-            Err(error) => return refused(CommandError::at(&given.machine)(error)),
+            Err(error) => return abort(CommandError::at(&given.machine)(error)),
         };
         for location in &locations {
-            let (mut is_again, parts) = (false, Cell::new(0));
+            let (mut is_retry, parts) = (false, Cell::new(0));
             let answer = questions.ask_in_parts(&location.machine, &|| parts.get(), |requests| {
-                let is_again = std::mem::replace(&mut is_again, true);
-                ask(requests, Asked { location, report, is_again, parts: &parts })
+                let is_retry = std::mem::replace(&mut is_retry, true);
+                ask(requests, PathQuestion { location, report, is_retry, parts: &parts })
             });
             match answer {
                 Ok(Ok(())) => {}
                 Ok(Err(fault)) => report.fault(location.machine.name(), &location.path, &fault),
-                Err(error) => return refused(CommandError::at(&location.machine)(error)),
+                Err(error) => return abort(CommandError::at(&location.machine)(error)),
             }
             if report.is_broken() {
                 return report.finish(ExitCode::Success);
@@ -100,9 +100,9 @@ fn each_path(
 }
 
 /// The monitor of questions. It cancels them when standard output is closed.
-struct Asking<'r>(JobMonitor<'r>);
+struct QuestionMonitor<'r>(JobMonitor<'r>);
 
-impl Monitor for Asking<'_> {
+impl Monitor for QuestionMonitor<'_> {
     fn progress(&self) -> &Progress {
         self.0.progress()
     }
@@ -122,11 +122,11 @@ impl Monitor for Asking<'_> {
 
 /// A question about one path.
 #[derive(Clone, Copy)]
-struct Asked<'a> {
+struct PathQuestion<'a> {
     location: &'a Location,
     report: &'a dyn Report,
     /// The question was asked before, over a connection that was lost.
-    is_again: bool,
+    is_retry: bool,
     /// The number of parts of the answer that were printed, over all connections.
     parts: &'a Cell<u64>,
 }

@@ -3,9 +3,9 @@
 //! file and the environment.
 
 mod file;
-mod written;
+mod verbatim;
 
-pub(crate) use self::written::{KEEP_DEFAULT, KeepFor, KeptMax, Rate};
+pub(crate) use self::verbatim::{KEEP_DEFAULT, KeepFor, KeptMax, Rate};
 
 use crate::error::CommandError;
 use haul::{RETRIES, files, state};
@@ -38,7 +38,7 @@ pub(crate) enum Transport {
 
 /// Where a value was given. Later variants override earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum GivenIn {
+pub(crate) enum Origin {
     /// The file's general part, at this line.
     File(usize),
     /// The file's section of the host, at this line.
@@ -48,7 +48,7 @@ pub(crate) enum GivenIn {
     CommandLine,
 }
 
-impl GivenIn {
+impl Origin {
     /// The precedence: higher overrides lower.
     fn rank(self) -> u8 {
         match self {
@@ -62,37 +62,37 @@ impl GivenIn {
 
 /// A value, and its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Given<T> {
+pub(crate) struct Setting<T> {
     pub(crate) value: T,
-    pub(crate) origin: GivenIn,
+    pub(crate) origin: Origin,
 }
 
 /// A value from the command line.
-pub(crate) fn typed<T>(value: T) -> Given<T> {
-    Given { value, origin: GivenIn::CommandLine }
+pub(crate) fn from_command_line<T>(value: T) -> Setting<T> {
+    Setting { value, origin: Origin::CommandLine }
 }
 
 /// The settings. Each has the name of its option; the file and the environment use the same names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Settings {
-    pub(crate) rsh: Option<Given<String>>,
-    pub(crate) remote_haul: Option<Given<String>>,
-    pub(crate) transport: Option<Given<Transport>>,
+    pub(crate) rsh: Option<Setting<String>>,
+    pub(crate) remote_haul: Option<Setting<String>>,
+    pub(crate) transport: Option<Setting<Transport>>,
     /// In seconds, at most [`TIMEOUT_MAX`]; 0 means no timeout.
-    pub(crate) timeout: Option<Given<u32>>,
+    pub(crate) timeout: Option<Setting<u32>>,
     /// At most [`PARALLEL_MAX`].
-    pub(crate) parallel: Option<Given<NonZeroU8>>,
+    pub(crate) parallel: Option<Setting<NonZeroU8>>,
     /// At most [`RETRIES_MAX`].
-    pub(crate) retries: Option<Given<u32>>,
-    pub(crate) bwlimit: Option<Given<Rate>>,
-    pub(crate) compress: Option<Given<Compression>>,
-    pub(crate) via: Option<Given<Via>>,
-    pub(crate) congestion: Option<Given<Congestion>>,
-    pub(crate) port_range: Option<Given<Ports>>,
-    pub(crate) keep: Option<Given<KeepFor>>,
-    pub(crate) cache: Option<Given<KeptMax>>,
-    pub(crate) verify: Option<Given<bool>>,
-    pub(crate) sync: Option<Given<bool>>,
+    pub(crate) retries: Option<Setting<u32>>,
+    pub(crate) bwlimit: Option<Setting<Rate>>,
+    pub(crate) compress: Option<Setting<Compression>>,
+    pub(crate) via: Option<Setting<Via>>,
+    pub(crate) congestion: Option<Setting<Congestion>>,
+    pub(crate) port_range: Option<Setting<Ports>>,
+    pub(crate) keep: Option<Setting<KeepFor>>,
+    pub(crate) cache: Option<Setting<KeptMax>>,
+    pub(crate) verify: Option<Setting<bool>>,
+    pub(crate) sync: Option<Setting<bool>>,
 }
 
 /// The keys; `true` if the key may be set per host.
@@ -121,7 +121,7 @@ enum Raw<'a> {
     Number(i64),
     Switch(bool),
     /// Any other type of value.
-    Odd,
+    Other,
 }
 
 /// A value, as `haul config` shows it.
@@ -139,15 +139,15 @@ impl Settings {
     /// # Errors
     /// The kind of value that the key requires. The value itself is not shown, because the file may
     /// contain secrets.
-    fn set(&mut self, key: &str, raw: Raw<'_>, origin: GivenIn) -> Result<(), String> {
+    fn set(&mut self, key: &str, raw: Raw<'_>, origin: Origin) -> Result<(), String> {
         let probe = || SshTarget::new(None, "host").map_err(|error| error.to_string());
         match (key, raw) {
             ("rsh", Raw::Text(text)) if probe()?.with_rsh(text).is_ok() => {
-                self.rsh = Some(Given { value: text.to_owned(), origin });
+                self.rsh = Some(Setting { value: text.to_owned(), origin });
             }
             ("rsh", _) => return Err("a program and its options, as a text".to_owned()),
             ("remote-haul", Raw::Text(text)) if probe()?.with_remote_haul(text).is_ok() => {
-                self.remote_haul = Some(Given { value: text.to_owned(), origin });
+                self.remote_haul = Some(Setting { value: text.to_owned(), origin });
             }
             ("remote-haul", _) => return Err("one path on the host, as a text".to_owned()),
             ("transport", raw) => {
@@ -156,82 +156,82 @@ impl Settings {
                     Raw::Text("sftp") => Transport::Sftp,
                     _ => return Err("\"haul\" or \"sftp\"".to_owned()),
                 };
-                self.transport = Some(Given { value, origin });
+                self.transport = Some(Setting { value, origin });
             }
             ("timeout", raw) => {
                 let seconds = number(raw).filter(|seconds| *seconds <= TIMEOUT_MAX);
-                let wanted = || format!("a number of seconds from 0 to {TIMEOUT_MAX}");
-                self.timeout = Some(Given { value: seconds.ok_or_else(wanted)?, origin });
+                let expected = || format!("a number of seconds from 0 to {TIMEOUT_MAX}");
+                self.timeout = Some(Setting { value: seconds.ok_or_else(expected)?, origin });
             }
             ("parallel", raw) => {
                 let lanes = number(raw).and_then(|lanes| u8::try_from(lanes).ok());
                 let lanes = lanes.filter(|lanes| *lanes <= PARALLEL_MAX).and_then(NonZeroU8::new);
-                let wanted = || format!("a number from 1 to {PARALLEL_MAX}");
-                self.parallel = Some(Given { value: lanes.ok_or_else(wanted)?, origin });
+                let expected = || format!("a number from 1 to {PARALLEL_MAX}");
+                self.parallel = Some(Setting { value: lanes.ok_or_else(expected)?, origin });
             }
             ("retries", raw) => {
                 let retries = number(raw).filter(|retries| *retries <= RETRIES_MAX);
-                let wanted = || format!("a number from 0 to {RETRIES_MAX}");
-                self.retries = Some(Given { value: retries.ok_or_else(wanted)?, origin });
+                let expected = || format!("a number from 0 to {RETRIES_MAX}");
+                self.retries = Some(Setting { value: retries.ok_or_else(expected)?, origin });
             }
             ("bwlimit", raw) => {
-                let wanted = "a rate in KiB per second, or a text with a unit, such as \"5m\"";
-                self.bwlimit = Some(Given { value: parsed(raw, wanted)?, origin });
+                let expected = "a rate in KiB per second, or a text with a unit, such as \"5m\"";
+                self.bwlimit = Some(Setting { value: parsed(raw, expected)?, origin });
             }
             ("compress", raw) => {
-                let wanted = "\"auto\", \"none\", \"lz4\", \"zstd\" or \"zstd:LEVEL\"";
-                self.compress = Some(Given { value: parsed(raw, wanted)?, origin });
+                let expected = "\"auto\", \"none\", \"lz4\", \"zstd\" or \"zstd:LEVEL\"";
+                self.compress = Some(Setting { value: parsed(raw, expected)?, origin });
             }
             ("via", raw) => {
                 let value = parsed(raw, &Via::words("\""))?;
-                self.via = Some(Given { value, origin });
+                self.via = Some(Setting { value, origin });
             }
             ("congestion", raw) => {
                 let value = parsed(raw, "\"bbr\", \"cubic\" or \"newreno\"")?;
-                self.congestion = Some(Given { value, origin });
+                self.congestion = Some(Setting { value, origin });
             }
             ("port-range", raw) => {
                 let value = parsed(raw, "ports, such as \"7000-7009\"")?;
-                self.port_range = Some(Given { value, origin });
+                self.port_range = Some(Setting { value, origin });
             }
             ("keep", raw) => {
                 let value = parsed(raw, "a time from 0 to 24h, such as \"10m\"")?;
-                self.keep = Some(Given { value, origin });
+                self.keep = Some(Setting { value, origin });
             }
             ("cache", raw) => {
                 let value = parsed(raw, "a size, such as \"4GiB\", or 0")?;
-                self.cache = Some(Given { value, origin });
+                self.cache = Some(Setting { value, origin });
             }
-            ("verify", raw) => self.verify = Some(Given { value: switch(raw)?, origin }),
-            (_, raw) => self.sync = Some(Given { value: switch(raw)?, origin }),
+            ("verify", raw) => self.verify = Some(Setting { value: switch(raw)?, origin }),
+            (_, raw) => self.sync = Some(Setting { value: switch(raw)?, origin }),
         }
         Ok(())
     }
 
-    /// Fills in unset values from `below`.
-    fn over(self, below: &Self) -> Self {
+    /// Fills in unset values from `defaults`.
+    fn fill_from(self, defaults: &Self) -> Self {
         Self {
-            rsh: self.rsh.or_else(|| below.rsh.clone()),
-            remote_haul: self.remote_haul.or_else(|| below.remote_haul.clone()),
-            transport: self.transport.or_else(|| below.transport.clone()),
-            timeout: self.timeout.or_else(|| below.timeout.clone()),
-            parallel: self.parallel.or_else(|| below.parallel.clone()),
-            retries: self.retries.or_else(|| below.retries.clone()),
-            bwlimit: self.bwlimit.or_else(|| below.bwlimit.clone()),
-            compress: self.compress.or_else(|| below.compress.clone()),
-            via: self.via.or_else(|| below.via.clone()),
-            congestion: self.congestion.or_else(|| below.congestion.clone()),
-            port_range: self.port_range.or_else(|| below.port_range.clone()),
-            keep: self.keep.or_else(|| below.keep.clone()),
-            cache: self.cache.or_else(|| below.cache.clone()),
-            verify: self.verify.or_else(|| below.verify.clone()),
-            sync: self.sync.or_else(|| below.sync.clone()),
+            rsh: self.rsh.or_else(|| defaults.rsh.clone()),
+            remote_haul: self.remote_haul.or_else(|| defaults.remote_haul.clone()),
+            transport: self.transport.or_else(|| defaults.transport.clone()),
+            timeout: self.timeout.or_else(|| defaults.timeout.clone()),
+            parallel: self.parallel.or_else(|| defaults.parallel.clone()),
+            retries: self.retries.or_else(|| defaults.retries.clone()),
+            bwlimit: self.bwlimit.or_else(|| defaults.bwlimit.clone()),
+            compress: self.compress.or_else(|| defaults.compress.clone()),
+            via: self.via.or_else(|| defaults.via.clone()),
+            congestion: self.congestion.or_else(|| defaults.congestion.clone()),
+            port_range: self.port_range.or_else(|| defaults.port_range.clone()),
+            keep: self.keep.or_else(|| defaults.keep.clone()),
+            cache: self.cache.or_else(|| defaults.cache.clone()),
+            verify: self.verify.or_else(|| defaults.verify.clone()),
+            sync: self.sync.or_else(|| defaults.sync.clone()),
         }
     }
 
     /// Drops the weaker of two contradicting settings: SFTP starts no haul. Two settings of the
     /// same origin stay, and are refused later.
-    fn settle(mut self) -> Self {
+    fn resolve_contradiction(mut self) -> Self {
         if let (Some(transport), Some(path)) = (&self.transport, &self.remote_haul)
             && transport.value == Transport::Sftp
         {
@@ -245,21 +245,21 @@ impl Settings {
     }
 
     /// Drops settings of the host's program that were not given on the command line.
-    pub(crate) fn put_aside_unless_typed(&mut self) {
-        self.transport.take_if(|given| given.origin != GivenIn::CommandLine);
-        self.remote_haul.take_if(|given| given.origin != GivenIn::CommandLine);
+    pub(crate) fn drop_configured_program(&mut self) {
+        self.transport.take_if(|given| given.origin != Origin::CommandLine);
+        self.remote_haul.take_if(|given| given.origin != Origin::CommandLine);
     }
 
     /// Drops settings of connections that were not given on the command line: SFTP has only one
     /// kind. A rate limit stays, because it is reported.
-    pub(crate) fn put_aside_of_haul_unless_typed(&mut self) {
-        self.compress.take_if(|given| given.origin != GivenIn::CommandLine);
-        self.via.take_if(|given| given.origin != GivenIn::CommandLine);
-        self.port_range.take_if(|given| given.origin != GivenIn::CommandLine);
+    pub(crate) fn drop_configured_connection(&mut self) {
+        self.compress.take_if(|given| given.origin != Origin::CommandLine);
+        self.via.take_if(|given| given.origin != Origin::CommandLine);
+        self.port_range.take_if(|given| given.origin != Origin::CommandLine);
     }
 
     /// True if SFTP and a path of haul are set with the same precedence.
-    pub(crate) fn contradict(&self) -> bool {
+    pub(crate) fn is_contradictory(&self) -> bool {
         let sftp = self.transport.as_ref().filter(|given| given.value == Transport::Sftp);
         sftp.zip(self.remote_haul.as_ref())
             .is_some_and(|(one, other)| one.origin.rank() == other.origin.rank())
@@ -279,12 +279,12 @@ impl Settings {
     /// haul decides in each run.
     pub(crate) fn rows(
         &self,
-    ) -> [(&'static str, Option<SettingValue>, Option<GivenIn>); KEYS.len()] {
+    ) -> [(&'static str, Option<SettingValue>, Option<Origin>); KEYS.len()] {
         fn row<T: Clone>(
-            given: &Option<Given<T>>,
+            given: &Option<Setting<T>>,
             default: Option<T>,
             show: impl Fn(T) -> SettingValue,
-        ) -> (Option<SettingValue>, Option<GivenIn>) {
+        ) -> (Option<SettingValue>, Option<Origin>) {
             let value = given.as_ref().map(|given| given.value.clone()).or(default);
             (value.map(show), given.as_ref().map(|given| given.origin))
         }
@@ -323,7 +323,7 @@ fn number(raw: Raw<'_>) -> Option<u32> {
     match raw {
         Raw::Number(number) => u32::try_from(number).ok(),
         Raw::Text(text) => text.parse().ok(),
-        Raw::Switch(_) | Raw::Odd => None,
+        Raw::Switch(_) | Raw::Other => None,
     }
 }
 
@@ -332,13 +332,13 @@ fn text(raw: Raw<'_>) -> Option<String> {
     match raw {
         Raw::Number(number) => Some(number.to_string()),
         Raw::Text(text) => Some(text.to_owned()),
-        Raw::Switch(_) | Raw::Odd => None,
+        Raw::Switch(_) | Raw::Other => None,
     }
 }
 
-/// Parses the value; `wanted` is the error.
-fn parsed<T: FromStr>(raw: Raw<'_>, wanted: &str) -> Result<T, String> {
-    text(raw).and_then(|words| words.parse().ok()).ok_or_else(|| wanted.to_owned())
+/// Parses the value; `expected` is the error.
+fn parsed<T: FromStr>(raw: Raw<'_>, expected: &str) -> Result<T, String> {
+    text(raw).and_then(|words| words.parse().ok()).ok_or_else(|| expected.to_owned())
 }
 
 fn switch(raw: Raw<'_>) -> Result<bool, String> {
@@ -398,12 +398,12 @@ impl Config {
     pub(crate) fn with(&self, words: Settings, host: Option<&str>) -> Settings {
         let is_it = |name: &str| host.is_some_and(|host| host.eq_ignore_ascii_case(name));
         let section = self.hosts.iter().find(|(name, _)| is_it(name));
-        let words = words.over(&self.environment);
+        let words = words.fill_from(&self.environment);
         let words = match section {
-            Some((_, section)) => words.over(section),
+            Some((_, section)) => words.fill_from(section),
             None => words,
         };
-        words.over(&self.general).settle()
+        words.fill_from(&self.general).resolve_contradiction()
     }
 }
 
@@ -421,12 +421,12 @@ fn environment(value: impl Fn(&str) -> Option<OsString>) -> Result<Settings, Com
     for (key, _) in KEYS {
         let name = variable(key);
         let Some(value) = value(&name).filter(|value| !value.is_empty()) else { continue };
-        let raw = value.to_str().map_or(Raw::Odd, Raw::Text);
+        let raw = value.to_str().map_or(Raw::Other, Raw::Text);
         settings
-            .set(key, raw, GivenIn::Environment)
-            .map_err(|wanted| CommandError::usage(format!("{name}: must be {wanted}")))?;
+            .set(key, raw, Origin::Environment)
+            .map_err(|expected| CommandError::usage(format!("{name}: must be {expected}")))?;
     }
-    if settings.contradict() {
+    if settings.is_contradictory() {
         return Err(CommandError::usage(
             "HAUL_TRANSPORT=sftp and HAUL_REMOTE_HAUL exclude each other",
         ));

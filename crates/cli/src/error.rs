@@ -3,7 +3,7 @@
 use crate::hint::{self, Hint};
 use haul::files::FileError;
 use haul::{Host, LocationError, Machine, Request};
-use haul_engine::{JobError, Leg, Route, Summary};
+use haul_engine::{JobError, Route, RoutedJob, Summary};
 use haul_model::{Fault, FaultKind, Task};
 use haul_net::{ConnectError, Refusal};
 use std::error::Error;
@@ -161,32 +161,32 @@ impl CommandError {
     }
 
     /// Replaces hints by those for a mirror.
-    fn of_mirror(mut self) -> Self {
+    fn for_mirror(mut self) -> Self {
         let is_of_copy =
-            |hint: &&mut String| **hint == hint::MAKE_ABOVE || **hint == hint::MAKE_FIRST;
+            |hint: &&mut String| **hint == hint::CREATE_PARENTS || **hint == hint::CREATE_FIRST;
         for hint in self.hints.iter_mut().filter(is_of_copy) {
-            hint::MAKE_ABOVE_MIRROR.clone_into(hint);
+            hint::CREATE_PARENTS_MIRROR.clone_into(hint);
         }
         self
     }
 
     /// Adapts the hints to a job with `task`, which may copy finished files again.
-    pub(crate) fn of_task(mut self, task: &Task) -> Self {
+    pub(crate) fn for_task(mut self, task: &Task) -> Self {
         if !hint::skips_finished(task) {
-            self.hints.iter_mut().for_each(|hint| *hint = hint::doing_all_anew(hint));
+            self.hints.iter_mut().for_each(|hint| *hint = hint::for_full_copy(hint));
         }
-        if task.mirrors().is_some() { self.of_mirror() } else { self }
+        if task.mirrors().is_some() { self.for_mirror() } else { self }
     }
 
     /// Adapts the hints to a command that only asks: it finishes no files.
-    pub(crate) fn of_question(mut self) -> Self {
-        self.hints.iter_mut().for_each(|hint| *hint = hint::of_question(hint));
+    pub(crate) fn for_query(mut self) -> Self {
+        self.hints.iter_mut().for_each(|hint| *hint = hint::for_query(hint));
         self
     }
 
     /// Adds the hint about links if a file named on the command line could not be opened because of
     /// one. Other hints of `fault` are about copied files.
-    pub(crate) fn of_named(self, fault: &Fault) -> Self {
+    pub(crate) fn for_named_file(self, fault: &Fault) -> Self {
         match (fault.kind, fault.hint()) {
             (FaultKind::ForeignLink, Some(hint)) => self.with_hint(hint),
             _ => self,
@@ -194,14 +194,14 @@ impl CommandError {
     }
 
     /// If `host` can't be reached, adds hints about local files that the user may have meant.
-    fn of_host(self, host: &Host) -> Self {
+    fn for_host(self, host: &Host) -> Self {
         use ConnectError as E;
-        let no_way = matches!(
+        let is_unreachable = matches!(
             self.source.downcast_ref(),
             Some(E::Unreachable { .. } | E::HostKey { .. } | E::LoginRefused { .. })
         );
         let mut error = self;
-        for file in host.here_instead.iter().filter(|_| no_way) {
+        for file in host.local_candidates.iter().filter(|_| is_unreachable) {
             let hint = format!("write '{file}' for the local file");
             if !error.hints.contains(&hint) {
                 error.hints.push(hint);
@@ -212,24 +212,24 @@ impl CommandError {
 
     /// Converts the error of a question to `machine`.
     pub(crate) fn at(machine: &Machine) -> impl Fn(haul::Error) -> Self {
-        move |error| machine.host().into_iter().fold(error.into(), Self::of_host)
+        move |error| machine.host().into_iter().fold(error.into(), Self::for_host)
     }
 
     /// Converts the error of a request to several machines.
-    pub(crate) fn of_request(error: haul::Error, request: &Request) -> Self {
+    pub(crate) fn from_request(error: haul::Error, request: &Request) -> Self {
         let places = request.sources.iter().chain([&request.dest]);
-        places.filter_map(|place| place.machine.host()).fold(error.into(), Self::of_host)
+        places.filter_map(|place| place.machine.host()).fold(error.into(), Self::for_host)
     }
 
-    /// Converts the error of the job of `leg`.
-    pub(crate) fn of_leg(error: haul::Error, leg: &Leg<Machine>) -> Self {
-        let hosts = match &leg.route {
+    /// Converts the error of the job of `routed_job`.
+    pub(crate) fn from_leg(error: haul::Error, routed_job: &RoutedJob<Machine>) -> Self {
+        let hosts = match &routed_job.route {
             Route::Local => [None, None],
             Route::Upload(to) => [None, to.host()],
             Route::Download(from) => [from.host(), None],
             Route::Between(from, to) => [from.host(), to.host()],
         };
-        let is_upload = matches!(leg.route, Route::Upload(_));
+        let is_upload = matches!(routed_job.route, Route::Upload(_));
         let error = match error {
             // The host may have no haul that could remove partial files.
             haul::Error::ThroughSftp(error @ JobError::Destination { .. })
@@ -239,7 +239,7 @@ impl CommandError {
             }
             error => Self::from(error),
         };
-        hosts.into_iter().flatten().fold(error.of_task(&leg.job.task), Self::of_host)
+        hosts.into_iter().flatten().fold(error.for_task(&routed_job.job.task), Self::for_host)
     }
 
     /// Adds a hint.
@@ -298,7 +298,7 @@ impl From<haul::Error> for CommandError {
 
 impl From<FileError> for CommandError {
     fn from(error: FileError) -> Self {
-        let kind = if error.problem().is_usage() { ErrorKind::Usage } else { ErrorKind::Io };
+        let kind = if error.problem().is_usage_error() { ErrorKind::Usage } else { ErrorKind::Io };
         let hint = error.problem().hint();
         hint.into_iter().fold(Self::new(kind, error), Self::with_hint)
     }
@@ -313,7 +313,7 @@ impl From<LocationError> for CommandError {
 
 impl From<ConnectError> for CommandError {
     fn from(error: ConnectError) -> Self {
-        let kind = if error.is_usage() { ErrorKind::Usage } else { ErrorKind::Connection };
+        let kind = if error.is_usage_error() { ErrorKind::Usage } else { ErrorKind::Connection };
         let hints = error.hint().into_iter();
         hints.fold(Self::new(kind, error), Self::with_hint)
     }
@@ -347,7 +347,7 @@ impl From<JobError> for CommandError {
             JobError::Interrupted => Self::interrupted(),
             JobError::Destination { ref fault, ref path } => {
                 let hint = match fault.kind {
-                    FaultKind::NotFound if path.ends_with('/') => Some(hint::MAKE_ABOVE),
+                    FaultKind::NotFound if path.ends_with('/') => Some(hint::CREATE_PARENTS),
                     _ => fault.hint(),
                 };
                 let error = Self::new(ErrorKind::Destination, error);
@@ -380,7 +380,7 @@ mod tests {
         ] {
             let lost = ConnectError::Lost { host: "nas".into(), detail: String::new() };
             for error in [CommandError::from(lost), JobError::Interrupted.into()] {
-                let hints = error.of_task(&task).hints;
+                let hints = error.for_task(&task).hints;
                 assert_eq!(hints, [format!("run the same command again: {words}")]);
             }
         }

@@ -18,15 +18,15 @@ pub(crate) trait Hint {
 
 /// A phrase of hints, and its replacement if the same command copies everything again.
 const FINISHED: &str = "finished files are skipped";
-const FINISHED_ANEW: &str = "finished files are copied again";
+const COPIED_AGAIN: &str = "finished files are copied again";
 
 /// Adapts `hint` to a command that copies everything again.
-pub(crate) fn doing_all_anew(hint: &str) -> String {
-    hint.replace(FINISHED, FINISHED_ANEW)
+pub(crate) fn for_full_copy(hint: &str) -> String {
+    hint.replace(FINISHED, COPIED_AGAIN)
 }
 
 /// Adapts `hint` to a command that only asks, and finishes no files.
-pub(crate) fn of_question(hint: &str) -> String {
+pub(crate) fn for_query(hint: &str) -> String {
     hint.replace(&format!(": {FINISHED}"), "")
 }
 
@@ -42,14 +42,15 @@ pub(crate) fn skips_finished(task: &Task) -> bool {
 pub(crate) const NO_SPACE_BY_SFTP: &str = "free space at the destination, then run the same command again: finished files are skipped; remove partial files there with sftp's 'rm'";
 
 /// The hint for a destination with a trailing slash, if parents of its last directory are missing.
-pub(crate) const MAKE_ABOVE: &str = "create the directories above it first";
+pub(crate) const CREATE_PARENTS: &str = "create the directories above it first";
 
 /// The hint for a destination whose directory is missing.
-pub(crate) const MAKE_FIRST: &str =
+pub(crate) const CREATE_FIRST: &str =
     "create the directory first, or end the destination with a slash to create it";
 
 /// The hint for both in a mirror, which creates only the last directory, with or without a slash.
-pub(crate) const MAKE_ABOVE_MIRROR: &str = "create the directories above it first, or use --mkpath";
+pub(crate) const CREATE_PARENTS_MIRROR: &str =
+    "create the directories above it first, or use --mkpath";
 
 impl Hint for ConnectError {
     type Text = String;
@@ -186,7 +187,7 @@ impl Hint for Fault {
             return None;
         }
         Some(match self.kind {
-            FaultKind::NotFound if self.side == Side::Destination => MAKE_FIRST,
+            FaultKind::NotFound if self.side == Side::Destination => CREATE_FIRST,
             FaultKind::NoSpace => {
                 "free space at the destination, then run the same command again: finished files are skipped; 'haul clean -a DIR' on that machine removes partial files"
             }
@@ -233,16 +234,16 @@ impl Hint for Fault {
     }
 }
 
-/// The hint for a fault of `path`; `is_far`: on a host. A missing path may have been quoted for a
+/// The hint for a fault of `path`; `is_remote`: on a host. A missing path may have been quoted for a
 /// remote shell.
-pub(crate) fn of_fault_at(fault: &Fault, is_far: bool, path: &[u8]) -> Option<&'static str> {
+pub(crate) fn for_fault_at(fault: &Fault, is_remote: bool, path: &[u8]) -> Option<&'static str> {
     let is_missing = fault.side == Side::Source && fault.kind == FaultKind::NotFound;
-    let for_a_shell = if is_far && is_missing { of_shell_words(path) } else { None };
+    let for_a_shell = if is_remote && is_missing { for_shell_syntax(path) } else { None };
     for_a_shell.or_else(|| fault.hint())
 }
 
 /// The hint for a remote path with quotes, escapes or patterns for a shell.
-fn of_shell_words(path: &[u8]) -> Option<&'static str> {
+fn for_shell_syntax(path: &[u8]) -> Option<&'static str> {
     let has = |byte: u8| path.contains(&byte);
     let has_escaped = || path.windows(2).any(|pair| matches!(pair, b"\\ " | b"\\'" | b"\\\""));
     let has_quotes = || {
@@ -318,9 +319,9 @@ mod tests {
         let hints = [of(&lost), of(&silent), full.hint().expect("a hint").to_owned()];
         for hint in hints.iter().map(String::as_str).chain([NO_SPACE_BY_SFTP]) {
             assert!(hint.contains(FINISHED), "{hint}");
-            let anew = doing_all_anew(hint);
-            assert!(anew.contains(FINISHED_ANEW) && !anew.contains("skipped"), "{anew}");
-            assert!(!of_question(hint).contains(FINISHED), "{hint}");
+            let anew = for_full_copy(hint);
+            assert!(anew.contains(COPIED_AGAIN) && !anew.contains("skipped"), "{anew}");
+            assert!(!for_query(hint).contains(FINISHED), "{hint}");
         }
     }
 
@@ -336,7 +337,7 @@ mod tests {
     #[test]
     fn signs_for_a_shell_are_spoken_of_where_nothing_has_that_name_on_a_host() {
         let missing = Fault::new(Side::Source, FaultKind::NotFound, "nothing is there");
-        let hint = |path: &str| of_fault_at(&missing, true, path.as_bytes());
+        let hint = |path: &str| for_fault_at(&missing, true, path.as_bytes());
         for (path, said) in [
             ("\"a b\"", "quote the path once"),
             ("dir/'a b'/c", "quote the path once"),
@@ -346,9 +347,9 @@ mod tests {
             ("$HOME/a", "write the path without variables"),
         ] {
             assert!(hint(path).is_some_and(|hint| hint.contains(said)), "{path}");
-            assert_eq!(of_fault_at(&missing, false, path.as_bytes()), None, "{path}");
+            assert_eq!(for_fault_at(&missing, false, path.as_bytes()), None, "{path}");
             let denied = Fault::new(Side::Source, FaultKind::PermissionDenied, "no");
-            assert_eq!(of_fault_at(&denied, true, path.as_bytes()), denied.hint());
+            assert_eq!(for_fault_at(&denied, true, path.as_bytes()), denied.hint());
         }
         for path in ["a", "it's", "{a}", "}a,b{", "{a},b", "5\"", "a\\b"] {
             assert_eq!(hint(path), None, "{path}");

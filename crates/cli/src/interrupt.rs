@@ -13,32 +13,32 @@ use std::{process, thread};
 
 /// Maximum time to clean up after a signal. A job through SFTP needs a little less to close its
 /// sessions.
-const TIDYING_MAX: Duration = Duration::from_secs(10);
+const CLEANUP_MAX: Duration = Duration::from_secs(10);
 
 /// Maximum time for an agent to clean up after a failed job. Its client does not ask it to hurry,
 /// and a slow medium may be writing a last checkpoint.
-const LEAVING_MAX: Duration = Duration::from_secs(60);
+const AGENT_CLEANUP_MAX: Duration = Duration::from_secs(60);
 
 /// A flag that the first SIGINT, SIGTERM or SIGHUP sets. Signals that are ignored at the start stay
 /// ignored: nohup ignores SIGHUP, and shells ignore SIGINT for background jobs of scripts. A second
 /// SIGINT or SIGTERM ends the process at once. So does the first, if the program has not ended
-/// within [`TIDYING_MAX`].
+/// within [`CLEANUP_MAX`].
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
     /// Handles signals from now on.
     pub(crate) fn listen() -> Result<Self, CommandError> {
-        let (told, tell) = io::pipe().map_err(CommandError::io)?;
-        let interrupt = Self::register(&tell).map_err(CommandError::io)?;
-        let watch = move || see_to_the_end(told, TIDYING_MAX);
-        let begun = thread::Builder::new().name("signals".to_owned()).spawn(watch);
-        begun.map_err(JobError::Threads)?;
+        let (reader, writer) = io::pipe().map_err(CommandError::io)?;
+        let interrupt = Self::register(&writer).map_err(CommandError::io)?;
+        let watch = move || exit_after_signal(reader, CLEANUP_MAX);
+        let started = thread::Builder::new().name("signals".to_owned()).spawn(watch);
+        started.map_err(JobError::Threads)?;
         Ok(interrupt)
     }
 
-    /// Registers the handlers. Each signal also writes a byte to `tell`.
-    fn register(tell: &PipeWriter) -> io::Result<Self> {
+    /// Registers the handlers. Each signal also writes a byte to `writer`.
+    fn register(writer: &PipeWriter) -> io::Result<Self> {
         let flag = Arc::new(AtomicBool::new(false));
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -53,24 +53,24 @@ impl Interrupt {
                 flag::register_conditional_shutdown(signal, code, Arc::clone(&flag))?;
             }
             flag::register(signal, Arc::clone(&flag))?;
-            pipe::register(signal, tell.try_clone()?)?;
+            pipe::register(signal, writer.try_clone()?)?;
         }
         Ok(Self(flag))
     }
 
     /// True if a signal was received.
-    pub(crate) fn happened(&self) -> bool {
+    pub(crate) fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// Waits for a signal, then ends the process after `patience`. A thread may be blocked by an
+/// Waits for a signal, then ends the process after `timeout`. A thread may be blocked by an
 /// unresponsive file system or program.
-fn see_to_the_end(mut told: impl Read, patience: Duration) {
-    if told.read_exact(&mut [0]).is_err() {
+fn exit_after_signal(mut reader: impl Read, timeout: Duration) {
+    if reader.read_exact(&mut [0]).is_err() {
         return;
     }
-    thread::sleep(patience);
+    thread::sleep(timeout);
     haul_engine::remove_unpublished();
     // If that fails, there is no other place to report it.
     let _ = io::stderr().write_all(
@@ -81,23 +81,23 @@ fn see_to_the_end(mut told: impl Read, patience: Duration) {
 
 /// Makes a write beyond the file size limit (`ulimit -f`) an error of that file. By default SIGXFSZ
 /// ends the process. Child processes keep the default.
-pub(crate) fn outlive_size_limit() -> io::Result<()> {
+pub(crate) fn ignore_size_limit_signal() -> io::Result<()> {
     flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map(drop)
 }
 
 /// Prevents SIGHUP and Ctrl-C from ending this process. An agent cleans up and ends when its
 /// client's stream ends.
-pub(crate) fn outlive_hangup() -> io::Result<()> {
+pub(crate) fn ignore_hangup() -> io::Result<()> {
     for signal in [SIGHUP, SIGINT] {
         flag::register(signal, Arc::new(AtomicBool::new(false)))?;
     }
     Ok(())
 }
 
-/// Ends the process after [`LEAVING_MAX`], even if threads are blocked.
-pub(crate) fn leave_in_time() {
+/// Ends the process after [`AGENT_CLEANUP_MAX`], even if threads are blocked.
+pub(crate) fn exit_after_cleanup_max() {
     let end = || {
-        thread::sleep(LEAVING_MAX);
+        thread::sleep(AGENT_CLEANUP_MAX);
         haul_engine::remove_unpublished();
         process::exit(ExitCode::SomeFailed.number().into());
     };

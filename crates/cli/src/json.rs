@@ -16,15 +16,15 @@ use std::io;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-mod addressed;
 mod doctor;
-mod words;
-pub(crate) use addressed::{DestinationLine, addressed};
-pub(crate) use doctor::{DiskLine, DoctorLine, HaulLine, MachineLine, RateLine, ViaWord};
-pub(crate) use words::{
-    DifferenceWord, ErrorWord, FateWord, Found, KindWord, OriginWord, OutcomeWord, ReasonWord,
-    SideWord,
+mod enums;
+mod with_destination;
+pub(crate) use doctor::{DiskLine, DoctorLine, HaulLine, JsonVia, MachineLine, RateLine};
+pub(crate) use enums::{
+    JsonDifference, JsonError, JsonFate, JsonKind, JsonOrigin, JsonOutcome, JsonReason, JsonSide,
+    Mismatch,
 };
+pub(crate) use with_destination::{DestinationLine, with_destination};
 
 /// Increases if a field changes or loses its meaning, not if one is added.
 pub(crate) const SCHEMA: u32 = 1;
@@ -38,7 +38,7 @@ pub(crate) enum Line<'a> {
     Warning(Warning<'a>),
     Error(ErrorLine<'a>),
     Server(ServerUsed<'a>),
-    ServerAway(ServerAway<'a>),
+    ServerUnavailable(ServerUnavailable<'a>),
     ConnectionLost(ConnectionLost<'a>),
     ConnectionRegained {},
     Summary(SummaryLine),
@@ -79,17 +79,17 @@ pub(crate) struct Start {
 pub(crate) struct ResultLine<'a> {
     #[serde(flatten)]
     pub(crate) path: Path<'a>,
-    pub(crate) kind: KindWord,
+    pub(crate) kind: JsonKind,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) size: Option<u64>,
-    pub(crate) outcome: OutcomeWord,
+    pub(crate) outcome: JsonOutcome,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) reason: Option<ReasonWord>,
+    pub(crate) reason: Option<JsonReason>,
     #[serde(skip_serializing_if = "is_false")]
     pub(crate) grew: bool,
     /// The attributes that were updated, if the content was not copied.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) differed: Vec<DifferenceWord>,
+    pub(crate) differed: Vec<JsonDifference>,
     /// The path of the file to which the entry was hard-linked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) linked_to: Option<Cow<'a, str>>,
@@ -123,7 +123,7 @@ pub(crate) struct ServerUsed<'a> {
 
 /// The server of a host does not answer, so the connection uses ssh.
 #[derive(Debug, Serialize)]
-pub(crate) struct ServerAway<'a> {
+pub(crate) struct ServerUnavailable<'a> {
     pub(crate) host: &'a str,
     pub(crate) message: &'a str,
 }
@@ -144,9 +144,9 @@ pub(crate) struct ErrorLine<'a> {
     host: Option<String>,
     #[serde(flatten)]
     path: Option<Path<'a>>,
-    kind: ErrorWord,
+    kind: JsonError,
     #[serde(skip_serializing_if = "Option::is_none")]
-    side: Option<SideWord>,
+    side: Option<JsonSide>,
     message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<String>,
@@ -185,7 +185,7 @@ pub(crate) struct EntryLine<'a> {
     host: Option<String>,
     #[serde(flatten)]
     path: Path<'a>,
-    kind: KindWord,
+    kind: JsonKind,
     #[serde(skip_serializing_if = "Option::is_none")]
     size: Option<u64>,
     mode: String,
@@ -205,7 +205,7 @@ pub(crate) struct SettingLine<'a> {
     pub(crate) key: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) value: Option<&'a SettingValue>,
-    pub(crate) origin: OriginWord,
+    pub(crate) origin: JsonOrigin,
     #[serde(flatten)]
     pub(crate) path: Option<Path<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -268,10 +268,10 @@ pub(crate) struct HashLine<'a> {
 pub(crate) struct DifferenceLine<'a> {
     #[serde(flatten)]
     path: Path<'a>,
-    kind: KindWord,
+    kind: JsonKind,
     #[serde(skip_serializing_if = "Option::is_none")]
     size: Option<u64>,
-    differs: Vec<DifferenceWord>,
+    differs: Vec<JsonDifference>,
 }
 
 /// The figures of a check.
@@ -292,13 +292,13 @@ pub(crate) struct CheckSummaryLine {
 pub(crate) struct SyncedLine<'a> {
     #[serde(flatten)]
     pub(crate) path: Path<'a>,
-    pub(crate) kind: KindWord,
+    pub(crate) kind: JsonKind,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) size: Option<u64>,
     /// The content was copied, or the entry was created.
     pub(crate) sent: bool,
     /// The differences before.
-    pub(crate) differed: Vec<DifferenceWord>,
+    pub(crate) differed: Vec<JsonDifference>,
     /// The path of the file to which the entry was hard-linked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) linked_to: Option<Cow<'a, str>>,
@@ -309,7 +309,7 @@ pub(crate) struct SyncedLine<'a> {
 pub(crate) struct DeletedLine<'a> {
     #[serde(flatten)]
     pub(crate) path: Path<'a>,
-    pub(crate) kind: KindWord,
+    pub(crate) kind: JsonKind,
 }
 
 /// A source that was moved: `haul move`.
@@ -371,7 +371,7 @@ pub(crate) struct StageLine<'a> {
     target: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     target_hex: Option<String>,
-    outcome: FateWord,
+    outcome: JsonFate,
 }
 
 /// A path as text. If it is not UTF-8, the text is approximate, and `path_hex` has all bytes.
@@ -416,18 +416,18 @@ impl Formatter for Escaped {
 
 impl<'a> Path<'a> {
     pub(crate) fn of(bytes: &'a [u8]) -> Self {
-        Self { path: String::from_utf8_lossy(bytes), path_hex: hex_unless_text(bytes) }
+        Self { path: String::from_utf8_lossy(bytes), path_hex: hex_if_not_utf8(bytes) }
     }
 }
 
 impl<'a> ErrorLine<'a> {
     /// The line about the fault of `path` on `host`; `None` is this machine.
     pub(crate) fn of_fault(host: Option<String>, path: &'a [u8], fault: &Fault) -> Self {
-        let hint = hint::of_fault_at(fault, host.is_some(), path);
+        let hint = hint::for_fault_at(fault, host.is_some(), path);
         Self {
             host,
             path: Some(Path::of(path)),
-            kind: ErrorWord::Fault(fault.kind.into()),
+            kind: JsonError::Fault(fault.kind.into()),
             side: Some(fault.side.into()),
             message: fault.message.clone(),
             hint: hint.map(str::to_owned),
@@ -444,7 +444,7 @@ impl<'a> ErrorLine<'a> {
         Self {
             host: None,
             path: None,
-            kind: ErrorWord::Command(error.kind),
+            kind: JsonError::Command(error.kind),
             side: None,
             message: error.to_string(),
             hint: (!error.hints.is_empty()).then(|| error.hints.join("; ")),
@@ -455,7 +455,7 @@ impl<'a> ErrorLine<'a> {
 impl SummaryLine {
     /// The figures of a copy that took `time`.
     pub(crate) fn of(summary: &Summary, time: Duration, code: ExitCode) -> Self {
-        let Summary { copied, linked, updated, dirs_made, bytes, .. } = *summary;
+        let Summary { copied, linked, updated, dirs_created, bytes, .. } = *summary;
         let Summary { skipped, special, failed, grown, .. } = *summary;
         let (moved, resumed) = (summary.bytes_transferred, summary.bytes_resumed);
         let matched = summary.bytes_matched;
@@ -464,7 +464,7 @@ impl SummaryLine {
             copied,
             linked,
             updated,
-            dirs: dirs_made,
+            dirs: dirs_created,
             bytes,
             moved,
             resumed,
@@ -499,15 +499,15 @@ impl<'a> EntryLine<'a> {
             mtime_secs: entry.attributes.mtime.secs,
             mtime_nanos: entry.attributes.mtime.nanos,
             target: target.map(|bytes| String::from_utf8_lossy(bytes).into_owned()),
-            target_hex: target.and_then(hex_unless_text),
+            target_hex: target.and_then(hex_if_not_utf8),
         }
     }
 }
 
 impl<'a> DifferenceLine<'a> {
     /// The line about the differences of the entry at `path`.
-    pub(crate) fn of(path: &'a [u8], kind: &Kind, found: Found) -> Self {
-        let differs = DifferenceWord::all_of(found);
+    pub(crate) fn of(path: &'a [u8], kind: &Kind, found: Mismatch) -> Self {
+        let differs = JsonDifference::all_of(found);
         Self { path: Path::of(path), kind: kind.into(), size: size(kind), differs }
     }
 }
@@ -522,7 +522,7 @@ impl<'a> StageLine<'a> {
             there: cleaned.progress.map(|(there, _)| there),
             size: cleaned.progress.map(|(_, size)| size),
             target: target.map(|bytes| String::from_utf8_lossy(bytes).into_owned()),
-            target_hex: target.and_then(hex_unless_text),
+            target_hex: target.and_then(hex_if_not_utf8),
             outcome: cleaned.fate.into(),
         }
     }
@@ -555,7 +555,7 @@ fn is_false(field: &bool) -> bool {
 }
 
 /// Two hexadecimal digits per byte, if the bytes are not UTF-8.
-fn hex_unless_text(bytes: &[u8]) -> Option<String> {
+fn hex_if_not_utf8(bytes: &[u8]) -> Option<String> {
     str::from_utf8(bytes).is_err().then(|| {
         bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut hex, byte| {
             // Writing to a String can't fail.

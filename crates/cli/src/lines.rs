@@ -7,9 +7,9 @@ use self::format::{Field, Part, parts};
 pub(crate) use self::listed::{Columns, ListedLine};
 
 use crate::error::CommandError;
-use crate::json::{self, DeletedLine, DifferenceWord, Found, Line, Path, SyncedLine};
+use crate::json::{self, DeletedLine, JsonDifference, Line, Mismatch, Path, SyncedLine};
 use crate::quantity;
-use crate::report::{Report, Show, Statement};
+use crate::report::{Message, Report, Show};
 use haul_engine::Links;
 use haul_model::{
     Attributes, Backup, Changes, ContentHash, Kind, Mirror, escape_octal, escape_text,
@@ -26,17 +26,17 @@ pub(crate) struct Lines {
     /// Entries with only updated attributes have a line.
     itemizes: bool,
     /// Unchanged entries have a line.
-    tells_unchanged: bool,
+    prints_unchanged: bool,
     /// Removed entries have a line even if others do not.
-    tells_removed: bool,
+    prints_removed: bool,
     /// Links that are skipped because they lead out of the destination have a line.
-    tells_unsafe: bool,
+    prints_unsafe: bool,
     /// Files that are skipped because the destination's file exists or is newer have a line.
-    tells_skipped: bool,
+    prints_skipped: bool,
     /// Progress is printed even without a terminal.
-    tells_progress: bool,
+    prints_progress: bool,
     /// A created destination has a line.
-    tells_made: bool,
+    prints_created: bool,
     /// Bytes above ASCII are printed unescaped.
     eight_bit: bool,
     /// The backups, if they have lines.
@@ -48,12 +48,12 @@ pub(crate) struct Lines {
     /// The format of lines in a list.
     columns: Columns,
     /// The log file.
-    log: Option<Box<LogWish>>,
+    log: Option<Box<LogConfig>>,
 }
 
 /// The path and the format of a log file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct LogWish {
+pub(crate) struct LogConfig {
     pub(crate) path: OsString,
     /// The links that are followed to it.
     pub(crate) links: Links,
@@ -62,7 +62,7 @@ pub(crate) struct LogWish {
 }
 
 /// Changes that alone need no line: content reused from another place, and hard links.
-const UNTOLD: Changes = Changes::LOCAL.with(Changes::LINKED);
+const UNLISTED_CHANGES: Changes = Changes::LOCAL.with(Changes::LINKED);
 
 /// The width of `%C`.
 const CHECKSUM_COLUMNS: usize = 64;
@@ -89,9 +89,9 @@ pub(crate) struct Listed {
 }
 
 /// A line in which bytes above ASCII are printed unescaped.
-struct EightBit<'a>(&'a dyn Statement);
+struct EightBit<'a>(&'a dyn Message);
 
-impl Statement for EightBit<'_> {
+impl Message for EightBit<'_> {
     fn text(&self) -> Vec<u8> {
         unescape_high(&self.0.text())
     }
@@ -100,8 +100,8 @@ impl Statement for EightBit<'_> {
         self.0.json()
     }
 
-    fn least(&self) -> Show {
-        self.0.least()
+    fn level(&self) -> Show {
+        self.0.level()
     }
 }
 
@@ -113,11 +113,11 @@ pub(crate) struct Itemized<'a> {
     pub(crate) listed: &'a Listed,
     pub(crate) fate: SyncFate<'a>,
     /// The entry is sent to another machine.
-    pub(crate) goes_out: bool,
+    pub(crate) is_outgoing: bool,
 }
 
 /// The reason why a mirror skips an entry of this kind.
-pub(crate) fn left_out(kind: &Kind) -> &'static str {
+pub(crate) fn mirror_skip_reason(kind: &Kind) -> &'static str {
     match kind {
         Kind::Dir => "skipped: use -r for directories",
         Kind::Special => "skipped: use --specials for FIFOs and sockets, --devices for devices",
@@ -127,10 +127,10 @@ pub(crate) fn left_out(kind: &Kind) -> &'static str {
 }
 
 /// The line about a created destination; `dirs` is the number of created directories.
-pub(crate) fn made(path: &[u8], dirs: u64, mirror: Option<&Mirror>) -> String {
+pub(crate) fn created_line(path: &[u8], dirs: u64, mirror: Option<&Mirror>) -> String {
     let end = path.iter().rposition(|byte| *byte != b'/').map_or(path.len(), |last| last + 1);
     let path = escape_octal(&path[..end]);
-    match (mirror.is_some_and(|mirror| mirror.makes_path), dirs) {
+    match (mirror.is_some_and(|mirror| mirror.creates_parents), dirs) {
         (false, _) => format!("created directory {path}\n"),
         (true, 1) => format!("created 1 directory for {path}\n"),
         (true, _) => format!("created {dirs} directories for {path}\n"),
@@ -155,17 +155,17 @@ impl Lines {
         };
         let parts = parts("--out-format", format)?;
         let itemizes = parts.iter().any(|part| part.field == Field::Changes);
-        let tells_unchanged = itemizes && (itemize > 1 || verbose > 1);
+        let prints_unchanged = itemizes && (itemize > 1 || verbose > 1);
         let columns = Columns::default();
         Ok(Self {
             parts,
             itemizes,
-            tells_unchanged,
-            tells_removed: false,
-            tells_unsafe: false,
-            tells_skipped: false,
-            tells_progress: false,
-            tells_made: false,
+            prints_unchanged,
+            prints_removed: false,
+            prints_unsafe: false,
+            prints_skipped: false,
+            prints_progress: false,
+            prints_created: false,
             eight_bit: false,
             backup: None,
             keeps_times: true,
@@ -176,74 +176,74 @@ impl Lines {
     }
 
     /// Replaces lines about entries by a list of the sources.
-    pub(crate) fn of_list(self, columns: Columns) -> Self {
+    pub(crate) fn for_list(self, columns: Columns) -> Self {
         Self { columns, log: self.log, eight_bit: self.eight_bit, ..Self::default() }
     }
 
-    /// Sets `tells_removed`.
-    pub(crate) fn telling_removed(self, tells_removed: bool) -> Self {
-        Self { tells_removed, ..self }
+    /// Sets `prints_removed`.
+    pub(crate) fn with_removed(self, prints_removed: bool) -> Self {
+        Self { prints_removed, ..self }
     }
 
-    /// Sets `tells_unsafe`.
-    pub(crate) fn telling_unsafe(self, tells_unsafe: bool) -> Self {
-        Self { tells_unsafe, ..self }
+    /// Sets `prints_unsafe`.
+    pub(crate) fn with_unsafe(self, prints_unsafe: bool) -> Self {
+        Self { prints_unsafe, ..self }
     }
 
-    /// Sets `tells_skipped`.
-    pub(crate) fn telling_skipped(self, tells_skipped: bool) -> Self {
-        Self { tells_skipped, ..self }
+    /// Sets `prints_skipped`.
+    pub(crate) fn with_skipped(self, prints_skipped: bool) -> Self {
+        Self { prints_skipped, ..self }
     }
 
     /// Sets the backups that have lines.
-    pub(crate) fn telling_backups(self, backup: Option<Backup>) -> Self {
+    pub(crate) fn with_backups(self, backup: Option<Backup>) -> Self {
         Self { backup, ..self }
     }
 
-    /// Sets `tells_progress`.
-    pub(crate) fn telling_progress(self, tells_progress: bool) -> Self {
-        Self { tells_progress, ..self }
+    /// Sets `prints_progress`.
+    pub(crate) fn with_progress(self, prints_progress: bool) -> Self {
+        Self { prints_progress, ..self }
     }
 
     /// Sets `eight_bit`.
-    pub(crate) fn in_eight_bits(self, eight_bit: bool) -> Self {
+    pub(crate) fn with_eight_bit(self, eight_bit: bool) -> Self {
         Self { eight_bit, ..self }
     }
 
-    pub(crate) fn print(&self, line: &dyn Statement, report: &dyn Report) {
+    pub(crate) fn print(&self, line: &dyn Message, report: &dyn Report) {
         match self.eight_bit {
-            true => report.tell(&EightBit(line)),
-            false => report.tell(line),
+            true => report.message(&EightBit(line)),
+            false => report.message(line),
         }
     }
 
-    /// Sets `tells_made`. It is always true if the lines itemize changes.
-    pub(crate) fn telling_made(self, tells_made: bool) -> Self {
-        Self { tells_made: tells_made || self.itemizes, ..self }
+    /// Sets `prints_created`. It is always true if the lines itemize changes.
+    pub(crate) fn with_created(self, prints_created: bool) -> Self {
+        Self { prints_created: prints_created || self.itemizes, ..self }
     }
 
     /// True if a created destination has a line.
-    pub(crate) fn tells_made(&self) -> bool {
-        self.tells_made
+    pub(crate) fn prints_created(&self) -> bool {
+        self.prints_created
     }
 
     /// True if progress is printed even without a terminal.
-    pub(crate) fn tells_progress(&self) -> bool {
-        self.tells_progress
+    pub(crate) fn prints_progress(&self) -> bool {
+        self.prints_progress
     }
 
     /// True if links that lead out of the destination have a line.
-    pub(crate) fn tells_unsafe(&self) -> bool {
-        self.tells_unsafe
+    pub(crate) fn prints_unsafe(&self) -> bool {
+        self.prints_unsafe
     }
 
     /// True if files that are skipped because of the destination's file have a line.
-    pub(crate) fn tells_skipped(&self) -> bool {
-        self.tells_skipped
+    pub(crate) fn prints_skipped(&self) -> bool {
+        self.prints_skipped
     }
 
     /// True if an entry with this fate got a backup, and backups have lines. Directories get none.
-    pub(crate) fn tell_backup(&self, kind: &Kind, fate: SyncFate<'_>) -> bool {
+    pub(crate) fn has_backup_line(&self, kind: &Kind, fate: SyncFate<'_>) -> bool {
         let is_replaced = |found: Changes| {
             let is_made = found.has(Changes::SENT) || found.has(Changes::LOCAL);
             is_made && !found.has(Changes::MISSING) && !found.has(Changes::KIND)
@@ -264,12 +264,12 @@ impl Lines {
     }
 
     /// Removes all lines, except those in the log.
-    pub(crate) fn untold(self) -> Self {
+    pub(crate) fn log_only(self) -> Self {
         Self { columns: self.columns, log: self.log, ..Self::default() }
     }
 
     /// True if the format shows the operation or the changes of an entry.
-    fn tells_fates(&self) -> bool {
+    fn shows_changes(&self) -> bool {
         self.parts.iter().any(|part| matches!(part.field, Field::Changes | Field::Operation))
     }
 
@@ -289,11 +289,11 @@ impl Lines {
         let Self { keeps_times, keeps_link_times, columns, .. } = self;
         let lines =
             Self { parts, itemizes, keeps_times, keeps_link_times, columns, ..Self::default() };
-        let log = path.map(|path| Box::new(LogWish { path: path.to_owned(), links, lines }));
+        let log = path.map(|path| Box::new(LogConfig { path: path.to_owned(), links, lines }));
         Ok(Self { log, ..self })
     }
 
-    pub(crate) fn log(&self) -> Option<&LogWish> {
+    pub(crate) fn log(&self) -> Option<&LogConfig> {
         self.log.as_deref()
     }
 
@@ -305,7 +305,7 @@ impl Lines {
             SyncFate::Linked(_, first) => !first.is_empty(),
             SyncFate::Synced(found) => {
                 let is_new = found.has(Changes::SENT) || found.has(Changes::MISSING);
-                is_new || *kind == Kind::Dir && !found.without(UNTOLD).is_empty()
+                is_new || *kind == Kind::Dir && !found.without(UNLISTED_CHANGES).is_empty()
             }
             SyncFate::Deleted => true,
         }
@@ -313,8 +313,8 @@ impl Lines {
 
     /// True if any lines about entries are enabled.
     pub(crate) fn has_any(&self) -> bool {
-        let tells_some = self.tells_unsafe || self.tells_skipped || self.backup.is_some();
-        tells_some || !self.parts.is_empty()
+        let prints_some = self.prints_unsafe || self.prints_skipped || self.backup.is_some();
+        prints_some || !self.parts.is_empty()
     }
 
     /// True if lines show attributes of entries.
@@ -335,18 +335,20 @@ impl Lines {
     }
 
     /// Sets whether times are preserved: of all entries, and of links.
-    pub(crate) fn keeping_times(self, keeps_times: bool, keeps_link_times: bool) -> Self {
+    pub(crate) fn with_times(self, keeps_times: bool, keeps_link_times: bool) -> Self {
         Self { keeps_times, keeps_link_times, ..self }
     }
 
     /// True if an entry with this fate has a line.
-    pub(crate) fn tell(&self, kind: &Kind, fate: SyncFate<'_>) -> bool {
+    pub(crate) fn has_line(&self, kind: &Kind, fate: SyncFate<'_>) -> bool {
         match fate {
-            SyncFate::Deleted => self.tells_removed || !self.parts.is_empty(),
+            SyncFate::Deleted => self.prints_removed || !self.parts.is_empty(),
             _ if self.parts.is_empty() => false,
-            SyncFate::Linked(_, []) => self.tells_unchanged,
+            SyncFate::Linked(_, []) => self.prints_unchanged,
             SyncFate::Linked(..) => true,
-            SyncFate::Synced(found) if found.without(UNTOLD).is_empty() => self.tells_unchanged,
+            SyncFate::Synced(found) if found.without(UNLISTED_CHANGES).is_empty() => {
+                self.prints_unchanged
+            }
             SyncFate::Synced(found) => {
                 let is_new = found.has(Changes::SENT) || found.has(Changes::MISSING);
                 self.itemizes || is_new || *kind == Kind::Dir
@@ -379,7 +381,7 @@ impl Itemized<'_> {
             _ if is_linked => 'h',
             _ if found.has(Changes::LOCAL.with(Changes::LINKED)) => 'h',
             _ if found.has(Changes::LOCAL) => 'c',
-            (true, true) if self.goes_out => '<',
+            (true, true) if self.is_outgoing => '<',
             (true, true) => '>',
             (true, false) => 'c',
             (false, _) if found.has(Changes::MISSING) => 'c',
@@ -389,17 +391,17 @@ impl Itemized<'_> {
             return format!("{update}{kind}+++++++++");
         }
         // A name that becomes a hard link gets the time of its file.
-        let is_given_time =
+        let gets_link_time =
             is_file && !self.lines.keeps_times && matches!(self.fate, SyncFate::Linked(_, [_, ..]));
-        if found.without(UNTOLD).is_empty() && !is_given_time {
+        if found.without(UNLISTED_CHANGES).is_empty() && !gets_link_time {
             return format!("{update}{kind}         ");
         }
         let letter = |change: Changes, letter: char| if found.has(change) { letter } else { '.' };
         let content = if is_file { Changes::CONTENT } else { Changes::TARGET };
         let is_link = matches!(self.kind, Kind::Symlink { .. });
-        let is_anew = !is_file && found.has(content);
+        let is_recreated = !is_file && found.has(content);
         let is_made = sent || is_linked || found.has(Changes::LOCAL);
-        let time = match is_made && is_file || is_anew {
+        let time = match is_made && is_file || is_recreated {
             true if !self.lines.keeps_times => 'T',
             true if is_link && !self.lines.keeps_link_times => 't',
             _ => letter(Changes::TIME, 't'),
@@ -442,7 +444,7 @@ impl Itemized<'_> {
                 _ => String::new(),
             },
             Field::Len => json::size(self.kind).unwrap_or_default().to_string(),
-            Field::Operation => match (is_deleted, self.goes_out) {
+            Field::Operation => match (is_deleted, self.is_outgoing) {
                 (true, _) => "del.",
                 (_, true) => "send",
                 (_, false) => "recv",
@@ -467,11 +469,11 @@ impl Itemized<'_> {
     }
 }
 
-impl Statement for Itemized<'_> {
+impl Message for Itemized<'_> {
     fn text(&self) -> Vec<u8> {
         let is_deleted = matches!(self.fate, SyncFate::Deleted);
         let mut line = Vec::new();
-        if is_deleted && !self.lines.tells_fates() {
+        if is_deleted && !self.lines.shows_changes() {
             line.extend(format!("deleting {}\n", self.name(true)).as_bytes());
             return line;
         }
@@ -493,7 +495,7 @@ impl Statement for Itemized<'_> {
         };
         let linked_to = first.map(String::from_utf8_lossy);
         let (sent, differed) =
-            (found.has(Changes::SENT), DifferenceWord::all_of(Found::Differs(found)));
+            (found.has(Changes::SENT), JsonDifference::all_of(Mismatch::Differs(found)));
         Line::Synced(SyncedLine { path, kind, size, sent, differed, linked_to }).to_bytes()
     }
 }
@@ -503,11 +505,11 @@ mod tests {
     use super::*;
     use haul_model::Timestamp;
 
-    fn line(lines: &Lines, kind: &Kind, fate: SyncFate<'_>, goes_out: bool) -> String {
+    fn line(lines: &Lines, kind: &Kind, fate: SyncFate<'_>, is_outgoing: bool) -> String {
         let time = Timestamp { secs: 86_400 * 365, nanos: 0 };
         let attributes = Attributes { user: Some(7), ..Attributes::new(0o4755, time) };
         let listed = &Listed { attributes, is_device: true, hash: None };
-        let told = Itemized { lines, path: b"a/b\n", kind, listed, fate, goes_out };
+        let told = Itemized { lines, path: b"a/b\n", kind, listed, fate, is_outgoing };
         String::from_utf8(told.text()).expect("text")
     }
 
@@ -548,7 +550,7 @@ mod tests {
 
     #[test]
     fn a_name_that_is_linked_without_times_has_another_time() {
-        let lines = Lines::new(1, 0, None).expect("a format").keeping_times(false, false);
+        let lines = Lines::new(1, 0, None).expect("a format").with_times(false, false);
         let (file, fate) = (Kind::File { size: 5 }, SyncFate::Linked(Changes::default(), b"x"));
         assert_eq!(line(&lines, &file, fate, false), "hf..T...... a/b\\#012 => x\n");
         let before = SyncFate::Linked(Changes::default(), b"");
@@ -589,7 +591,8 @@ mod tests {
         let listed = &Listed { attributes, is_device: false, hash: None };
         let fate = SyncFate::Synced(Changes::MODE);
         let kind = &Kind::Symlink { target: (*b"\xfb\n").into() };
-        let line = Itemized { lines: &lines, path: b"a\xfc", kind, listed, fate, goes_out: false };
+        let line =
+            Itemized { lines: &lines, path: b"a\xfc", kind, listed, fate, is_outgoing: false };
         assert_eq!(line.text(), b".L...p..... a\\#374 -> \\#373\\#012\n");
         assert_eq!(EightBit(&line).text(), b".L...p..... a\xfc -> \xfb\\#012\n");
     }
@@ -600,7 +603,7 @@ mod tests {
         let tells = |itemize, verbose, kind: &Kind, found| {
             Lines::new(itemize, verbose, None)
                 .expect("a format")
-                .tell(kind, SyncFate::Synced(found))
+                .has_line(kind, SyncFate::Synced(found))
         };
         let new = Changes::MISSING.with(Changes::SENT);
         assert!(!tells(0, 0, &file, new));

@@ -24,7 +24,7 @@
 //! - `error.rs`: errors of commands, and the exit codes.
 //! - `config.rs`: settings from the file (`config/file.rs`), the environment and the command line.
 //! - `interrupt.rs`: signals. A signal that is ignored at the start stays ignored.
-//! - `mistake.rs`: ends the process after a panic.
+//! - `panic_hook.rs`: ends the process after a panic.
 //! - `server.rs` and `server/`: `haul server`.
 //! - `cache.rs`: the chunk cache of this user.
 //! - `log.rs`: the developer's log (`HAUL_LOG=debug`).
@@ -35,35 +35,35 @@ mod args;
 mod cache;
 mod command;
 mod config;
+mod deadline;
 mod error;
 mod hint;
 mod interrupt;
 mod json;
 mod lines;
 mod log;
-mod mistake;
 mod monitor;
+mod panic_hook;
 mod progress;
 mod quantity;
 mod report;
 mod server;
 mod sshd;
 mod stdout;
-mod until;
 
 #[global_allocator]
 static MEMORY: haul_engine::Memory = haul_engine::Memory;
 
 fn main() -> std::process::ExitCode {
     progress::answer_signals();
-    haul_engine::spare_address_space();
-    mistake::ends_the_program();
+    haul_engine::limit_arenas();
+    panic_hook::install();
     log::start();
     // Fails only for a signal that can't be caught.
-    let _ = interrupt::outlive_size_limit();
+    let _ = interrupt::ignore_size_limit_signal();
     let code = match args::from_env() {
         Ok(command) => command::run(command),
-        Err(error) => args::code_of_words(report::end_of_command(&error)),
+        Err(error) => args::exit_code_for_args(report::print_error(&error)),
     };
     code.into()
 }

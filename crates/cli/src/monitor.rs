@@ -1,17 +1,18 @@
 //! Receives the events of running jobs, and passes them to the report.
 
+use crate::deadline::Deadline;
 use crate::error::{CommandError, ErrorKind};
 use crate::hint;
 use crate::interrupt::Interrupt;
-use crate::json::{Found, OutcomeWord};
+use crate::json::{JsonOutcome, Mismatch};
 use crate::lines::{self, Itemized, Lines, Listed, ListedLine, SyncFate};
-use crate::progress::{Answers, Counts, Paced};
+use crate::progress::{Counts, PeriodicProgress, SignalProgress};
 use crate::quantity;
-use crate::report::{LogFile, Report, Statement};
-use crate::until::Until;
+use crate::report::{LogFile, Message, Report};
 use haul::Machine;
 use haul_engine::{
-    At, Event, Leg, LinkEvent, Monitor, Outcome, Progress, Route, Skip, Summary, Unfinished,
+    Event, FaultLocation, LinkEvent, Monitor, Outcome, Progress, Route, RoutedJob, Skip, Summary,
+    Unfinished,
 };
 use haul_model::{
     Attributes, Changes, ContentHash, Entry, Fault, FaultKind, Kept, Kind, Side, Special, Task,
@@ -25,17 +26,17 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 mod compared;
-mod ends;
 mod fate;
+mod job_paths;
 mod moved;
 mod order;
 mod removal;
 
 use self::compared::{Difference, Same};
-use self::ends::{Ends, Located};
-use self::fate::{CopyFate, UnsafeLink, passed_over};
+use self::fate::{CopyFate, UnsafeLink, copy_skip_reason};
+use self::job_paths::{HostPath, JobPaths};
 use self::moved::Moved;
-use self::order::Order;
+use self::order::OrderedLines;
 pub(crate) use self::removal::SourceRemoval;
 
 /// Interval for writing output and drawing the progress line.
@@ -50,7 +51,7 @@ pub(crate) struct JobMonitor<'r> {
     task: Task,
     interrupt: Interrupt,
     /// The time at which jobs end, even if work is left.
-    until: Option<Until>,
+    deadline: Option<Deadline>,
     progress: Progress,
     /// The figures of earlier jobs.
     before: Mutex<Summary>,
@@ -59,22 +60,22 @@ pub(crate) struct JobMonitor<'r> {
     /// Listed entries by number, if their lines need more than the outcome.
     listed: Mutex<HashMap<u64, Listed>>,
     /// Lines that wait for the lines of earlier entries.
-    order: Mutex<Order>,
+    order: Mutex<OrderedLines>,
     /// The log file, if there is one.
     log: Option<Arc<LogFile>>,
     /// The running job sends to another machine.
-    goes_out: AtomicBool,
+    is_outgoing: AtomicBool,
     /// Entries that had vanished when they were read.
     vanished: AtomicU64,
     /// Entries of the sources that could not be read for other reasons.
     unread: AtomicU64,
     differences: AtomicU64,
     /// The sources and the destination of the running job.
-    ends: Mutex<Ends>,
+    job_paths: Mutex<JobPaths>,
     /// A job is running, so progress may be drawn.
     running: Mutex<bool>,
     /// Further jobs follow, which add to the totals.
-    more_to_come: AtomicBool,
+    has_more_jobs: AtomicBool,
 }
 
 impl<'r> JobMonitor<'r> {
@@ -84,20 +85,20 @@ impl<'r> JobMonitor<'r> {
             report,
             task,
             interrupt,
-            until: None,
+            deadline: None,
             lines: Lines::default(),
             listed: Mutex::default(),
             order: Mutex::default(),
             log: None,
-            goes_out: AtomicBool::new(false),
+            is_outgoing: AtomicBool::new(false),
             vanished: AtomicU64::new(0),
             unread: AtomicU64::new(0),
             differences: AtomicU64::new(0),
             progress: Progress::default(),
             before: Mutex::default(),
-            ends: Mutex::default(),
+            job_paths: Mutex::default(),
             running: Mutex::new(false),
-            more_to_come: AtomicBool::new(false),
+            has_more_jobs: AtomicBool::new(false),
         }
     }
 
@@ -112,13 +113,13 @@ impl<'r> JobMonitor<'r> {
     }
 
     /// Sets the time at which jobs end.
-    pub(crate) fn until(self, until: Option<Until>) -> Self {
-        Self { until, ..self }
+    pub(crate) fn deadline(self, deadline: Option<Deadline>) -> Self {
+        Self { deadline, ..self }
     }
 
     /// True if that time has passed.
-    fn is_over(&self) -> bool {
-        self.until.is_some_and(Until::is_over)
+    fn is_expired(&self) -> bool {
+        self.deadline.is_some_and(Deadline::is_expired)
     }
 
     /// The number of source entries that vanished before they were read. Each counts as failed.
@@ -132,32 +133,34 @@ impl<'r> JobMonitor<'r> {
     }
 
     /// Prints the number of differences that were not named.
-    pub(crate) fn tell_unnamed(&self) {
+    pub(crate) fn print_unnamed_count(&self) {
         let found = self.differences.load(Ordering::Relaxed);
         if let more @ 1.. = found.saturating_sub(NAMED_MAX) {
             let more = quantity::count(more);
-            self.report.tell(&format!("and {more} more; -v lists all\n"));
+            self.report.message(&format!("and {more} more; -v lists all\n"));
         }
     }
 
     /// Reports a difference, or only counts it once [`NAMED_MAX`] are named.
-    fn tell_difference(&self, difference: &Difference<'_>) {
+    fn print_difference(&self, difference: &Difference<'_>) {
         let same = Outcome::Skipped(Skip::Unchanged);
         let names_all =
             !self.report.is_text() || self.report.shows(&self.task, &Kind::File { size: 0 }, &same);
         if names_all || self.differences.fetch_add(1, Ordering::Relaxed) < NAMED_MAX {
-            self.report.tell(difference);
+            self.report.message(difference);
         }
     }
 
-    /// Starts the job of `leg`. `more`: other jobs follow.
-    pub(crate) fn begin(&self, leg: &Leg<Machine>, more: bool) {
-        self.more_to_come.store(more, Ordering::Relaxed);
+    /// Starts the job of `routed_job`. `more`: other jobs follow.
+    pub(crate) fn begin(&self, routed_job: &RoutedJob<Machine>, more: bool) {
+        self.has_more_jobs.store(more, Ordering::Relaxed);
         self.progress.begin();
-        self.goes_out
-            .store(matches!(leg.route, Route::Upload(_) | Route::Between(..)), Ordering::Relaxed);
-        self.locate_by(leg);
-        *self.order() = Order::default();
+        self.is_outgoing.store(
+            matches!(routed_job.route, Route::Upload(_) | Route::Between(..)),
+            Ordering::Relaxed,
+        );
+        self.set_job_paths(routed_job);
+        *self.order() = OrderedLines::default();
         *self.before() = self.progress.summary();
         *self.running() = true;
     }
@@ -165,18 +168,18 @@ impl<'r> JobMonitor<'r> {
     /// Ends the job. Returns its figures, also if it ended early.
     pub(crate) fn end(&self) -> Summary {
         *self.running() = false;
-        self.order().give_up(|line| self.lines.print(line, self.report));
+        self.order().release_all(|line| self.lines.print(line, self.report));
         self.report.progress(None);
         self.progress.summary().since(*self.before())
     }
 
     /// Writes output and shows progress, until the sender of `stop` is dropped.
     pub(crate) fn tick_until(&self, stop: &Receiver<()>) {
-        let mut answers = Answers::new();
+        let mut signal_progress = SignalProgress::new();
         let begun = Instant::now();
-        let mut paced = self.prints_progress().then(|| Paced::new(&self.counts()));
+        let mut periodic = self.prints_progress().then(|| PeriodicProgress::new(&self.counts()));
         while stop.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
-            if self.report.draws() {
+            if self.report.draws_progress() {
                 self.order().tick(|line| self.lines.print(line, self.report));
             }
             self.report.flush();
@@ -185,32 +188,33 @@ impl<'r> JobMonitor<'r> {
             if *running {
                 self.report.progress(Some(self.counts()));
             }
-            if let Some(line) =
-                paced.as_mut().and_then(|paced| paced.line(begun.elapsed(), &self.counts()))
+            if let Some(line) = periodic
+                .as_mut()
+                .and_then(|periodic| periodic.line(begun.elapsed(), &self.counts()))
             {
-                self.report.tell(&line);
+                self.report.message(&line);
             }
-            if let Some(line) = answers.line(|| self.counts()) {
-                self.report.answer(&line);
+            if let Some(line) = signal_progress.line(|| self.counts()) {
+                self.report.print_status(&line);
             }
         }
         if let Some(line) =
-            paced.and_then(|mut paced| paced.last_line(begun.elapsed(), &self.counts()))
+            periodic.and_then(|mut periodic| periodic.last_line(begun.elapsed(), &self.counts()))
         {
-            self.report.tell(&line);
+            self.report.message(&line);
         }
     }
 
     /// True if progress lines are printed between the lines about entries.
     fn prints_progress(&self) -> bool {
-        let is_wanted = self.lines.tells_progress() && !self.task.keeps_destination();
-        is_wanted && Paced::is_needed(self.report.draws())
+        let is_wanted = self.lines.prints_progress() && !self.task.keeps_destination();
+        is_wanted && PeriodicProgress::is_needed(self.report.draws_progress())
     }
 
     /// The error after an interrupt or the time limit. It mentions the partial content of a large
     /// file.
     pub(crate) fn interrupted(&self) -> CommandError {
-        if self.is_over() && !self.interrupt.happened() {
+        if self.is_expired() && !self.interrupt.is_set() {
             return CommandError::new(
                 ErrorKind::OutOfTime,
                 "time limit reached (--stop-after, --stop-at)",
@@ -241,18 +245,18 @@ impl<'r> JobMonitor<'r> {
         self.report
     }
 
-    /// From now on, faults of entries are located by the job of `leg`.
-    pub(crate) fn locate_by(&self, leg: &Leg<Machine>) {
-        *self.ends.lock() = Ends::of(leg);
+    /// From now on, faults of entries are located by the job of `routed_job`.
+    pub(crate) fn set_job_paths(&self, routed_job: &RoutedJob<Machine>) {
+        *self.job_paths.lock() = JobPaths::of(routed_job);
     }
 
     /// The host and path of a fault on `side`.
-    fn place_of(&self, path: &[u8], at: At<'_>, side: Side) -> Located {
+    fn fault_location(&self, path: &[u8], at: FaultLocation<'_>, side: Side) -> HostPath {
         match at {
-            At::Named { host, path } => (host.map(str::to_owned), path.to_vec()),
-            At::Entry(naming) => {
-                let ends = self.ends.lock();
-                ends.locate(side, path, naming)
+            FaultLocation::Named { host, path } => (host.map(str::to_owned), path.to_vec()),
+            FaultLocation::Entry(naming) => {
+                let job_paths = self.job_paths.lock();
+                job_paths.locate(side, path, naming)
             }
         }
     }
@@ -261,7 +265,7 @@ impl<'r> JobMonitor<'r> {
         self.before.lock()
     }
 
-    fn order(&self) -> MutexGuard<'_, Order> {
+    fn order(&self) -> MutexGuard<'_, OrderedLines> {
         self.order.lock()
     }
 
@@ -271,7 +275,7 @@ impl<'r> JobMonitor<'r> {
     }
 
     /// Prints a line about entry `number`, in order if lines are ordered.
-    fn tell_in_order(&self, number: Option<u64>, line: &dyn Statement) {
+    fn print_in_order(&self, number: Option<u64>, line: &dyn Message) {
         match number.filter(|_| self.is_ordered()) {
             Some(number) => self.order().hold(number, line),
             None => self.lines.print(line, self.report),
@@ -285,11 +289,11 @@ impl<'r> JobMonitor<'r> {
     /// The progress of the jobs.
     pub(crate) fn counts(&self) -> Counts {
         let mut counts = Counts::of(&self.progress);
-        counts.listed_all &= !self.more_to_come.load(Ordering::Relaxed);
+        counts.listed_all &= !self.has_more_jobs.load(Ordering::Relaxed);
         counts
     }
 
-    fn checks(&self) -> bool {
+    fn is_check(&self) -> bool {
         matches!(self.task, Task::Check { .. })
     }
 
@@ -331,22 +335,22 @@ impl<'r> JobMonitor<'r> {
         listed: &Listed,
         fate: SyncFate<'_>,
     ) {
-        let goes_out = self.goes_out.load(Ordering::Relaxed);
-        let line = Itemized { lines: &self.lines, path, kind, listed, fate, goes_out };
-        self.tell_in_order(number, &line);
+        let is_outgoing = self.is_outgoing.load(Ordering::Relaxed);
+        let line = Itemized { lines: &self.lines, path, kind, listed, fate, is_outgoing };
+        self.print_in_order(number, &line);
     }
 
     /// Prints the line about an entry's backup, if there is one and such lines are enabled.
-    fn tell_backup(&self, number: Option<u64>, path: &[u8], kind: &Kind, fate: SyncFate<'_>) {
-        if self.lines.tell_backup(kind, fate) {
-            self.tell_in_order(number, &self.lines.backup_line(path));
+    fn print_backup_line(&self, number: Option<u64>, path: &[u8], kind: &Kind, fate: SyncFate<'_>) {
+        if self.lines.has_backup_line(kind, fate) {
+            self.print_in_order(number, &self.lines.backup_line(path));
         }
     }
 
     /// Writes the entry's line to the log, if there is one.
     fn log(&self, path: &[u8], kind: &Kind, listed: &Listed, fate: SyncFate<'_>) {
-        if let Some(log) = self.log.as_ref().filter(|log| log.tells(kind, fate)) {
-            log.entry(path, kind, listed, fate, self.goes_out.load(Ordering::Relaxed));
+        if let Some(log) = self.log.as_ref().filter(|log| log.includes(kind, fate)) {
+            log.entry(path, kind, listed, fate, self.is_outgoing.load(Ordering::Relaxed));
         }
     }
 
@@ -364,27 +368,27 @@ impl<'r> JobMonitor<'r> {
     /// The fate, if the mirror prints it.
     fn synced<'o>(&self, kind: &Kind, outcome: &'o Outcome) -> Option<SyncFate<'o>> {
         let fate = self.fate(outcome)?;
-        (!self.report.is_text() || self.lines.tell(kind, fate)).then_some(fate)
+        (!self.report.is_text() || self.lines.has_line(kind, fate)).then_some(fate)
     }
 
     /// Reports the fault of an entry, with its location.
-    fn fails(&self, path: &[u8], fault: &Fault) {
-        let naming = At::Entry(self.progress.naming());
-        let (host, there) = self.place_of(path, naming, fault.side);
+    fn report_fault(&self, path: &[u8], fault: &Fault) {
+        let naming = FaultLocation::Entry(self.progress.naming());
+        let (host, there) = self.fault_location(path, naming, fault.side);
         self.report.entry_fault(path, host, &there, fault);
     }
 
     /// True if an outcome is reported, apart from the log.
-    fn tells(&self, kind: &Kind, outcome: &Outcome) -> bool {
+    fn includes(&self, kind: &Kind, outcome: &Outcome) -> bool {
         match (self.task.mirrors(), outcome) {
             (Some(_), Outcome::Failed(_)) => true,
-            (Some(_), Outcome::Skipped(Skip::Special)) => self.report.warns(),
+            (Some(_), Outcome::Skipped(Skip::Special)) => self.report.shows_warnings(),
             (Some(mirror), Outcome::Skipped(Skip::Ruled)) => {
                 let is_link = matches!(kind, Kind::Symlink { .. });
-                is_link && mirror.safe_links && self.lines.tells_unsafe() && self.report.is_text()
+                is_link && mirror.safe_links && self.lines.prints_unsafe() && self.report.is_text()
             }
             (Some(_), Outcome::Skipped(Skip::Exists | Skip::NotOlder)) => {
-                self.lines.tells_skipped() && self.report.is_text()
+                self.lines.prints_skipped() && self.report.is_text()
             }
             (Some(_), _) => self.synced(kind, outcome).is_some(),
             (None, _) => self.report.shows(&self.task, kind, outcome),
@@ -395,7 +399,7 @@ impl<'r> JobMonitor<'r> {
     fn count_unread(&self, path: &[u8], kind: FaultKind) {
         if kind != FaultKind::NotFound {
             self.unread.fetch_add(1, Ordering::Relaxed);
-        } else if !self.ends.lock().is_source(path) {
+        } else if !self.job_paths.lock().is_source(path) {
             // A named source that never existed counts as neither. It must not prevent removals.
             self.vanished.fetch_add(1, Ordering::Relaxed);
         }
@@ -405,12 +409,12 @@ impl<'r> JobMonitor<'r> {
         let listed = &self.take_listed(number);
         if let Some(fate) = self.fate(outcome) {
             self.log(path, kind, listed, fate);
-            self.tell_backup(number, path, kind, fate);
+            self.print_backup_line(number, path, kind, fate);
         }
         if let Some(fate) = self.synced(kind, outcome) {
             return self.line(number, path, kind, listed, fate);
         }
-        if !self.tells(kind, outcome) {
+        if !self.includes(kind, outcome) {
             return;
         }
         if let Outcome::Failed(Fault { side: Side::Source, kind, .. }) = outcome {
@@ -427,52 +431,52 @@ impl<'r> JobMonitor<'r> {
         };
         let is_dry = self.task.keeps_destination();
         let fate = |outcome, skip| {
-            self.report.tell(&CopyFate { path, kind, outcome, skip, grew, differed, linked_to });
+            self.report.message(&CopyFate { path, kind, outcome, skip, grew, differed, linked_to });
         };
         match outcome {
             Outcome::Failed(fault) => {
-                self.fails(path, fault);
+                self.report_fault(path, fault);
             }
-            Outcome::Copied | Outcome::Grew => fate(OutcomeWord::Copied, None),
+            Outcome::Copied | Outcome::Grew => fate(JsonOutcome::Copied, None),
             // The entry was already linked.
             Outcome::Linked { first, .. } if first.is_empty() => {
-                fate(OutcomeWord::Skipped, Some(Skip::Unchanged));
+                fate(JsonOutcome::Skipped, Some(Skip::Unchanged));
             }
-            Outcome::Linked { .. } if is_dry => fate(OutcomeWord::WouldLink, None),
-            Outcome::Linked { .. } => fate(OutcomeWord::Linked, None),
-            Outcome::WouldCopy => fate(OutcomeWord::WouldCopy, None),
+            Outcome::Linked { .. } if is_dry => fate(JsonOutcome::WouldLink, None),
+            Outcome::Linked { .. } => fate(JsonOutcome::Linked, None),
+            Outcome::WouldCopy => fate(JsonOutcome::WouldCopy, None),
             Outcome::Differs(found) => {
-                self.tell_difference(&Difference { path, kind, found: Found::Differs(*found) });
+                self.print_difference(&Difference { path, kind, found: Mismatch::Differs(*found) });
             }
-            Outcome::Skipped(Skip::Special) if self.checks() => {
+            Outcome::Skipped(Skip::Special) if self.is_check() => {
                 self.report.warning(path, "not compared: copy skips it");
             }
-            Outcome::Skipped(_) if self.checks() => self.report.tell(&Same { path }),
+            Outcome::Skipped(_) if self.is_check() => self.report.message(&Same { path }),
             // A mirror reports these by rsync's lines, or not at all.
             Outcome::Synced(_) if self.task.mirrors().is_some() => {}
-            Outcome::Synced(_) if is_dry => fate(OutcomeWord::WouldUpdate, None),
-            Outcome::Synced(_) => fate(OutcomeWord::Updated, None),
+            Outcome::Synced(_) if is_dry => fate(JsonOutcome::WouldUpdate, None),
+            Outcome::Synced(_) => fate(JsonOutcome::Updated, None),
             Outcome::Skipped(Skip::Special) if self.task.mirrors().is_some() => {
-                self.report.warning(path, lines::left_out(kind));
+                self.report.warning(path, lines::mirror_skip_reason(kind));
             }
             Outcome::Skipped(Skip::Ruled) if self.task.mirrors().is_some() => {
                 // A part that only removes skips every entry: another part reports the link. A link
                 // that is skipped for another reason is not reported.
                 let copies = self.task.mirrors().is_some_and(|of| !of.part.only_removes());
                 if let Some(link) = UnsafeLink::of(path, kind).filter(|_| copies) {
-                    self.tell_in_order(number, &link);
+                    self.print_in_order(number, &link);
                 }
             }
             Outcome::Skipped(skip @ (Skip::Exists | Skip::NotOlder))
                 if self.task.mirrors().is_some() =>
             {
                 let why = if *skip == Skip::Exists { "exists" } else { "is newer" };
-                self.tell_in_order(number, &format!("{} {why}\n", escape_octal(path)));
+                self.print_in_order(number, &format!("{} {why}\n", escape_octal(path)));
             }
             Outcome::Skipped(skip) => {
-                fate(OutcomeWord::Skipped, Some(*skip));
+                fate(JsonOutcome::Skipped, Some(*skip));
                 if *skip == Skip::Special {
-                    self.report.warning(path, passed_over(kind));
+                    self.report.warning(path, copy_skip_reason(kind));
                 }
             }
         }
@@ -492,14 +496,14 @@ impl Monitor for JobMonitor<'_> {
                     self.order().done(number, |line| self.lines.print(line, self.report));
                 }
             }
-            Event::Extra { path, kind } if self.checks() && self.report.warns() => {
-                self.tell_difference(&Difference { path, kind, found: Found::Extra });
+            Event::Extra { path, kind } if self.is_check() && self.report.shows_warnings() => {
+                self.print_difference(&Difference { path, kind, found: Mismatch::Extra });
             }
             Event::Deleted { path, kind } => {
                 let listed = &self.take_listed(None);
                 self.log(path, kind, listed, SyncFate::Deleted);
-                self.tell_backup(None, path, kind, SyncFate::Deleted);
-                if !self.report.is_text() || self.lines.tell(kind, SyncFate::Deleted) {
+                self.print_backup_line(None, path, kind, SyncFate::Deleted);
+                if !self.report.is_text() || self.lines.has_line(kind, SyncFate::Deleted) {
                     self.line(None, path, kind, listed, SyncFate::Deleted);
                 }
             }
@@ -510,31 +514,32 @@ impl Monitor for JobMonitor<'_> {
                 }
                 self.lines.print(&listed, self.report);
             }
-            Event::Warning { side, path, message } if self.report.warns() => {
-                let ends = self.ends.lock();
-                let host = ends.host_of(path).map(|host| format!("{host}:")).unwrap_or_default();
+            Event::Warning { side, path, message } if self.report.shows_warnings() => {
+                let job_paths = self.job_paths.lock();
+                let host =
+                    job_paths.host_of(path).map(|host| format!("{host}:")).unwrap_or_default();
                 let path = [host.as_bytes(), path].concat();
                 match side {
-                    Some(Side::Destination) => self.report.warning_there(&path, message),
+                    Some(Side::Destination) => self.report.destination_warning(&path, message),
                     _ => self.report.warning(&path, message),
                 }
             }
-            Event::Link(news) => {
-                if matches!(news, LinkEvent::Lost { .. }) {
-                    self.order().give_up(|line| self.lines.print(line, self.report));
+            Event::Link(notice) => {
+                if matches!(notice, LinkEvent::Lost { .. }) {
+                    self.order().release_all(|line| self.lines.print(line, self.report));
                 }
-                self.report.link(news);
+                self.report.link(notice);
             }
-            Event::Moved { path, renamed } => self.report.tell(&Moved { path, renamed }),
+            Event::Moved { path, renamed } => self.report.message(&Moved { path, renamed }),
             Event::Stays { path, at, fault, is_copied } => {
-                let (host, there) = self.place_of(path, at, fault.side);
+                let (host, there) = self.fault_location(path, at, fault.side);
                 match is_copied {
                     true => self.report.not_removed(path, host, &there, fault),
                     false => self.report.entry_fault(path, host, &there, fault),
                 }
             }
-            Event::Made { path, dirs } if self.lines.tells_made() => {
-                let line = lines::made(path, dirs, self.task.mirrors());
+            Event::Made { path, dirs } if self.lines.prints_created() => {
+                let line = lines::created_line(path, dirs, self.task.mirrors());
                 self.lines.print(&line, self.report);
             }
             // Removals are reported only by a job that removes its sources.
@@ -560,12 +565,12 @@ impl Monitor for JobMonitor<'_> {
 
     fn shows(&self, kind: &Kind, outcome: &Outcome) -> bool {
         let is_backed_up =
-            || self.fate(outcome).is_some_and(|fate| self.lines.tell_backup(kind, fate));
+            || self.fate(outcome).is_some_and(|fate| self.lines.has_backup_line(kind, fate));
         let is_logged = || {
             let fate = self.log.as_ref().and_then(|log| Some((log, self.fate(outcome)?)));
-            fate.is_some_and(|(log, fate)| log.tells(kind, fate))
+            fate.is_some_and(|(log, fate)| log.includes(kind, fate))
         };
-        self.tells(kind, outcome) || is_logged() || is_backed_up()
+        self.includes(kind, outcome) || is_logged() || is_backed_up()
     }
 
     fn wants_hashes(&self) -> bool {
@@ -580,7 +585,7 @@ impl Monitor for JobMonitor<'_> {
     }
 
     fn cancelled(&self) -> bool {
-        self.interrupt.happened() || self.is_over()
+        self.interrupt.is_set() || self.is_expired()
     }
 }
 
@@ -627,15 +632,16 @@ mod tests {
     #[test]
     fn jobs_end_when_their_time_is_over() {
         let report = Detail::Text(Show::Quiet).report(&Screen::default());
-        let monitor = |until| {
-            JobMonitor::new(&*report, Task::default(), Interrupt::default()).until(Some(until))
+        let monitor = |deadline| {
+            JobMonitor::new(&*report, Task::default(), Interrupt::default())
+                .deadline(Some(deadline))
         };
         let (now, hour) = (Instant::now(), Duration::from_secs(3600));
         let clock = SystemTime::now();
-        assert!(!Monitor::cancelled(&monitor(Until::Passed(now + hour))));
-        assert!(!Monitor::cancelled(&monitor(Until::Clock(clock + hour))));
-        assert!(Monitor::cancelled(&monitor(Until::Clock(clock))));
-        let over = monitor(Until::Passed(now));
+        assert!(!Monitor::cancelled(&monitor(Deadline::Passed(now + hour))));
+        assert!(!Monitor::cancelled(&monitor(Deadline::Clock(clock + hour))));
+        assert!(Monitor::cancelled(&monitor(Deadline::Clock(clock))));
+        let over = monitor(Deadline::Passed(now));
         assert!(Monitor::cancelled(&over));
         assert_eq!(over.interrupted().kind, ErrorKind::OutOfTime);
         assert_eq!(ErrorKind::OutOfTime.exit_code().number(), 30);
@@ -645,11 +651,11 @@ mod tests {
     fn totals_are_not_final_while_jobs_are_to_come() {
         let report = Detail::Text(Show::Quiet).report(&Screen::default());
         let monitor = JobMonitor::new(&*report, Task::default(), Interrupt::default());
-        let leg = Leg { job: Job::default(), route: Route::Local };
-        monitor.begin(&leg, true);
+        let routed_job = RoutedJob { job: Job::default(), route: Route::Local };
+        monitor.begin(&routed_job, true);
         monitor.progress.listed_all.store(true, Ordering::Relaxed);
         assert!(!monitor.counts().listed_all);
-        monitor.begin(&leg, false);
+        monitor.begin(&routed_job, false);
         assert!(!monitor.counts().listed_all);
         monitor.progress.listed_all.store(true, Ordering::Relaxed);
         assert!(monitor.counts().listed_all);

@@ -9,13 +9,13 @@ use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-mod asked;
 mod meter;
-mod paced;
+mod on_signal;
+mod periodic;
 
-pub(crate) use self::asked::{Answers, listen as answer_signals};
 pub(crate) use self::meter::{Counts, Meter};
-pub(crate) use self::paced::Paced;
+pub(crate) use self::on_signal::{SignalProgress, listen as answer_signals};
+pub(crate) use self::periodic::PeriodicProgress;
 
 /// Minimum run time of a job to show the progress line. In shorter jobs it would only flicker.
 pub(crate) const SHOW_AFTER: Duration = Duration::from_millis(300);

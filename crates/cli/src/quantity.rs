@@ -1,6 +1,6 @@
 //! Formats numbers for people: counts, times, rates, dates and modes.
 
-pub(crate) use haul_model::size_words as bytes;
+pub(crate) use haul_model::format_size as bytes;
 use haul_model::{Entry, Kind, Special, Timestamp};
 use jiff::tz::TimeZone;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,8 +1,8 @@
 //! Reports of a command: [`text`] for people, [`json`] for programs. Only this module chooses
 //! between them. Data from a disk or a peer is escaped before it is printed.
 
-pub(crate) use self::addressed::Addressed;
-pub(crate) use self::log_file::{LogFile, Logged};
+pub(crate) use self::destination::DestinationReport;
+pub(crate) use self::log_file::{LogFile, LoggedReport};
 use crate::error::{CommandError, ExitCode};
 use crate::hint;
 use crate::progress::{Counts, Screen};
@@ -10,7 +10,7 @@ use haul_engine::{LinkEvent, Outcome};
 use haul_model::{Fault, Kind, Task};
 use parking_lot::MutexGuard;
 
-mod addressed;
+mod destination;
 mod json;
 mod log_file;
 mod output;
@@ -53,7 +53,7 @@ impl Detail {
 }
 
 /// A message in one form or both. A form without bytes prints nothing.
-pub(crate) trait Statement {
+pub(crate) trait Message {
     /// Complete lines for the text report, with names escaped.
     fn text(&self) -> Vec<u8> {
         Vec::new()
@@ -65,18 +65,18 @@ pub(crate) trait Statement {
     }
 
     /// The least [`Show`] at which the text report prints it.
-    fn least(&self) -> Show {
+    fn level(&self) -> Show {
         Show::Quiet
     }
 }
 
 /// A summary or a heading, only for the text report.
-impl Statement for String {
+impl Message for String {
     fn text(&self) -> Vec<u8> {
         self.as_bytes().to_vec()
     }
 
-    fn least(&self) -> Show {
+    fn level(&self) -> Show {
         Show::Normal
     }
 }
@@ -84,11 +84,11 @@ impl Statement for String {
 /// A report. It also records failures. Jobs report from several threads at the same time.
 pub(crate) trait Report: Sync {
     /// Reports a statement. It may be written later.
-    fn tell(&self, statement: &dyn Statement);
+    fn message(&self, message: &dyn Message);
 
     /// Reports the fault of `path` on `host`; `None` is this machine.
     fn fault(&self, host: Option<String>, path: &[u8], fault: &Fault) {
-        let hint = hint::of_fault_at(fault, host.is_some(), path);
+        let hint = hint::for_fault_at(fault, host.is_some(), path);
         self.fault_with(host, path, fault, hint);
     }
 
@@ -107,12 +107,12 @@ pub(crate) trait Report: Sync {
     fn warning(&self, path: &[u8], message: &str);
 
     /// Like [`Report::warning`], about the destination of a job.
-    fn warning_there(&self, path: &[u8], message: &str) {
+    fn destination_warning(&self, path: &[u8], message: &str) {
         self.warning(path, message);
     }
 
     /// Reports an event of a connection.
-    fn link(&self, news: LinkEvent<'_>);
+    fn link(&self, notice: LinkEvent<'_>);
 
     /// Reports the error that ended the command or one of its jobs.
     fn command_error(&self, error: &CommandError);
@@ -125,7 +125,7 @@ pub(crate) trait Report: Sync {
     }
 
     /// True if warnings of jobs are shown.
-    fn warns(&self) -> bool {
+    fn shows_warnings(&self) -> bool {
         self.detail() != Detail::Text(Show::Quiet)
     }
 
@@ -139,7 +139,7 @@ pub(crate) trait Report: Sync {
     }
 
     /// True if progress is drawn on a terminal.
-    fn draws(&self) -> bool;
+    fn draws_progress(&self) -> bool;
 
     /// Shows the progress of the running job. `None`: the job has ended, and the terminal is free
     /// for other programs, such as ssh asking for a password.
@@ -147,14 +147,14 @@ pub(crate) trait Report: Sync {
 
     /// Ends a command that can't run. Returns its exit code. Only JSON shows the `figures`, because
     /// every end has a JSON line.
-    fn refused(&self, error: &CommandError, figures: Option<&dyn Statement>) -> ExitCode;
+    fn abort(&self, error: &CommandError, figures: Option<&dyn Message>) -> ExitCode;
 
     fn output(&self) -> MutexGuard<'_, Output>;
 
     /// Ends a command with its figures. Returns `code`, unless that is success and something
     /// failed.
-    fn conclude(&self, code: ExitCode, figures: &dyn Statement) -> ExitCode {
-        self.tell(figures);
+    fn conclude(&self, code: ExitCode, figures: &dyn Message) -> ExitCode {
+        self.message(figures);
         self.finish(code)
     }
 
@@ -164,7 +164,7 @@ pub(crate) trait Report: Sync {
     }
 
     /// Prints a line on standard error, at any level of detail.
-    fn answer(&self, line: &str) {
+    fn print_status(&self, line: &str) {
         self.output().error_line(line);
     }
 
@@ -184,7 +184,7 @@ pub(crate) trait Report: Sync {
 }
 
 /// Reports the error of a command without a report of its own. Returns the exit code.
-pub(crate) fn end_of_command(error: &CommandError) -> ExitCode {
+pub(crate) fn print_error(error: &CommandError) -> ExitCode {
     Output::new(&Screen::default()).command_error(error);
     error.kind.exit_code()
 }

@@ -3,7 +3,7 @@
 //!
 //! # Rooms
 //!
-//! - `place.rs`: the paths of the server's files.
+//! - `paths.rs`: the paths of the server's files.
 //! - `settings.rs`: `server.toml`. `records.rs`: clients and invitations. `keys.rs`: the server's
 //!   own keys.
 //! - `cache.rs`: the chunk caches of clients. `slots.rs`: limits the jobs of a client.
@@ -22,7 +22,7 @@ mod guest;
 mod jobs;
 mod keys;
 mod listening;
-mod place;
+mod paths;
 mod records;
 mod run;
 mod settings;
@@ -34,8 +34,10 @@ pub(crate) use self::control::{JobStatus, Request, Status, ask, is_running};
 pub(crate) use self::guest::join;
 pub(crate) use self::keys::Keys;
 pub(crate) use self::listening::{PORT, is_reachable, shown as listens_on};
-pub(crate) use self::place::Place;
-pub(crate) use self::records::{Client, INVITATION_SPAN, Invited, Records, Right, now_text};
+pub(crate) use self::paths::ServerPaths;
+pub(crate) use self::records::{
+    Client, INVITATION_SPAN, InvitationRecord, Records, Right, timestamp_now,
+};
 pub(crate) use self::run::run;
 pub(crate) use self::settings::Settings;
 pub(crate) use self::system::unit_files;

@@ -53,10 +53,10 @@ impl Stdout {
     /// Writes the rest.
     ///
     /// # Errors
-    /// The first write error, as [`written`] converts it.
+    /// The first write error, as [`write_result`] converts it.
     pub(crate) fn finish(&mut self) -> Result<(), CommandError> {
         self.flush();
-        written(self.broken.take().map_or(Ok(()), Err))
+        write_result(self.broken.take().map_or(Ok(()), Err))
     }
 }
 
@@ -91,8 +91,8 @@ impl Write for Standard {
 ///
 /// # Errors
 /// Any other write error.
-pub(crate) fn written(written: io::Result<()>) -> Result<(), CommandError> {
-    match written {
+pub(crate) fn write_result(write_result: io::Result<()>) -> Result<(), CommandError> {
+    match write_result {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             let fault = Fault::from_io(Side::Destination, "write to standard output", &error);
             Err(CommandError::new(error::ErrorKind::Io, fault))
@@ -119,12 +119,12 @@ mod tests {
     #[test]
     fn what_is_gathered_is_written_once() {
         let mut stdout = Stdout::default();
-        let mut written = Vec::new();
+        let mut write_result = Vec::new();
         stdout.push(b"a\n");
         stdout.push(b"b\n");
-        stdout.flush_to(&mut written);
-        stdout.flush_to(&mut written);
-        assert_eq!(written, b"a\nb\n");
+        stdout.flush_to(&mut write_result);
+        stdout.flush_to(&mut write_result);
+        assert_eq!(write_result, b"a\nb\n");
     }
 
     #[test]

@@ -35,15 +35,15 @@ pub struct Chunk {
 pub fn chunks(content: impl Read) -> impl Iterator<Item = io::Result<Chunk>> {
     let (min, average, max) = (CHUNK_LEN_MIN, CHUNK_LEN_AVERAGE, CHUNK_LEN_MAX);
     let mut cut = StreamCDC::new(content, min as usize, average as usize, max as usize);
-    let mut is_over = false;
+    let mut has_failed = false;
     std::iter::from_fn(move || {
-        let next = if is_over { None } else { cut.next() };
+        let next = if has_failed { None } else { cut.next() };
         Some(match next? {
             Ok(chunk) => {
                 Ok(Chunk { len: chunk.length as u32, hash: *blake3::hash(&chunk.data).as_bytes() })
             }
             Err(error) => {
-                is_over = true;
+                has_failed = true;
                 Err(match error {
                     Error::IoError(error) => error,
                     error => io::Error::other(error),

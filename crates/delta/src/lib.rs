@@ -32,10 +32,10 @@ mod strong;
 mod table;
 
 pub use chunks::{CHUNK_LEN_MAX, CHUNK_LEN_MIN, Chunk, ChunkHash, chunks};
-pub use matcher::{Matcher, Step};
+pub use matcher::{DeltaStep, Matcher};
 pub use shape::Shape;
-pub use signature::{Key, Signature, TooLong};
-pub use strong::Summer;
+pub use signature::{Key, Signature, TooManySums};
+pub use strong::Checksummer;
 
 #[cfg(test)]
 mod tests;

@@ -24,19 +24,19 @@ impl Shape {
     /// Minimum length of a block in bytes.
     pub const BLOCK_LEN_MIN: u32 = 64;
     /// Minimum length of a block in bytes if none is requested.
-    const CHOSEN_LEN_MIN: u64 = 2 << 10;
+    const DEFAULT_LEN_MIN: u64 = 2 << 10;
     /// Maximum length of a block in bytes.
     pub const BLOCK_LEN_MAX: u32 = 4 << 20;
     /// Maximum number of blocks of a file.
     pub const BLOCKS_MAX: u64 = 1 << 21;
 
-    /// The cut of a file of `old_len` bytes that becomes one of `new_len`. `wish` is the requested
+    /// The cut of a file of `old_len` bytes that becomes one of `new_len`. `requested_len` is the requested
     /// block length. By default it is about the number of blocks, which minimises the length of the
     /// sums plus the cost of a small change. `None` if the file is empty or too long.
-    pub fn of(old_len: u64, new_len: u64, wish: Option<u32>) -> Option<Self> {
-        let chosen = || old_len.isqrt().next_multiple_of(8).max(Self::CHOSEN_LEN_MIN);
-        let at_least = old_len.div_ceil(Self::BLOCKS_MAX).max(u64::from(Self::BLOCK_LEN_MIN));
-        let block_len = wish.map_or_else(chosen, u64::from).max(at_least);
+    pub fn of(old_len: u64, new_len: u64, requested_len: Option<u32>) -> Option<Self> {
+        let default_len = || old_len.isqrt().next_multiple_of(8).max(Self::DEFAULT_LEN_MIN);
+        let len_min = old_len.div_ceil(Self::BLOCKS_MAX).max(u64::from(Self::BLOCK_LEN_MIN));
+        let block_len = requested_len.map_or_else(default_len, u64::from).max(len_min);
         let block_len = u32::try_from(block_len).ok()?;
         let blocks = old_len.div_ceil(u64::from(block_len));
         let bits = |number: u64| number.checked_ilog2().unwrap_or(0);
@@ -47,10 +47,10 @@ impl Shape {
 
     /// The cut with these numbers. `None` if one is out of bounds.
     pub fn new(old_len: u64, block_len: u32, strong_len: u8) -> Option<Self> {
-        let is_cut = (Self::BLOCK_LEN_MIN..=Self::BLOCK_LEN_MAX).contains(&block_len)
+        let is_valid = (Self::BLOCK_LEN_MIN..=Self::BLOCK_LEN_MAX).contains(&block_len)
             && (1..=Self::BLOCKS_MAX).contains(&old_len.div_ceil(u64::from(block_len)))
             && STRONG_LEN.contains(&strong_len);
-        is_cut.then_some(Self { old_len, block_len, strong_len })
+        is_valid.then_some(Self { old_len, block_len, strong_len })
     }
 
     /// Length of the old file in bytes.

@@ -31,7 +31,7 @@ impl std::fmt::Debug for Key {
 
 /// More sums arrived than there are blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TooLong;
+pub struct TooManySums;
 
 /// The sums of an old file, as they arrive.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,17 +50,17 @@ impl Signature {
     /// Adds the next bytes of the sums.
     ///
     /// # Errors
-    /// [`TooLong`] if there are too many.
-    pub fn take(&mut self, sums: &[u8]) -> Result<(), TooLong> {
+    /// [`TooManySums`] if there are too many.
+    pub fn take(&mut self, sums: &[u8]) -> Result<(), TooManySums> {
         if sums.len() > self.shape.sums_len() - self.sums.len() {
-            return Err(TooLong);
+            return Err(TooManySums);
         }
         self.sums.extend_from_slice(sums);
         Ok(())
     }
 
     /// True if all sums have arrived.
-    pub fn is_whole(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         self.sums.len() == self.shape.sums_len()
     }
 

@@ -29,14 +29,14 @@ const LOWER: u64 = 0xffff_ffff;
 
 /// Computes the sums of blocks under one key.
 #[derive(Clone)]
-pub struct Summer {
+pub struct Checksummer {
     key: Key,
     /// The key of NH: the first and the second words of its pairs.
     firsts: [u64; PAIRS + PASSES - 1],
     seconds: [u64; PAIRS + PASSES - 1],
 }
 
-impl Summer {
+impl Checksummer {
     /// Creates a summer for sums under `key`.
     pub fn new(key: Key) -> Self {
         let mut stream = blake3::Hasher::new_keyed(key.as_bytes()).finalize_xof();
@@ -64,10 +64,10 @@ impl Summer {
         let mut hasher = blake3::Hasher::new_keyed(self.key.as_bytes());
         let mut numbers = [0; BATCH * PASSES * 8];
         for chunks in chunks.chunks(BATCH) {
-            let places = numbers.as_chunks_mut::<8>().0;
-            for (places, chunk) in places.chunks_mut(PASSES).zip(chunks) {
-                for (place, number) in places.iter_mut().zip(self.nh(chunk)) {
-                    *place = number.to_le_bytes();
+            let slots = numbers.as_chunks_mut::<8>().0;
+            for (slots, chunk) in slots.chunks_mut(PASSES).zip(chunks) {
+                for (slot, number) in slots.iter_mut().zip(self.nh(chunk)) {
+                    *slot = number.to_le_bytes();
                 }
             }
             hasher.update(&numbers[..chunks.len() * PASSES * 8]);
@@ -97,7 +97,7 @@ impl Summer {
 }
 
 /// The key is secret.
-impl std::fmt::Debug for Summer {
+impl std::fmt::Debug for Checksummer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Summer")
     }
@@ -135,13 +135,13 @@ mod tests {
             let mut block = vec![0; len];
             blake3::Hasher::new_keyed(&seed).finalize_xof().fill(&mut block);
             let key = Key::from(key);
-            prop_assert_eq!(Summer::new(key).strong(&block), plain(&key, &block));
+            prop_assert_eq!(Checksummer::new(key).strong(&block), plain(&key, &block));
         }
     }
 
     #[test]
     fn a_bit_anywhere_and_another_key_change_it() {
-        let sum = |key: u8, block: &[u8]| Summer::new(Key::from([key; 32])).strong(block);
+        let sum = |key: u8, block: &[u8]| Checksummer::new(Key::from([key; 32])).strong(block);
         for len in [1, CHUNK_LEN - 1, CHUNK_LEN, CHUNK_LEN + 1, BATCH * CHUNK_LEN + 7] {
             let mut block = vec![0; len];
             let before = sum(7, &block);

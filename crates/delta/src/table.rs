@@ -22,10 +22,10 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// A table of the first `whole` blocks of a signature.
-    pub(crate) fn of(signature: &Signature, whole: usize) -> Self {
+    /// A table of the first `full_blocks` blocks of a signature.
+    pub(crate) fn of(signature: &Signature, full_blocks: usize) -> Self {
         let mut blocks: Vec<_> =
-            (0..whole).map(|block| (signature.weak(block), block as u32)).collect();
+            (0..full_blocks).map(|block| (signature.weak(block), block as u32)).collect();
         let strong = |block: u32| signature.strong(block as usize);
         blocks.sort_unstable_by(|one, other| {
             one.0
@@ -34,9 +34,9 @@ impl Table {
                 .then(one.1.cmp(&other.1))
         });
         blocks.dedup_by(|next, kept| next.0 == kept.0 && strong(next.1) == strong(kept.1));
-        let map_bits = (whole * BITS_PER_BLOCK).max(64).next_power_of_two().ilog2();
+        let map_bits = (full_blocks * BITS_PER_BLOCK).max(64).next_power_of_two().ilog2();
         let map_bits = map_bits.min(MAP_BITS_MAX);
-        let start_bits = whole.max(2).next_power_of_two().ilog2();
+        let start_bits = full_blocks.max(2).next_power_of_two().ilog2();
         let (map_shift, start_shift) = (u32::BITS - map_bits, u32::BITS - start_bits);
         let mut map = vec![0; (1 << map_bits) / 64];
         let mut starts = vec![0; (1 << start_bits) + 1];
@@ -61,9 +61,9 @@ impl Table {
     /// The blocks with this sum.
     pub(crate) fn with(&self, sum: u32) -> impl Iterator<Item = usize> {
         let at = (sum >> self.start_shift) as usize;
-        let near = &self.blocks[self.starts[at] as usize..self.starts[at + 1] as usize];
-        let from = near.partition_point(|(found, _)| *found < sum);
-        near[from..]
+        let bucket = &self.blocks[self.starts[at] as usize..self.starts[at + 1] as usize];
+        let from = bucket.partition_point(|(found, _)| *found < sum);
+        bucket[from..]
             .iter()
             .take_while(move |(found, _)| *found == sum)
             .map(|(_, block)| *block as usize)

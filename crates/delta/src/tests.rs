@@ -1,6 +1,6 @@
 //! Whole differences against the new file itself.
 
-use crate::{Key, Matcher, Shape, Signature, Step, Summer};
+use crate::{Checksummer, DeltaStep, Key, Matcher, Shape, Signature};
 use proptest::prelude::*;
 
 /// A difference, and what it needs.
@@ -14,14 +14,14 @@ struct Delta {
 
 fn sign(old: &[u8], shape: Shape, key: Key) -> Signature {
     let mut sums = Vec::new();
-    let summer = Summer::new(key);
-    old.chunks(shape.block_len()).for_each(|block| summer.sum(&shape, block, &mut sums));
+    let checksummer = Checksummer::new(key);
+    old.chunks(shape.block_len()).for_each(|block| checksummer.sum(&shape, block, &mut sums));
     let mut signature = Signature::new(shape, key);
-    assert!(!signature.is_whole());
+    assert!(!signature.is_complete());
     for part in sums.chunks(7) {
         signature.take(part).unwrap();
     }
-    assert!(signature.is_whole());
+    assert!(signature.is_complete());
     signature
 }
 
@@ -32,16 +32,16 @@ fn search(mut matcher: Matcher, old: &[u8], new: &[u8], window: usize, step: usi
     let (mut start, mut end) = (0, 0);
     while start < new.len() {
         match matcher.next(&new[start..end], end == new.len()) {
-            Step::More => {
+            DeltaStep::NeedMore => {
                 assert!(end - start < window && end < new.len());
                 end = (end + step).min(start + window).min(new.len());
             }
-            Step::Literal(len) => {
+            DeltaStep::Literal(len) => {
                 assert!(len > 0);
                 delta.content.extend_from_slice(&new[start..start + len]);
                 (start, delta.literal) = (start + len, delta.literal + len);
             }
-            Step::Reuse { from, len } => {
+            DeltaStep::Reuse { from, len } => {
                 delta.content.extend_from_slice(&old[from as usize..from as usize + len]);
                 (start, delta.reused) = (start + len, delta.reused + len);
             }
@@ -110,8 +110,8 @@ fn a_window_is_hashed_only_where_a_block_has_its_rolling_sum() {
     let (old, new) = (noise(5_000, 1), noise(7_000, 2));
     let shape = Shape::new(5_000, 64, 5).unwrap();
     let mut matcher = Matcher::new(sign(&old, shape, Key::from([7; 32])));
-    assert_eq!(matcher.next(&new, true), Step::Literal(7_000));
-    assert_eq!(matcher.vain_len(), 0);
+    assert_eq!(matcher.next(&new, true), DeltaStep::Literal(7_000));
+    assert_eq!(matcher.mismatched_len(), 0);
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn shapes_have_bounds() {
 #[test]
 fn a_key_is_not_shown() {
     let key = Key::from([7; 32]);
-    assert_eq!(format!("{key:?} {:?}", Summer::new(key)), "Key Summer");
+    assert_eq!(format!("{key:?} {:?}", Checksummer::new(key)), "Key Summer");
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn more_sums_than_blocks_are_refused() {
     signature.take(&[0; 11]).unwrap();
     assert!(signature.take(&[0; 2]).is_err());
     signature.take(&[0]).unwrap();
-    assert!(signature.is_whole());
+    assert!(signature.is_complete());
 }
 
 /// Sums that a peer made up: each offset of the new file looks like a block.
@@ -175,12 +175,12 @@ fn false_alarms_are_bounded() {
     let mut at = 0;
     while at < new.len() {
         match matcher.next(&new[at..], true) {
-            Step::Literal(len) => at += len,
+            DeltaStep::Literal(len) => at += len,
             step => panic!("{step:?}"),
         }
     }
     // Each offset would be 64 GiB.
-    assert!((64 << 20..80 << 20).contains(&matcher.vain_len()));
+    assert!((64 << 20..80 << 20).contains(&matcher.mismatched_len()));
 }
 
 /// The first block has the rolling sum of zeros, and another strong one.
@@ -189,14 +189,14 @@ fn some_false_alarms_do_not_end_the_search() {
     let (shape, key) = (Shape::new(128 << 10, 64 << 10, 2).unwrap(), Key::from([0; 32]));
     let (zeros, block) = (vec![0; (64 << 10) + 100], noise(64 << 10, 1));
     let mut sums = vec![0; 6];
-    Summer::new(key).sum(&shape, &block, &mut sums);
+    Checksummer::new(key).sum(&shape, &block, &mut sums);
     let mut signature = Signature::new(shape, key);
     signature.take(&sums).unwrap();
     let mut matcher = Matcher::new(signature);
     let new = [&zeros[..], &block].concat();
-    assert_eq!(matcher.next(&new, true), Step::Literal(zeros.len()));
-    assert!(matcher.vain_len() > 0);
-    let found = Step::Reuse { from: 64 << 10, len: 64 << 10 };
+    assert_eq!(matcher.next(&new, true), DeltaStep::Literal(zeros.len()));
+    assert!(matcher.mismatched_len() > 0);
+    let found = DeltaStep::Reuse { from: 64 << 10, len: 64 << 10 };
     assert_eq!(matcher.next(&new[zeros.len()..], true), found);
 }
 
@@ -206,11 +206,11 @@ fn a_short_block_is_found_only_by_both_sums() {
     let (shape, key) = (Shape::new(40, 64, 16).unwrap(), Key::from([0; 32]));
     let tail = noise(40, 1);
     let mut sums = Vec::new();
-    Summer::new(key).sum(&shape, &tail, &mut sums);
+    Checksummer::new(key).sum(&shape, &tail, &mut sums);
     for (wrong, step) in [
-        (None, Step::Reuse { from: 0, len: 40 }),
-        (Some(0), Step::Literal(40)),
-        (Some(19), Step::Literal(40)),
+        (None, DeltaStep::Reuse { from: 0, len: 40 }),
+        (Some(0), DeltaStep::Literal(40)),
+        (Some(19), DeltaStep::Literal(40)),
     ] {
         let mut sums = sums.clone();
         wrong.into_iter().for_each(|at: usize| sums[at] ^= 1);
@@ -227,7 +227,7 @@ fn blocks_that_repeat_are_reused_in_their_order() {
     let shape = Shape::new(old.len() as u64, 64, 5).unwrap();
     let mut matcher = Matcher::new(sign(&old, shape, Key::from([7; 32])));
     for at in [0, 64, 128, 192] {
-        let found = Step::Reuse { from: at as u64, len: 64 };
+        let found = DeltaStep::Reuse { from: at as u64, len: 64 };
         assert_eq!(matcher.next(&old[at..], true), found);
     }
 }

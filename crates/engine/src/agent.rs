@@ -1,30 +1,30 @@
 //! The agent, at the other end of a connection. It greets, answers requests, and plays its role in
 //! one job.
 
-mod apart;
 mod calls;
 mod conversation;
 mod entrance;
 mod heir;
+mod job_process;
 
-use self::calls::{Calls, Telling};
-use self::conversation::{Asking, Asks, Client, LastRequest, Line};
-use self::heir::Held;
+use self::calls::{CallReporter, Calls};
+use self::conversation::{Client, ClientStreams, LastMessage, LastRequest, RequestContext};
+use self::heir::JobClaim;
 use crate::assembly::{
-    Assembly, AtRest, Calling, Joining, Leaving, Placed, Receiving, Sending, Way, Wire,
-    leave_within, listen,
+    Assembly, CallSettings, EndingThreads, IdleStreams, JobConnection, Joining, Placed, Receiving,
+    Sending, Wire, wait_until_left, watch_reader,
 };
 use crate::cache::ChunkCache;
 use crate::control::Control;
 use crate::link::wire::{ByWire, Outbox};
 use crate::monitor::Silent;
-use crate::receiver::{Asked, Destination};
+use crate::receiver::{Destination, RequestedSources};
 use crate::request::Measuring;
-use crate::vigil::Vigil;
+use crate::watchdog::Watchdog;
 use crate::{Job, JobError, Monitor, Rights, Summary};
 use haul_model::words;
 use haul_model::{Fault, Side, Task};
-use haul_net::{Closer, ConnectError, Connection, DirectListener, Doorway, Killer};
+use haul_net::{Closer, ConnectError, Connection, DirectListener, Killer, ListenTarget};
 use haul_proto::{
     Abort, Call, Called, Caps, DirectOffer, DirectWish, JobRequest, Message, NamedSources, Role,
 };
@@ -54,8 +54,8 @@ pub fn serve(
     input: impl Read + AsFd + Send + 'static,
     output: impl Write + AsFd + Send + 'static,
 ) -> Result<(), JobError> {
-    let connection = Connection::of_streams(input, output).map_err(|error| lost(&error))?;
-    serve_with(Serving::default(), connection)
+    let connection = Connection::from_streams(input, output).map_err(|error| lost(&error))?;
+    serve_with(ServeOptions::default(), connection)
 }
 
 /// Confines this process, and thus its clients, to the directory `root` and `cache`. With
@@ -65,7 +65,7 @@ pub fn serve(
 ///
 /// # Errors
 /// When the kernel can't enforce it, and those of opening the directory.
-pub fn stay_below(
+pub fn confine_below(
     root: &Path,
     is_canonical: bool,
     rights: Rights,
@@ -80,21 +80,21 @@ pub fn stay_below(
 
 /// The longest time between two visits of a client that keeps its connection. Clients end it
 /// earlier; this bound is for a client whose machine has vanished.
-const BETWEEN_VISITS: Duration = Duration::from_secs(24 * 60 * 60);
+const VISIT_GAP_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Called with the task of a job, the side that this process had, and the result.
 pub type OnEnd<'s> = dyn Fn(&Task, Side, &Result<Summary, JobError>) + 's;
 
 /// The settings for serving a client.
 #[derive(Clone, Copy)]
-pub struct Serving<'s> {
+pub struct ServeOptions<'s> {
     /// The rights that it has.
     pub rights: Rights,
     /// Called when a job ends early, before its threads are waited for: one may hang in a file
     /// system that does not answer.
     pub on_failure: &'s dyn Fn(),
     /// The way in which direct connections arrive, or the reason why there are none.
-    pub doorway: Result<&'s Doorway, &'s str>,
+    pub listen_target: Result<&'s ListenTarget, &'s str>,
     /// The path of this program, if the client may know it.
     pub program: Option<&'s Path>,
     /// The client may make this machine call another host, which receives the content.
@@ -107,13 +107,13 @@ pub struct Serving<'s> {
     pub on_requests: &'s dyn Fn(u64),
 }
 
-impl Default for Serving<'_> {
+impl Default for ServeOptions<'_> {
     fn default() -> Self {
-        let doorway = Err("the host does not know its own address");
+        let listen_target = Err("the host does not know its own address");
         Self {
             rights: Rights::Write,
             on_failure: &|| (),
-            doorway,
+            listen_target,
             program: None,
             calls: true,
             on_end: &|_, _, _| (),
@@ -128,7 +128,7 @@ impl Default for Serving<'_> {
 ///
 /// # Errors
 /// See [`serve`].
-pub fn serve_with(serving: Serving<'_>, connection: Connection) -> Result<(), JobError> {
+pub fn serve_with(serving: ServeOptions<'_>, connection: Connection) -> Result<(), JobError> {
     haul_sys::boot_id();
     let dir = std::env::current_dir().ok();
     let mut next = Some(connection);
@@ -143,60 +143,65 @@ pub fn serve_with(serving: Serving<'_>, connection: Connection) -> Result<(), Jo
 }
 
 /// Serves one visit, from the client's greeting on. Returns the connection if the client keeps it.
-fn visit(serving: Serving<'_>, connection: Connection) -> Result<Option<Connection>, JobError> {
-    let Serving { rights, doorway, program, calls, on_requests, .. } = serving;
+fn visit(
+    serving: ServeOptions<'_>,
+    connection: Connection,
+) -> Result<Option<Connection>, JobError> {
+    let ServeOptions { rights, listen_target, program, calls, on_requests, .. } = serving;
     // The closer is dropped last.
     let Connection { reader, writer: output, closer } = connection;
-    let vigil = Vigil::new(closer.patience());
-    let input = listen(reader, &vigil);
+    let watchdog = Watchdog::new(closer.timeout());
+    let input = watch_reader(reader, &watchdog);
     // Only descriptors survive the process that serves a job.
     let caps = match closer.streams() {
         Some(_) => Caps::OURS,
         None => Caps::OURS.without(Caps::SESSIONS),
     };
-    let line = Line { input, output, vigil, killer: closer.killer(), caps };
+    let streams = ClientStreams { input, output, watchdog, killer: closer.killer(), caps };
     let program = program.map(|path| path.as_os_str().as_bytes().to_vec());
-    let measuring = Measuring::new(rights, doorway.cloned().map_err(str::to_owned), program);
+    let measuring = Measuring::new(rights, listen_target.cloned().map_err(str::to_owned), program);
     let requests = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&requests);
-    let asking = Asking { rights, measuring, calls: Calls::new(calls), requests };
-    let begun = conversation::begin(line, asking);
-    let has_job =
-        matches!(&begun, Ok(Some(LastRequest { asked: Asks::Job(_) | Asks::Join(_), .. })));
+    let context = RequestContext { rights, measuring, calls: Calls::new(calls), requests };
+    let begun = conversation::begin(streams, context);
+    let has_job = matches!(
+        &begun,
+        Ok(Some(LastRequest { asked: LastMessage::Job(_) | LastMessage::Join(_), .. }))
+    );
     let count = counted.load(Ordering::Relaxed);
     if count > 0 && !has_job {
         on_requests(count);
     }
     let Some(LastRequest { client, asked, call }) = begun? else { return Ok(None) };
-    let renewed =
-        |closer: Closer| closer.renewed_within(BETWEEN_VISITS).map_err(|error| lost(&error));
+    let renewed = |closer: Closer| closer.reuse_within(VISIT_GAP_MAX).map_err(|error| lost(&error));
     match asked {
-        Asks::Job(job) if client.caps().has(Caps::SESSIONS) => {
-            let serve = |client, is_apart| serve_job(serving, client, *job, call, is_apart);
-            match apart::serve(client, serve)? {
+        LastMessage::Job(job) if client.caps().has(Caps::SESSIONS) => {
+            let serve =
+                |client, is_job_process| serve_job(serving, client, *job, call, is_job_process);
+            match job_process::serve(client, serve)? {
                 true => renewed(closer),
                 false => Ok(None),
             }
         }
-        Asks::Job(job) => serve_job(serving, client, *job, call, false).map(|()| None),
-        Asks::Join(join) => entrance::join(client, join, &closer).map(|()| None),
-        Asks::Rest => {
-            client.tell(&Message::Rest);
-            drop(client.into_line()?);
+        LastMessage::Job(job) => serve_job(serving, client, *job, call, false).map(|()| None),
+        LastMessage::Join(join) => entrance::join(client, join, &closer).map(|()| None),
+        LastMessage::Rest => {
+            client.send_message(&Message::Rest);
+            drop(client.into_streams()?);
             renewed(closer)
         }
     }
 }
 
-/// Serves `job`. If this process `is_apart`, it ends as soon as the connection is at rest.
+/// Serves `job`. If this process `is_job_process`, it ends as soon as the connection is at rest.
 fn serve_job(
-    serving: Serving<'_>,
+    serving: ServeOptions<'_>,
     client: Client,
     job: JobRequest,
     call: Option<calls::Asked>,
-    is_apart: bool,
+    is_job_process: bool,
 ) -> Result<(), JobError> {
-    let Serving { rights, on_failure, on_end, doorway, cache, .. } = serving;
+    let ServeOptions { rights, on_failure, on_end, listen_target, cache, .. } = serving;
     let JobRequest { task, filter, altered, rate, compression, token, direct, joins, chunks, role } =
         job;
     let side = match &role {
@@ -213,22 +218,23 @@ fn serve_job(
     // Opened now: a further login may arrive before the previous agent has left.
     let handover = joins.and_then(|secret| entrance::open(&secret));
     // After this the previous agent has left. A successor waits until this one has ended.
-    let _held = token.and_then(|token| Held::take(&token, client.killer()));
+    let _held = token.and_then(|token| JobClaim::take(&token, client.killer()));
     let job = Job { task, filter, altered, rate, compression, ..Job::default() };
-    let door = direct.map(|wish| Door::open(&wish, doorway));
+    let direct_port = direct.map(|wish| DirectPort::open(&wish, listen_target));
     let cache = if chunks { cache } else { &|| None };
-    let around = Around { on_failure, on_end, door, handover, call, is_apart, cache };
+    let around =
+        ServeContext { on_failure, on_end, direct_port, handover, call, is_job_process, cache };
     match role {
         Role::Receiver { dest, into_dir, origin, naming, bases, backup, staging, asked } => {
             let dest = words::without_tilde(&dest).to_vec();
             let job = Job { dest, into_dir, origin, naming, bases, backup, staging, ..job };
             let asked = asked.map(|named| {
                 let NamedSources { sources, base, recursive, follow } = *named;
-                Asked::of(&Job { sources, base, recursive, follow, ..job.clone() })
+                RequestedSources::of(&Job { sources, base, recursive, follow, ..job.clone() })
             });
             // The client does not see content from another host.
-            let tells_arrivals = asked.is_some() && client.caps().has(Caps::CALLS);
-            receive(client, &job, (asked, tells_arrivals), around)
+            let reports_arrivals = asked.is_some() && client.caps().has(Caps::CALLS);
+            receive(client, &job, (asked, reports_arrivals), around)
         }
         Role::Sender { sources, base, recursive, follow } => {
             let whole = |path: &Vec<u8>| words::without_tilde(path).to_vec();
@@ -246,8 +252,8 @@ fn serve_job(
 fn receive(
     client: Client,
     job: &Job,
-    (asked, tells_arrivals): (Option<Asked>, bool),
-    around: Around<'_>,
+    (asked, reports_arrivals): (Option<RequestedSources>, bool),
+    around: ServeContext<'_>,
 ) -> Result<(), JobError> {
     let tree = job.local_tree(Side::Destination);
     let found = Destination::find(tree, job).and_then(|mut found| {
@@ -269,11 +275,11 @@ fn receive(
         }
     };
     // Threads that write after this are confined, too.
-    let line = client.into_line()?;
-    job.expect_accounts()?;
+    let streams = client.into_streams()?;
+    job.preload_accounts()?;
     job.confine_receiver(&dirs);
-    let receiving = Receiving { asked, tells_arrivals, ..Receiving::of(tree, destination) };
-    run(job, line, around, |wire| Placed::Receiver(receiving, Box::new(wire)))
+    let receiving = Receiving { asked, reports_arrivals, ..Receiving::of(tree, destination) };
+    run(job, streams, around, |wire| Placed::Receiver(receiving, Box::new(wire)))
 }
 
 /// Ends a job that has not begun, and returns its end.
@@ -283,67 +289,67 @@ fn refuse(
     error: JobError,
     on_end: &OnEnd<'_>,
 ) -> Result<Result<Summary, JobError>, JobError> {
-    client.tell(&Message::Abort(abort(&error)));
+    client.send_message(&Message::Abort(abort(&error)));
     let end = Err(error);
     on_end(task, side, &end);
-    client.into_line().map(|_| end)
+    client.into_streams().map(|_| end)
 }
 
-fn send(client: Client, job: &Job, around: Around<'_>) -> Result<(), JobError> {
+fn send(client: Client, job: &Job, around: ServeContext<'_>) -> Result<(), JobError> {
     // Threads that write after this are confined, too.
-    let line = client.into_line()?;
-    job.expect_accounts()?;
+    let streams = client.into_streams()?;
+    job.preload_accounts()?;
     let confined = match job.task.moving() {
         // Setting aside renames sources. Names are also restored before anything is copied.
         Some(_) => {
             let sources: Vec<_> = job.source_paths().collect();
             let is_mirror = job.task.mirrors().is_some();
-            confine(Access::Rename(&holding(&sources, is_mirror)))
+            confine(Access::Rename(&parent_dirs(&sources, is_mirror)))
         }
         None => confine(Access::ReadOnly),
     };
     tracing::debug!(confined, "sending");
     // sshd reads small pieces from its pipe, and has more work than haul.
-    haul_sys::wait_for_turns();
+    haul_sys::use_batch_scheduling();
     let tree = job.local_tree(Side::Source);
-    run(job, line, around, |wire| Placed::Sender(Sending::of(tree), Box::new(wire)))
+    run(job, streams, around, |wire| Placed::Sender(Sending::of(tree), Box::new(wire)))
 }
 
 /// The circumstances of a job, in addition to its description.
-struct Around<'s> {
+struct ServeContext<'s> {
     on_failure: &'s dyn Fn(),
     on_end: &'s OnEnd<'s>,
     /// Set if the client wants direct connections.
-    door: Option<Door>,
+    direct_port: Option<DirectPort>,
     /// Set if further logins may join.
     handover: Option<Handover>,
     /// Set if another host is to be called.
     call: Option<calls::Asked>,
     /// This process serves one job.
-    is_apart: bool,
-    /// See [`Serving::cache`].
+    is_job_process: bool,
+    /// See [`ServeOptions::cache`].
     cache: &'s dyn Fn() -> Option<ChunkCache>,
 }
 
 /// A port that is open for the client, or the reason why none is.
-struct Door {
+struct DirectPort {
     opened: Result<(DirectListener, DirectOffer), String>,
     /// The contents that use the wire instead.
     by_wire: ByWire,
 }
 
-impl Door {
-    /// Opens a port in this `doorway`.
-    fn open(wish: &DirectWish, doorway: Result<&Doorway, &str>) -> Self {
+impl DirectPort {
+    /// Opens a port in this `listen_target`.
+    fn open(wish: &DirectWish, listen_target: Result<&ListenTarget, &str>) -> Self {
         let DirectWish { key, is_required, ports } = *wish;
-        let opened = doorway.map_err(str::to_owned).and_then(|doorway| {
-            let listener = doorway.open(ports, key);
+        let opened = listen_target.map_err(str::to_owned).and_then(|listen_target| {
+            let listener = listen_target.open(ports, key);
             let listener = listener.map_err(|e| format!("the host can't open a port: {e}"))?;
             let offer = DirectOffer { address: listener.address(), key: listener.key() };
             Ok((listener, offer))
         });
-        let is_direct = matches!(doorway, Ok(Doorway::Server(_)));
-        let by_wire = ByWire::beside_direct(is_required, is_direct);
+        let is_direct = matches!(listen_target, Ok(ListenTarget::Server(_)));
+        let by_wire = ByWire::with_direct(is_required, is_direct);
         Self { opened, by_wire }
     }
 }
@@ -351,90 +357,100 @@ impl Door {
 /// Runs this side's role in `job`.
 fn run<'a>(
     job: &'a Job,
-    line: Line,
-    Around { on_failure, on_end, door, handover, call, is_apart, .. }: Around<'a>,
+    streams: ClientStreams,
+    ServeContext { on_failure, on_end, direct_port, handover, call, is_job_process, .. }: ServeContext<'a>,
     place: impl FnOnce(Wire) -> Placed<'a>,
 ) -> Result<(), JobError> {
-    let Line { input, output, vigil, killer, caps } = line;
-    let mut wire = Wire::of_agent(input, output, CLIENT, caps, vigil.max());
-    let direct = door.and_then(|Door { opened, by_wire }| {
+    let ClientStreams { input, output, watchdog, killer, caps } = streams;
+    let mut wire = Wire::of_agent(input, output, CLIENT, caps, watchdog.max());
+    let direct = direct_port.and_then(|DirectPort { opened, by_wire }| {
         // The queue is still empty.
-        wire.outbox.tell(&Message::Direct(opened.as_ref().map(|(_, o)| *o).map_err(Clone::clone)));
+        wire.outbox
+            .send_message(&Message::Direct(opened.as_ref().map(|(_, o)| *o).map_err(Clone::clone)));
         wire.by_wire = by_wire;
         opened.ok().map(|(listener, _)| listener)
     });
     let (lets_in, calls) = (direct.is_some() || handover.is_some(), call.is_some());
-    wire.joining = lets_in.then(|| Joining::LetsIn { direct, handover }.into());
+    wire.joining = lets_in.then(|| Joining::Accepts { direct, handover }.into());
     let monitor: Box<dyn Monitor> = match call {
         None => Box::new(Silent::default()),
         Some(calls::Asked { identity, call: Call { is_required, connections } }) => {
             let connections = NonZeroU8::new(connections);
-            let calling = Calling { identity, there: None, connections };
+            let calling = CallSettings { identity, host_addresses: None, connections };
             wire = wire.with_calls(calling, is_required);
-            Box::new(Telling::new(&wire.outbox))
+            Box::new(CallReporter::new(&wire.outbox))
         }
     };
-    let control = Control::with(&*monitor, &vigil, CLIENT);
+    let control = Control::with(&*monitor, &watchdog, CLIENT);
     let outbox = Arc::clone(&wire.outbox);
-    let at_rest = wire.at_rest();
+    let idle_streams = wire.idle_streams();
     let placed = place(wire);
     let side = match &placed {
         Placed::Sender(..) => Side::Source,
         Placed::Receiver(..) | Placed::Both(..) => Side::Destination,
     };
     let on_end = |result: &Result<Summary, JobError>| on_end(&job.task, side, result);
-    let (vigil, on_end) = (&*vigil, &on_end);
-    let way = Served { outbox, at_rest, is_apart, killer, vigil, on_failure, on_end, calls };
-    Assembly { job, control: &control, way: &way }.run(placed).map(drop)
+    let (watchdog, on_end) = (&*watchdog, &on_end);
+    let job_connection = JobClient {
+        outbox,
+        idle_streams,
+        is_job_process,
+        killer,
+        watchdog,
+        on_failure,
+        on_end,
+        calls,
+    };
+    Assembly { job, control: &control, job_connection: &job_connection }.run(placed).map(drop)
 }
 
 /// The client at the other end of a job.
-struct Served<'c> {
+struct JobClient<'c> {
     outbox: Arc<Outbox>,
-    at_rest: AtRest,
+    idle_streams: IdleStreams,
     /// This process serves one job.
-    is_apart: bool,
+    is_job_process: bool,
     killer: Killer,
-    vigil: &'c Vigil,
+    watchdog: &'c Watchdog,
     on_failure: &'c dyn Fn(),
     on_end: &'c dyn Fn(&Result<Summary, JobError>),
     /// The client has requested calls, and receives their results.
     calls: bool,
 }
 
-impl Way for Served<'_> {
+impl JobConnection for JobClient<'_> {
     /// Sends the reason of an early end to the client. The last messages may take as long as the
     /// peer may be silent, because it may not be reading.
-    fn end(&self, result: &Result<Summary, JobError>, mut leaving: Leaving<'_>) {
+    fn end(&self, result: &Result<Summary, JobError>, mut leaving: EndingThreads<'_>) {
         (self.on_end)(result);
         if result.is_err() {
             (self.on_failure)();
         }
         if !matches!(result, Err(JobError::Connection(ConnectError::Silent { .. }))) {
-            let patience = self.vigil.max().unwrap_or(Duration::MAX);
+            let timeout = self.watchdog.max().unwrap_or(Duration::MAX);
             if let Err(error) = result
                 && !matches!(error, JobError::Connection(_))
             {
-                self.outbox.tell_within(&Message::Abort(abort(error)), patience);
+                self.outbox.send_message_within(&Message::Abort(abort(error)), timeout);
             }
             if self.calls
                 && let Some(called) = called(result)
             {
-                self.outbox.tell_within(&Message::Called(called), patience);
+                self.outbox.send_message_within(&Message::Called(called), timeout);
             }
             let rests = result.is_ok() && self.outbox.rests();
             // The reply to the client's Rest is the last message. Later bytes are not read here.
-            if rests && self.at_rest.is_sent_within(patience) {
-                self.outbox.tell_within(&Message::Rest, patience);
+            if rests && self.idle_streams.is_complete_within(timeout) {
+                self.outbox.send_message_within(&Message::Rest, timeout);
             }
             self.outbox.close();
             if let Some(write) = leaving.write.take() {
                 write();
             }
-            let has_written = leave_within(&leaving.writer, patience);
-            if rests && has_written && self.is_apart && self.at_rest.take().is_some() {
+            let has_written = wait_until_left(&leaving.writer, timeout);
+            if rests && has_written && self.is_job_process && self.idle_streams.take().is_some() {
                 // The next visit does not wait for lingering lanes.
-                apart::end_at_rest();
+                job_process::end_idle();
             }
         }
         // After the last messages: the end of a lane gives no reason.
@@ -471,7 +487,7 @@ fn refused(rights: Rights, role: &Role, task: &Task) -> Option<&'static str> {
 
 /// The directories that contain `sources`, each once. In a mirror, also sources that end with `/.`,
 /// because links to them are followed.
-fn holding<'s>(sources: &'s [Cow<'_, [u8]>], is_mirror: bool) -> Vec<&'s Path> {
+fn parent_dirs<'s>(sources: &'s [Cow<'_, [u8]>], is_mirror: bool) -> Vec<&'s Path> {
     let above = sources.iter().map(|path| words::split(words::without_dot(path)).parent);
     let itself =
         sources.iter().filter(|path| is_mirror && path.ends_with(b"/.")).map(|path| &**path);

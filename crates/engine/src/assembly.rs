@@ -3,10 +3,10 @@
 //!
 //! A consumer thread is started before the thread that produces its input.
 
-mod beside;
 mod calling;
 mod carrier;
 mod chosen;
+mod further_logins;
 mod lane;
 mod opening;
 mod roster;
@@ -14,23 +14,23 @@ mod schedule;
 mod side;
 mod wire;
 
-pub(crate) use self::beside::Beside;
-pub(crate) use self::calling::Calling;
+pub(crate) use self::calling::CallSettings;
+pub(crate) use self::further_logins::FurtherLogins;
 pub(crate) use self::opening::Joining;
-pub(crate) use self::wire::{AtRest, FromPeer, Greeting, Wire, listen};
+pub(crate) use self::wire::{Greeting, IdleStreams, PeerInput, Wire, watch_reader};
 
 use self::opening::Joins;
 use self::roster::Roster;
 use self::side::{ReceiverSide, SenderSide};
 use self::wire::Input;
 use crate::control::{Control, Reporter};
-use crate::crew::Crew;
 use crate::job::Reach;
 use crate::link::memory::MemoryLink;
 use crate::link::wire::{Outbox, RemoteReceiver, RemoteSender};
 use crate::link::{ReceiverPort, SenderPort};
-use crate::receiver::{Asked, Destination, Made};
+use crate::receiver::{CreatedDirs, Destination, RequestedSources};
 use crate::sender::{Sender, Twins};
+use crate::threads::JobThreads;
 use crate::workers::workers;
 use crate::{Job, JobError, Summary};
 use crossbeam_channel::{Receiver as Left, bounded};
@@ -43,55 +43,55 @@ use std::time::{Duration, Instant};
 pub(crate) struct Assembly<'a> {
     pub(crate) job: &'a Job,
     pub(crate) control: &'a Control<'a>,
-    pub(crate) way: &'a dyn Way,
+    pub(crate) job_connection: &'a dyn JobConnection,
 }
 
 /// A job's connection to another machine, if it has one.
-pub(crate) trait Way {
+pub(crate) trait JobConnection {
     /// Called when the job has ended with `result`. Makes sure that none of its threads still waits
     /// for the peer.
-    fn end(&self, result: &Result<Summary, JobError>, leaving: Leaving<'_>);
+    fn end(&self, result: &Result<Summary, JobError>, leaving: EndingThreads<'_>);
 }
 
 /// A job on this machine alone.
-impl Way for () {
-    fn end(&self, _: &Result<Summary, JobError>, _: Leaving<'_>) {}
+impl JobConnection for () {
+    fn end(&self, _: &Result<Summary, JobError>, _: EndingThreads<'_>) {}
 }
 
 /// The work of a writer.
-pub(crate) type Writing<'s> = Box<dyn FnOnce() + Send + 's>;
+pub(crate) type WriterWork<'s> = Box<dyn FnOnce() + Send + 's>;
 
 /// The threads of a job that has ended, as far as they may still wait. Each thread holds the other
 /// end of a channel through which nothing is sent.
-pub(crate) struct Leaving<'s> {
+pub(crate) struct EndingThreads<'s> {
     /// The thread that writes to a wire.
     pub(crate) writer: Left<()>,
     /// The thread that reads from a wire. Without a wire, all threads that work on a tree.
     pub(crate) others: Left<()>,
     /// The writer's work, if there was no thread for it.
-    pub(crate) write: Option<Writing<'s>>,
+    pub(crate) write: Option<WriterWork<'s>>,
     /// The lanes of the wire.
     lanes: Arc<Roster>,
 }
 
-impl Leaving<'_> {
+impl EndingThreads<'_> {
     /// Disconnects all lanes of the wire. If the job `is_done`, logins that are not yet accepted
     /// get a moment first.
     pub(crate) fn hang_up(&self, is_done: bool) {
         self.lanes.hang_up(is_done);
     }
 
-    /// True if all threads leave within `patience`.
-    pub(crate) fn within(&self, patience: Duration) -> bool {
+    /// True if all threads leave within `timeout`.
+    pub(crate) fn within(&self, timeout: Duration) -> bool {
         let begin = Instant::now();
-        leave_within(&self.writer, patience)
-            && leave_within(&self.others, patience.saturating_sub(begin.elapsed()))
+        wait_until_left(&self.writer, timeout)
+            && wait_until_left(&self.others, timeout.saturating_sub(begin.elapsed()))
     }
 }
 
-/// True if all holders of the other end of `all_left` drop it within `patience`.
-pub(crate) fn leave_within(all_left: &Left<()>, patience: Duration) -> bool {
-    !all_left.recv_timeout(patience).is_err_and(|error| error.is_timeout())
+/// True if all holders of the other end of `all_left` drop it within `timeout`.
+pub(crate) fn wait_until_left(all_left: &Left<()>, timeout: Duration) -> bool {
+    !all_left.recv_timeout(timeout).is_err_and(|error| error.is_timeout())
 }
 
 /// The roles that run in this process.
@@ -108,7 +108,7 @@ pub(crate) struct Sending<'a> {
     /// The tree of the sources.
     pub(crate) tree: &'a dyn Tree,
     /// See [`crate::sender::Scan::new`].
-    pub(crate) around_dest: &'a [FileId],
+    pub(crate) dest_lineage: &'a [FileId],
     /// Set where the user is on this side and the Receiver is not.
     pub(crate) reporter: Option<&'a Reporter<'a>>,
     /// The directories that sources were compared with, where both are on this machine.
@@ -121,7 +121,7 @@ pub(crate) struct Sending<'a> {
 impl<'a> Sending<'a> {
     /// A Sender for the sources in `tree`.
     pub(crate) fn of(tree: &'a dyn Tree) -> Self {
-        Self { tree, around_dest: &[], reporter: None, twins: None, removers: 0 }
+        Self { tree, dest_lineage: &[], reporter: None, twins: None, removers: 0 }
     }
 }
 
@@ -131,9 +131,9 @@ pub(crate) struct Receiving<'a> {
     pub(crate) tree: &'a dyn Tree,
     pub(crate) destination: Destination,
     /// The sources that may be listed, where this side has asked for them.
-    pub(crate) asked: Option<Asked>,
+    pub(crate) asked: Option<RequestedSources>,
     /// Reports the progress of lanes to the Sender's side, where the user is.
-    pub(crate) tells_arrivals: bool,
+    pub(crate) reports_arrivals: bool,
     /// The directories to which all threads but the writer are confined, because a peer can cause
     /// what happens in them.
     pub(crate) confined_to: Option<Reach>,
@@ -148,8 +148,8 @@ impl<'a> Receiving<'a> {
     /// A Receiver that works in `destination` of `tree`.
     pub(crate) fn of(tree: &'a dyn Tree, destination: Destination) -> Self {
         let (asked, confined_to, tasks_max) = (None, None, None);
-        let (tells_arrivals, workers) = (false, workers());
-        Self { tree, destination, asked, tells_arrivals, confined_to, workers, tasks_max }
+        let (reports_arrivals, workers) = (false, workers());
+        Self { tree, destination, asked, reports_arrivals, confined_to, workers, tasks_max }
     }
 }
 
@@ -160,21 +160,21 @@ impl<'a> Assembly<'a> {
     /// The reason why the job ended early.
     pub(crate) fn run(&self, placed: Placed<'a>) -> Result<Summary, JobError> {
         if let Some(rate) = self.job.rate {
-            self.control.keep_pace(rate);
+            self.control.limit_rate(rate);
         }
         match placed {
             Placed::Both(sending, receiving) => self.run_both(&sending, receiving),
             Placed::Sender(sending, wire) => {
-                wire.outbox.squeeze.wish(self.job.compression);
-                self.control.hear_out();
+                wire.outbox.compression_control.set_mode(self.job.compression);
+                self.control.finish_reading();
                 let port = Arc::new(RemoteReceiver::new(Arc::clone(&wire.outbox)));
                 let sender = SenderSide::new(self, &sending, port, Some(&wire.outbox));
                 self.run_threads(Some(sender), None, Some(*wire))
             }
             Placed::Receiver(receiving, wire) => {
-                let tells_sizes = receiving.tells_arrivals && wire.joining.is_some();
+                let reports_sizes = receiving.reports_arrivals && wire.joining.is_some();
                 let outbox = Arc::clone(&wire.outbox);
-                let port = Arc::new(RemoteSender { outbox, tells_sizes });
+                let port = Arc::new(RemoteSender { outbox, reports_sizes });
                 let made = receiving.destination.made.clone();
                 let receiver = self.receiver(receiving, None, port);
                 let ran = self.run_threads(None, receiver, Some(*wire));
@@ -185,10 +185,15 @@ impl<'a> Assembly<'a> {
 
     /// Ends a job whose Receiver was here. If no source was found, the destination that was created
     /// for it is removed.
-    fn end_with(&self, ran: Result<Summary, JobError>, made: Made) -> Result<Summary, JobError> {
-        let is_made_for_none = || self.control.monitor().progress().census().found.total() == 0;
+    fn end_with(
+        &self,
+        ran: Result<Summary, JobError>,
+        made: CreatedDirs,
+    ) -> Result<Summary, JobError> {
+        let is_made_for_none =
+            || self.control.monitor().progress().entry_counts().found.total() == 0;
         if ran.is_ok() && is_made_for_none() {
-            made.unmake();
+            made.remove_created();
         }
         ran
     }
@@ -221,8 +226,13 @@ impl<'a> Assembly<'a> {
     }
 
     fn remove_dirs(&self, sender: &Sender<'_>, sending: &Sending<'_>) {
-        let mut tell = |removal| sender.removing.tell_removal(removal);
-        sender.removing.remove_dirs(sending.tree, &self.job.sources, sending.twins, &mut tell);
+        let mut report_removal = |removal| sender.removing.report_removal(removal);
+        sender.removing.remove_dirs(
+            sending.tree,
+            &self.job.sources,
+            sending.twins,
+            &mut report_removal,
+        );
     }
 
     /// Creates the Receiver; `source` is the tree of a Sender in this process. Returns `None` and
@@ -249,7 +259,7 @@ impl<'a> Assembly<'a> {
         mut wire: Option<Wire>,
     ) -> Result<Summary, JobError> {
         let (job, control) = (self.job, self.control);
-        job.expect_accounts()?;
+        job.preload_accounts()?;
         let roster = Arc::new(Roster::default());
         let mut joins = wire.as_mut().map(|wire| wire.joins(&roster));
         let (writes, writer) = bounded(0);
@@ -260,15 +270,17 @@ impl<'a> Assembly<'a> {
         );
         let confined_to = receiver.as_mut().and_then(|side| side.confined_to.take());
         std::thread::scope(|scope| {
-            let crew = Crew::new(scope, control);
+            let threads = JobThreads::new(scope, control);
             if let Some(joining) = joins.as_mut().and_then(|joins| joins.joining.as_mut()) {
-                joining.begin_unconfined(crew);
+                joining.begin_unconfined(threads);
             }
             let sending = roles.0.clone();
-            let (wire, write) = wire.map(|wire| wire.begin_writer(crew, sending, writes)).unzip();
-            let begin = move || begin_roles(crew, job, sender, receiver, wire.zip(joins), &works);
+            let (wire, write) =
+                wire.map(|wire| wire.begin_writer(threads, sending, writes)).unzip();
+            let begin =
+                move || begin_roles(threads, job, sender, receiver, wire.zip(joins), &works);
             match confined_to {
-                Some(dirs) => crew.begin("confined", move || {
+                Some(dirs) => threads.spawn("confined", move || {
                     job.confine_receiver(&dirs);
                     begin();
                 }),
@@ -290,7 +302,7 @@ impl<'a> Assembly<'a> {
                 }
             }
             let (write, lanes) = (write.flatten(), Arc::clone(&roster));
-            self.way.end(&result, Leaving { writer, others, write, lanes });
+            self.job_connection.end(&result, EndingThreads { writer, others, write, lanes });
             roster.hang_up(false);
             result
         })
@@ -299,7 +311,7 @@ impl<'a> Assembly<'a> {
 
 /// Starts the threads of these sides. They read from the wire, if there is one.
 fn begin_roles<'scope, 'a: 'scope>(
-    crew: Crew<'scope, '_>,
+    threads: JobThreads<'scope, '_>,
     job: &'a Job,
     sender: Option<SenderSide<'a>>,
     receiver: Option<ReceiverSide<'a>>,
@@ -309,19 +321,19 @@ fn begin_roles<'scope, 'a: 'scope>(
     match (sender, receiver, wire) {
         (Some(sender), None, Some((wire, joins))) => {
             let lanes = (joins.joining.is_some(), joins.by_wire);
-            let part = sender.begin_over_wire(crew, job, wire, lanes, at_work.clone());
-            joins.begin(crew, part, at_work);
+            let part = sender.begin_over_wire(threads, job, wire, lanes, at_work.clone());
+            joins.begin(threads, part, at_work);
         }
         (None, Some(receiver), Some(((input, _), joins))) => {
             let expects_lanes = joins.joining.is_some();
-            let part = receiver.begin_over_wire(crew, input, expects_lanes, at_work.clone());
-            joins.begin(crew, part, at_work);
+            let part = receiver.begin_over_wire(threads, input, expects_lanes, at_work.clone());
+            joins.begin(threads, part, at_work);
         }
         (Some(sender), Some(receiver), None) => {
-            receiver.begin_small_files(crew, at_work);
-            sender.begin_scan(crew, job, Some(at_work));
-            receiver.begin_workers(crew, Some(at_work));
-            sender.begin_removers(crew, at_work);
+            receiver.begin_small_files(threads, at_work);
+            sender.begin_scan(threads, job, Some(at_work));
+            receiver.begin_workers(threads, Some(at_work));
+            sender.begin_removers(threads, at_work);
         }
         // The job has ended already.
         _ => {}

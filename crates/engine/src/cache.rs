@@ -3,7 +3,7 @@
 //! It is opened before the job is confined. A confined job may read earlier destinations, because
 //! they contain the chunks.
 
-use haul_store::{CACHE_DIR_MODE, Cache, destinations, note_destination};
+use haul_store::{CACHE_DIR_MODE, Cache, destinations, record_destination};
 use haul_sys::{Dir, MountPoints};
 use std::ffi::OsStr;
 use std::fs::DirBuilder;
@@ -17,14 +17,14 @@ pub use haul_store::{CacheFigures, CheckedChunks};
 
 /// The location and limit of a job's chunk cache on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CachePlace {
+pub struct CacheConfig {
     /// Its directory. An empty path if this machine has none; the other side may have one.
     pub dir: PathBuf,
     /// The most bytes of replaced and removed files that are kept.
     pub kept_max: u64,
 }
 
-impl CachePlace {
+impl CacheConfig {
     /// Opens it.
     ///
     /// # Errors
@@ -89,9 +89,9 @@ impl ChunkCache {
             (haul_sys::path_to(&dir)? == path).then_some(dir)
         };
         let Some(here) = haul_sys::path_to(root) else { return Vec::new() };
-        let is_here = self.is_on_mount_of(here.as_os_str().as_bytes());
+        let is_on_same_mount = self.is_on_mount_of(here.as_os_str().as_bytes());
         let all = destinations(&self.dir).into_iter();
-        all.filter(|path| is_noted(path) && is_here(path)).filter_map(open).collect()
+        all.filter(|path| may_be_reused(path) && is_on_same_mount(path)).filter_map(open).collect()
     }
 
     /// Returns a test for absolute paths: true on the mount of `here`. Other mounts may hang. In a
@@ -102,10 +102,10 @@ impl ChunkCache {
     }
 
     /// Records that a job publishes below `path`.
-    pub(crate) fn note_destination(&self, path: &[u8]) {
-        if is_noted(path) {
+    pub(crate) fn record_destination(&self, path: &[u8]) {
+        if may_be_reused(path) {
             // If that fails, a job that is confined elsewhere does not find these chunks.
-            let _ = note_destination(&self.dir, path);
+            let _ = record_destination(&self.dir, path);
         }
     }
 
@@ -148,6 +148,6 @@ impl ChunkCache {
 
 /// True if later jobs may read below this destination. They may not read below `/`, which is the
 /// whole machine; in a jail, `/` is the client's root.
-fn is_noted(path: &[u8]) -> bool {
+fn may_be_reused(path: &[u8]) -> bool {
     path != b"/" || haul_sys::is_jailed()
 }

@@ -16,32 +16,32 @@ use std::time::Duration;
 const JOIN_MAX: Duration = Duration::from_secs(5);
 
 /// The most callers whose keys are being checked. A further caller displaces one of them
-/// ([`Callers::last_in_line`]).
+/// ([`PendingCallers::next_to_displace`]).
 const CALLERS_MAX: usize = 16;
 
 /// The most threads, including those of disconnected callers that have not ended yet.
 const THREADS_MAX: usize = 2 * CALLERS_MAX;
 
 /// The interval at which it checks for ended threads.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Accepts callers with the client's key, while `goes_on` and not all lanes are taken. Each lane is
+/// Accepts callers with the client's key, while `is_running` and not all lanes are taken. Each lane is
 /// passed to `take` once, on its own thread, and is not disconnected afterwards. When `ended` is
-/// closed, `goes_on` is checked at once.
-pub(crate) fn let_in(
+/// closed, `is_running` is checked at once.
+pub(crate) fn accept(
     listener: &DirectListener,
     ended: Option<&PipeReader>,
-    goes_on: &(dyn Fn() -> bool + Sync),
+    is_running: &(dyn Fn() -> bool + Sync),
     take: &(dyn Fn(u8, Direct) -> io::Result<()> + Sync),
 ) {
-    let callers: Mutex<Callers<Killer>> = Mutex::default();
+    let callers: Mutex<PendingCallers<Killer>> = Mutex::default();
     let taken: Mutex<u8> = Mutex::new(0);
     let threads = AtomicUsize::new(0);
     let mut number = 0;
     std::thread::scope(|scope| {
-        while goes_on() && *taken.lock() != u8::MAX - 1 {
+        while is_running() && *taken.lock() != u8::MAX - 1 {
             if threads.load(Ordering::Relaxed) >= THREADS_MAX {
-                std::thread::sleep(LOOK_AGAIN);
+                std::thread::sleep(POLL_INTERVAL);
                 continue;
             }
             let caller = match listener.accept_within(CANCEL_POLL, ended) {
@@ -55,15 +55,15 @@ pub(crate) fn let_in(
             };
             let Ok(killer) = caller.killer() else { continue };
             number += 1;
-            let from = Neighbourhood::of(caller.from());
+            let from = NetworkPrefix::of(caller.from());
             let has_greeted = caller.has_greeted();
-            let displaced = callers.lock().add(Caller { number, from, has_greeted, killer });
+            let displaced = callers.lock().add(PendingCaller { number, from, has_greeted, killer });
             if let Some(killer) = displaced {
                 killer.kill();
             }
             let (callers, taken, threads) = (&callers, &taken, &threads);
-            let let_in = move || {
-                let known = identify(caller, goes_on, taken);
+            let accept = move || {
+                let known = identify(caller, is_running, taken);
                 callers.lock().0.retain(|caller| caller.number != number);
                 if let Err(end) = known.and_then(|(lane, direct)| take(lane, direct)) {
                     tracing::debug!(reason = %end, "a caller is not let in");
@@ -72,7 +72,7 @@ pub(crate) fn let_in(
             };
             threads.fetch_add(1, Ordering::Relaxed);
             let begun =
-                std::thread::Builder::new().name("caller".to_owned()).spawn_scoped(scope, let_in);
+                std::thread::Builder::new().name("caller".to_owned()).spawn_scoped(scope, accept);
             if begun.is_err() {
                 threads.fetch_sub(1, Ordering::Relaxed);
             }
@@ -82,11 +82,11 @@ pub(crate) fn let_in(
 }
 
 /// Callers whose keys are not checked yet, in the order of their calls.
-struct Callers<K>(Vec<Caller<K>>);
+struct PendingCallers<K>(Vec<PendingCaller<K>>);
 
-struct Caller<K> {
+struct PendingCaller<K> {
     number: usize,
-    from: Neighbourhood,
+    from: NetworkPrefix,
     /// It has sent a valid greeting.
     has_greeted: Arc<AtomicBool>,
     /// Disconnects the caller.
@@ -95,9 +95,9 @@ struct Caller<K> {
 
 /// The part of an address that its owner can't choose freely.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Neighbourhood(u128);
+struct NetworkPrefix(u128);
 
-impl Neighbourhood {
+impl NetworkPrefix {
     fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(address) => Self(address.to_bits().into()),
@@ -107,19 +107,19 @@ impl Neighbourhood {
     }
 }
 
-impl<K> Default for Callers<K> {
+impl<K> Default for PendingCallers<K> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-impl<K> Callers<K> {
+impl<K> PendingCallers<K> {
     /// Adds a new caller. If there are too many, returns the handle that disconnects one of them,
     /// possibly the new one.
-    fn add(&mut self, caller: Caller<K>) -> Option<K> {
+    fn add(&mut self, caller: PendingCaller<K>) -> Option<K> {
         self.0.push(caller);
         let is_full = self.0.len() > CALLERS_MAX;
-        let last = is_full.then(|| self.last_in_line()).flatten();
+        let last = is_full.then(|| self.next_to_displace()).flatten();
         last.map(|at| self.0.remove(at).killer)
     }
 
@@ -128,8 +128,8 @@ impl<K> Callers<K> {
     /// first, then silence, then the order of the calls. So silent callers never displace a client
     /// that has greeted. Callers from elsewhere displace a silent client only if they come from
     /// many places.
-    fn last_in_line(&self) -> Option<usize> {
-        let rank = |caller: &Caller<K>| {
+    fn next_to_displace(&self) -> Option<usize> {
+        let rank = |caller: &PendingCaller<K>| {
             let crowd = self.0.iter().filter(|other| other.from == caller.from).count();
             let is_silent = !caller.has_greeted.load(Ordering::Relaxed);
             (is_silent || crowd > LANES_MAX.into(), crowd, is_silent)
@@ -143,13 +143,13 @@ impl<K> Callers<K> {
 /// Finds the lane of a caller, if it is the client.
 fn identify(
     caller: DirectCaller,
-    goes_on: &dyn Fn() -> bool,
+    is_running: &dyn Fn() -> bool,
     taken: &Mutex<u8>,
 ) -> io::Result<(u8, Direct)> {
-    let mut direct = caller.identify(goes_on)?;
-    direct.set_patience(Some(JOIN_MAX))?;
+    let mut direct = caller.identify(is_running)?;
+    direct.set_timeout(Some(JOIN_MAX))?;
     let joins = read_message(&mut direct);
-    direct.set_patience(None)?;
+    direct.set_timeout(None)?;
     let Message::Join(Join { lane: lane @ 1..=LANES_MAX, .. }) = joins? else {
         return Err(io::ErrorKind::InvalidData.into());
     };
@@ -168,20 +168,20 @@ mod tests {
     const CLIENT: usize = 0;
 
     fn call(
-        callers: &mut Callers<usize>,
+        callers: &mut PendingCallers<usize>,
         number: usize,
         from: &str,
         greets: bool,
     ) -> Option<usize> {
-        let from = Neighbourhood::of(from.parse().expect("an address"));
+        let from = NetworkPrefix::of(from.parse().expect("an address"));
         let has_greeted = Arc::new(AtomicBool::new(greets));
-        callers.add(Caller { number, from, has_greeted, killer: number })
+        callers.add(PendingCaller { number, from, has_greeted, killer: number })
     }
 
     /// Lets the client call from 192.0.2.1, then many strangers from these addresses. Returns true
     /// if the client is displaced.
     fn is_displaced(client_greets: bool, strangers: &[(&str, bool)]) -> bool {
-        let mut callers = Callers::default();
+        let mut callers = PendingCallers::default();
         assert_eq!(call(&mut callers, CLIENT, "192.0.2.1", client_greets), None);
         let all = (1..1000).zip(strangers.iter().cycle());
         let mut displaced = all.filter_map(|(number, (from, greets))| {
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_client_gets_a_place_although_one_neighbour_has_taken_all() {
-        let mut callers = Callers::default();
+        let mut callers = PendingCallers::default();
         for number in 1..100 {
             call(&mut callers, number, "192.0.2.2", true);
         }
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn silent_strangers_displace_no_lane_of_a_client() {
-        let mut callers = Callers::default();
+        let mut callers = PendingCallers::default();
         for lane in 0..usize::from(LANES_MAX) {
             call(&mut callers, lane, "192.0.2.1", true);
         }
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn among_equal_callers_the_first_is_displaced() {
-        let mut callers = Callers::default();
+        let mut callers = PendingCallers::default();
         let displaced =
             (0..2 * CALLERS_MAX).filter_map(|number| call(&mut callers, number, "192.0.2.1", true));
         assert_eq!(displaced.collect::<Vec<_>>(), Vec::from_iter(0..CALLERS_MAX));

@@ -50,18 +50,18 @@ pub enum CleanEvent<'a> {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CleanSummary {
     /// Leftovers that were removed, or would be in a dry run.
-    pub removed: Stages,
+    pub removed: LeftoverTotal,
     /// Leftovers that stay because they can be resumed.
-    pub kept: Stages,
+    pub kept: LeftoverTotal,
     /// Leftovers that stay because another process uses them.
-    pub busy: Stages,
+    pub busy: LeftoverTotal,
     /// Leftovers that stay because another process may be using them.
-    pub recent: Stages,
+    pub recent: LeftoverTotal,
 }
 
 /// Leftovers with the same fate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Stages {
+pub struct LeftoverTotal {
     /// How many there are.
     pub count: u64,
     /// The storage that they use, in bytes.
@@ -76,7 +76,7 @@ impl CleanSummary {
             Fate::Busy => &mut self.busy,
             Fate::Recent => &mut self.recent,
         };
-        *stages += Stages { count: 1, bytes: cleaned.bytes };
+        *stages += LeftoverTotal { count: 1, bytes: cleaned.bytes };
     }
 }
 
@@ -89,7 +89,7 @@ impl AddAssign for CleanSummary {
     }
 }
 
-impl AddAssign for Stages {
+impl AddAssign for LeftoverTotal {
     fn add_assign(&mut self, more: Self) {
         self.count += more.count;
         self.bytes += more.bytes;
@@ -206,7 +206,7 @@ mod tests {
         }
         let mut twice = once;
         twice += once;
-        let stages = |count, bytes| Stages { count, bytes };
+        let stages = |count, bytes| LeftoverTotal { count, bytes };
         let expected = CleanSummary {
             removed: stages(4, 6),
             kept: stages(2, 8),
@@ -218,12 +218,12 @@ mod tests {
 
     #[test]
     fn a_missing_directory_is_reported_as_itself() {
-        let mut told = Vec::new();
+        let mut warnings = Vec::new();
         let summary = clean(b"/no/such/directory", CleanRules::default(), &mut |event| {
             let CleanEvent::Failed { path, fault } = event else { panic!("{event:?}") };
-            told.push((path.to_vec(), fault.kind));
+            warnings.push((path.to_vec(), fault.kind));
         });
-        assert_eq!(told, [(b".".to_vec(), FaultKind::NotFound)]);
+        assert_eq!(warnings, [(b".".to_vec(), FaultKind::NotFound)]);
         assert_eq!(summary, CleanSummary::default());
     }
 }

@@ -1,9 +1,9 @@
 //! The state of a running job on this side: whether it continues, its end, and its events.
 
 use crate::monitor::{Counter, LinkEvent};
-use crate::pace::{Pace, Precedence};
-use crate::told::Position;
-use crate::vigil::{Awaited, Vigil, Watch};
+use crate::report_log::Position;
+use crate::throttle::{Precedence, Throttle};
+use crate::watchdog::{AnswerTimer, Watch, Watchdog};
 use crate::{Event, JobError, Monitor, Progress};
 use haul_model::Side;
 use haul_model::Task;
@@ -13,7 +13,7 @@ use haul_proto::Extra;
 use haul_proto::Late;
 use haul_proto::Named;
 use haul_proto::Warning;
-use haul_store::RESUME_LEN_MIN_FAR;
+use haul_store::RESUME_LEN_MIN_REMOTE;
 use parking_lot::{Condvar, Mutex};
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +25,7 @@ pub(crate) const CANCEL_POLL: Duration = Duration::from_millis(50);
 
 /// Minimum number of checks whether a peer's last message was read, after writing to it failed.
 /// Time is not measured instead, because the process may be stopped meanwhile.
-const LINGER_LOOKS: u32 = 250;
+const LINGER_CHECKS: u32 = 250;
 
 /// The interval of these checks. All together take a second.
 const LINGER_POLL: Duration = Duration::from_millis(4);
@@ -40,7 +40,7 @@ pub(crate) trait Lifeline: Send + Sync {
 
     /// A number that changes whenever data moves on the connection; `None` while no answer is
     /// awaited.
-    fn signs_awaited(&self) -> Option<u64>;
+    fn activity_awaited(&self) -> Option<u64>;
 }
 
 /// Shared by all threads of a job.
@@ -49,15 +49,15 @@ pub(crate) struct Control<'a> {
     stop: AtomicBool,
     lifeline: Option<Arc<dyn Lifeline>>,
     /// The peer at the other end of a wire, which may fall silent, and its name.
-    peer: Option<(Arc<Vigil>, String)>,
+    peer: Option<(Arc<Watchdog>, String)>,
     /// The second peer, if two peers exchange frames through this process.
-    other_peer: Option<(Arc<Vigil>, String)>,
+    other_peer: Option<(Arc<Watchdog>, String)>,
     /// Further connections to the peer, and the handles that end them.
     lanes: Mutex<Vec<(Watch, Killer)>>,
-    /// See [`Self::hear_out`].
-    hears_out: AtomicBool,
-    /// See [`Self::keep_pace`].
-    pace: OnceLock<Pace>,
+    /// See [`Self::finish_reading`].
+    finishes_reading: AtomicBool,
+    /// See [`Self::limit_rate`].
+    throttle: OnceLock<Throttle>,
     end: Mutex<Option<Result<Summary, JobError>>>,
     ended: Condvar,
 }
@@ -65,10 +65,21 @@ pub(crate) struct Control<'a> {
 impl<'a> Control<'a> {
     pub(crate) fn new(monitor: &'a dyn Monitor) -> Self {
         let (stop, end, ended) = (AtomicBool::new(false), Mutex::new(None), Condvar::new());
-        let (hears_out, pace) = (AtomicBool::new(false), OnceLock::new());
+        let (finishes_reading, throttle) = (AtomicBool::new(false), OnceLock::new());
         let lanes = Mutex::default();
         let (lifeline, peer, other_peer) = (None, None, None);
-        Self { monitor, stop, lifeline, peer, other_peer, lanes, hears_out, pace, end, ended }
+        Self {
+            monitor,
+            stop,
+            lifeline,
+            peer,
+            other_peer,
+            lanes,
+            finishes_reading,
+            throttle,
+            end,
+            ended,
+        }
     }
 
     /// A control for a job that ends when its `lifeline` is lost.
@@ -77,46 +88,46 @@ impl<'a> Control<'a> {
     }
 
     /// A control for a job with a `peer`, which ends when the peer is silent.
-    pub(crate) fn with(monitor: &'a dyn Monitor, vigil: &Arc<Vigil>, peer: &str) -> Self {
-        Self { peer: Some((Arc::clone(vigil), peer.to_owned())), ..Self::new(monitor) }
+    pub(crate) fn with(monitor: &'a dyn Monitor, watchdog: &Arc<Watchdog>, peer: &str) -> Self {
+        Self { peer: Some((Arc::clone(watchdog), peer.to_owned())), ..Self::new(monitor) }
     }
 
     /// A control for a job whose two peers exchange frames through this process. The first peer is
     /// the one that reports the end.
-    pub(crate) fn between(monitor: &'a dyn Monitor, peers: [(&Arc<Vigil>, &str); 2]) -> Self {
-        let [(vigil, name), (other, other_name)] = peers;
+    pub(crate) fn between(monitor: &'a dyn Monitor, peers: [(&Arc<Watchdog>, &str); 2]) -> Self {
+        let [(watchdog, name), (other, other_name)] = peers;
         let other_peer = Some((Arc::clone(other), other_name.to_owned()));
-        Self { other_peer, ..Self::with(monitor, vigil, name) }
+        Self { other_peer, ..Self::with(monitor, watchdog, name) }
     }
 
     /// Limits the bytes of content per second that the job transfers.
-    pub(crate) fn keep_pace(&self, rate: NonZeroU64) {
+    pub(crate) fn limit_rate(&self, rate: NonZeroU64) {
         // A job has one limit.
-        let _ = self.pace.set(Pace::of(rate));
+        let _ = self.throttle.set(Throttle::of(rate));
     }
 
     /// The most bytes to transfer at once.
     pub(crate) fn step(&self) -> usize {
-        self.pace.get().map_or(usize::MAX, Pace::step)
+        self.throttle.get().map_or(usize::MAX, Throttle::step)
     }
 
     /// The most bytes to transfer at once on one machine.
     pub(crate) fn part(&self) -> u64 {
-        self.pace.get().map_or(u64::MAX, Pace::part)
+        self.throttle.get().map_or(u64::MAX, Throttle::part)
     }
 
     /// Waits until `len` transferred bytes are within the limit, or the job ends. Contents with
     /// lower ranks were started earlier, and come first.
-    pub(crate) fn pace(&self, len: u64, rank: u64) {
-        if let Some(pace) = self.pace.get() {
-            pace.wait(len, rank, || !self.stopped());
+    pub(crate) fn throttle(&self, len: u64, rank: u64) {
+        if let Some(throttle) = self.throttle.get() {
+            throttle.wait(len, rank, || !self.stopped());
         }
     }
 
     /// With a rate limit, waits until no file with a lower number is being copied on this machine,
     /// or the job ends.
     pub(crate) fn precedence(&self, number: u64) -> Option<Precedence<'_>> {
-        self.pace.get().map(|pace| pace.precedence(number, || !self.stopped()))
+        self.throttle.get().map(|throttle| throttle.precedence(number, || !self.stopped()))
     }
 
     pub(crate) fn monitor(&self) -> &'a dyn Monitor {
@@ -129,14 +140,14 @@ impl<'a> Control<'a> {
         let progress = self.monitor.progress();
         // The first run of a retried job has already reported it.
         if progress.named().is_none() {
-            self.tell_made(named, dest);
+            self.report_created(named, dest);
         }
         progress.set_naming(named.naming);
     }
 
     /// Reports the directories that were created for the destination `dest`, if any.
-    pub(crate) fn tell_made(&self, named: Named, dest: &[u8]) {
-        let Named { naming, dirs_made: dirs @ 1.. } = named else { return };
+    pub(crate) fn report_created(&self, named: Named, dest: &[u8]) {
+        let Named { naming, dirs_created: dirs @ 1.. } = named else { return };
         let path = match naming {
             Naming::Given => words::split(dest).parent,
             Naming::Own => dest,
@@ -180,40 +191,41 @@ impl<'a> Control<'a> {
     }
 
     /// From now on, readers of a peer wait only for its next message, and for the monitor.
-    pub(crate) fn hear_out(&self) {
-        self.hears_out.store(true, Ordering::Relaxed);
+    pub(crate) fn finish_reading(&self) {
+        self.finishes_reading.store(true, Ordering::Relaxed);
     }
 
     /// Waits for the peer's own reason to end, or its Done. It may have arrived but not been read,
     /// and the first reason counts.
     pub(crate) fn linger(&self) {
-        self.linger_for(self.peer.as_ref().map(|(vigil, _)| &**vigil));
+        self.linger_for(self.peer.as_ref().map(|(watchdog, _)| &**watchdog));
     }
 
-    /// The same for the peer that `vigil` listens to. After [`Self::hear_out`], time in which the
+    /// The same for the peer that `watchdog` listens to. After [`Self::finish_reading`], time in which the
     /// reader is busy does not count.
-    pub(crate) fn linger_for(&self, vigil: Option<&Vigil>) {
-        let mut looks = 0;
-        while !self.stopped() && looks < LINGER_LOOKS {
+    pub(crate) fn linger_for(&self, watchdog: Option<&Watchdog>) {
+        let mut checks = 0;
+        while !self.stopped() && checks < LINGER_CHECKS {
             std::thread::sleep(LINGER_POLL);
-            let hears_out = self.hears_out.load(Ordering::Relaxed);
-            let is_held_up = hears_out && vigil.is_some_and(|vigil| !vigil.is_waiting());
-            looks += u32::from(!is_held_up);
+            let finishes_reading = self.finishes_reading.load(Ordering::Relaxed);
+            let is_held_up =
+                finishes_reading && watchdog.is_some_and(|watchdog| !watchdog.is_waiting());
+            checks += u32::from(!is_held_up);
         }
     }
 
     /// Watches a further connection to `peer`. `killer` ends it when it is silent.
-    pub(crate) fn watch(&self, vigil: &Arc<Vigil>, peer: &str, killer: Killer) {
-        self.lanes.lock().push((Watch::new(vigil, peer), killer));
+    pub(crate) fn watch(&self, watchdog: &Arc<Watchdog>, peer: &str, killer: Killer) {
+        self.lanes.lock().push((Watch::new(watchdog, peer), killer));
     }
 
     /// Waits for the end of the job or the user's interruption.
     pub(crate) fn wait(&self) -> Result<Summary, JobError> {
-        let watch = |peer: &Option<(Arc<Vigil>, String)>| {
-            peer.as_ref().map(|(vigil, peer)| Watch::new(vigil, peer))
+        let watch = |peer: &Option<(Arc<Watchdog>, String)>| {
+            peer.as_ref().map(|(watchdog, peer)| Watch::new(watchdog, peer))
         };
         let (mut watch, mut other) = (watch(&self.peer), watch(&self.other_peer));
-        let mut awaited = Awaited::new();
+        let mut awaited = AnswerTimer::new();
         let mut end = self.end.lock();
         let result = loop {
             if let Some(result) = end.take() {
@@ -238,45 +250,45 @@ impl<'a> Control<'a> {
                 }
                 !is_silent
             });
-            self.tell_of_peer(watch.as_mut(), &mut awaited);
+            self.report_peer(watch.as_mut(), &mut awaited);
             self.ended.wait_for(&mut end, CANCEL_POLL);
         };
         self.stop.store(true, Ordering::Relaxed);
         // The peer may have greeted, and the job ended, since the last check.
-        self.tell_reached(watch.is_some_and(|watch| watch.is_greeted()));
+        self.report_reached(watch.is_some_and(|watch| watch.is_greeted()));
         result
     }
 
     /// Reports to the monitor that the peer has greeted, if it `is_reached`.
-    fn tell_reached(&self, is_reached: bool) {
+    fn report_reached(&self, is_reached: bool) {
         let progress = self.monitor.progress();
         let is_new = is_reached && !progress.reached.swap(true, Ordering::Relaxed);
-        if is_new && progress.told.is_again() {
+        if is_new && progress.report_log.is_rerun() {
             progress.asking.store(false, Ordering::Relaxed);
-            self.monitor.event(Event::Link(LinkEvent::Regained));
+            self.monitor.event(Event::Link(LinkEvent::Reconnected));
         }
     }
 
     /// Reports to the monitor whether the peer has greeted, and how long it has been silent.
-    fn tell_of_peer(&self, watch: Option<&mut Watch>, awaited: &mut Awaited) {
-        let (reached, quiet) = match (watch, &self.lifeline) {
-            (Some(watch), _) => (watch.is_greeted(), watch.quiet()),
-            (None, Some(lifeline)) => (false, awaited.quiet(lifeline.signs_awaited())),
+    fn report_peer(&self, watch: Option<&mut Watch>, awaited: &mut AnswerTimer) {
+        let (reached, silent_for) = match (watch, &self.lifeline) {
+            (Some(watch), _) => (watch.is_greeted(), watch.silent_for()),
+            (None, Some(lifeline)) => (false, awaited.silent_for(lifeline.activity_awaited())),
             (None, None) => (true, Duration::ZERO),
         };
         let progress = self.monitor.progress();
         if !reached {
             progress.reached.store(false, Ordering::Relaxed);
         }
-        self.tell_reached(reached);
-        let quiet = u64::try_from(quiet.as_millis()).unwrap_or(u64::MAX);
-        progress.silent_ms.store(quiet, Ordering::Relaxed);
+        self.report_reached(reached);
+        let silent_for = u64::try_from(silent_for.as_millis()).unwrap_or(u64::MAX);
+        progress.silent_ms.store(silent_for, Ordering::Relaxed);
     }
 }
 
 /// The progress of a copy since its last step, in bytes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Step {
+pub(crate) enum CopyStep {
     /// Content was transferred.
     Moved(u64),
     /// A hole was passed, without a transfer.
@@ -287,7 +299,7 @@ pub(crate) enum Step {
     Hashed(u64),
 }
 
-impl Step {
+impl CopyStep {
     /// Its length in bytes, if it was taken from an old version.
     pub(crate) fn matched(self) -> u64 {
         if let Self::Matched(len) = self { len } else { 0 }
@@ -317,8 +329,8 @@ impl<'a> Reporter<'a> {
     /// Records the entry `number`. `place` overwrites the position of the previous entry.
     pub(crate) fn listed(&self, number: u64, entry: &Entry, place: impl FnOnce(&mut Position)) {
         let progress = self.monitor.progress();
-        progress.told.listed(number, place);
-        progress.census.found(entry);
+        progress.report_log.listed(number, place);
+        progress.entry_counts.found(entry);
         self.monitor.listed(number, entry);
         if let Kind::File { size } = entry.kind {
             progress.count(Counter::FilesTotal, 1);
@@ -328,7 +340,7 @@ impl<'a> Reporter<'a> {
 
     /// Records that the content of file `number` was requested.
     pub(crate) fn wanted(&self, number: u64) {
-        self.monitor.progress().told.wanted(number);
+        self.monitor.progress().report_log.wanted(number);
     }
 
     /// Records that the listing is complete.
@@ -337,19 +349,19 @@ impl<'a> Reporter<'a> {
     }
 
     /// Counts a step of a file as done.
-    pub(crate) fn came_by(&self, step: Step) {
-        self.took(step);
+    pub(crate) fn count_progress(&self, step: CopyStep) {
+        self.count_work(step);
         self.is_done(step.len());
     }
 
     /// Counts the work of a step, which is not done yet.
-    pub(crate) fn took(&self, step: Step) {
+    pub(crate) fn count_work(&self, step: CopyStep) {
         let progress = self.monitor.progress();
         let (counter, len) = match step {
-            Step::Moved(len) => (&progress.bytes_transferred, len),
-            Step::Matched(len) => (&progress.tally.bytes_matched, len),
-            Step::Hashed(len) => (&progress.bytes_hashed, len),
-            Step::Passed(_) => return,
+            CopyStep::Moved(len) => (&progress.bytes_transferred, len),
+            CopyStep::Matched(len) => (&progress.tally.bytes_matched, len),
+            CopyStep::Hashed(len) => (&progress.bytes_hashed, len),
+            CopyStep::Passed(_) => return,
         };
         Progress::add(counter, len);
     }
@@ -374,29 +386,29 @@ impl<'a> Reporter<'a> {
     pub(crate) fn resumed(&self, number: u64, len: u64) {
         let progress = self.monitor.progress();
         progress.count(Counter::BytesDone, len);
-        if !progress.told.is_doubtful(number) {
+        if !progress.report_log.is_doubtful(number) {
             Progress::add(&progress.tally.bytes_resumed, len);
         }
     }
 
     /// Takes back `len` resumed bytes that do not belong to this file. They will be transferred.
-    pub(crate) fn not_resumed(&self, len: u64) {
+    pub(crate) fn uncount_resumed(&self, len: u64) {
         let progress = self.monitor.progress();
-        Progress::take_off(&progress.bytes_done, len);
-        Progress::take_off(&progress.tally.bytes_resumed, len);
+        Progress::subtract(&progress.bytes_done, len);
+        Progress::subtract(&progress.tally.bytes_resumed, len);
     }
 
     /// Takes back `len` bytes from an old version that turned out useless.
-    pub(crate) fn not_matched(&self, len: u64) {
+    pub(crate) fn uncount_matched(&self, len: u64) {
         self.monitor.progress().tally.bytes_matched.fetch_sub(len, Ordering::Relaxed);
     }
 
     /// Takes back the counts of a file whose content is transferred again from its start: `counted`
     /// bytes, including the `resumed` ones.
-    pub(crate) fn begins_again(&self, counted: u64, resumed: u64) {
+    pub(crate) fn restart_file(&self, counted: u64, resumed: u64) {
         let progress = self.monitor.progress();
-        Progress::take_off(&progress.bytes_done, counted);
-        Progress::take_off(&progress.tally.bytes_resumed, resumed);
+        Progress::subtract(&progress.bytes_done, counted);
+        Progress::subtract(&progress.tally.bytes_resumed, resumed);
     }
 
     /// True if the monitor shows the hashes of files.
@@ -422,27 +434,27 @@ impl<'a> Reporter<'a> {
         outcome: &Outcome,
     ) {
         let progress = self.monitor.progress();
-        let to_tell = progress.told.outcome(number, &path, kind, outcome);
+        let to_report = progress.report_log.outcome(number, &path, kind, outcome);
         if let Kind::File { size } = kind {
             progress.count(Counter::FilesDone, 1);
             progress.count(Counter::BytesDone, size.saturating_sub(counted));
-            if *size >= RESUME_LEN_MIN_FAR && !matches!(outcome, Outcome::Failed(_)) {
-                progress.keeps_none(&path());
+            if *size >= RESUME_LEN_MIN_REMOTE && !matches!(outcome, Outcome::Failed(_)) {
+                progress.forget_kept(&path());
             }
         }
-        if let Some(outcome) = to_tell {
-            self.tell(Some(number), path, kind, &outcome);
+        if let Some(outcome) = to_report {
+            self.report_outcome(Some(number), path, kind, &outcome);
         }
     }
 
     /// Reports a failure of the directory at `path` after its outcome.
     pub(crate) fn late(&self, path: &[u8], fault: Fault) {
-        if self.monitor.progress().told.late(path) {
-            self.tell(None, || path.to_vec(), &Kind::Dir, &Outcome::Failed(fault));
+        if self.monitor.progress().report_log.late(path) {
+            self.report_outcome(None, || path.to_vec(), &Kind::Dir, &Outcome::Failed(fault));
         }
     }
 
-    fn tell(
+    fn report_outcome(
         &self,
         number: Option<u64>,
         path: impl Fn() -> Vec<u8>,
@@ -451,7 +463,7 @@ impl<'a> Reporter<'a> {
     ) {
         let progress = self.monitor.progress();
         progress.tally.count(kind, outcome);
-        progress.census.came_to(kind, outcome);
+        progress.entry_counts.count_outcome(kind, outcome);
         let shown = if self.monitor.shows(kind, outcome) { path() } else { Vec::new() };
         progress.at(path);
         self.monitor.event(Event::Entry { number, path: &shown, kind, outcome });
@@ -459,7 +471,7 @@ impl<'a> Reporter<'a> {
 
     /// In a check: reports an entry that only the destination has.
     pub(crate) fn extra(&self, path: &[u8], kind: &Kind) {
-        if !self.monitor.progress().told.extra(path) {
+        if !self.monitor.progress().report_log.extra(path) {
             return;
         }
         Progress::add(&self.monitor.progress().tally.extra, 1);
@@ -468,11 +480,11 @@ impl<'a> Reporter<'a> {
 
     /// In a mirror: reports an extra that was removed, or would be in a dry run.
     pub(crate) fn deleted(&self, path: &[u8], kind: &Kind) {
-        if !self.monitor.progress().told.extra(path) {
+        if !self.monitor.progress().report_log.extra(path) {
             return;
         }
         Progress::add(&self.monitor.progress().tally.deleted, 1);
-        self.monitor.progress().census.removed(kind);
+        self.monitor.progress().entry_counts.removed(kind);
         self.monitor.event(Event::Deleted { path, kind });
     }
 
@@ -492,7 +504,7 @@ impl<'a> Reporter<'a> {
     }
 
     /// Reports a failure after its outcome at the destination.
-    pub(crate) fn late_there(&self, Late { path, fault }: Late) {
+    pub(crate) fn report_late_at_dest(&self, Late { path, fault }: Late) {
         self.late(&path, Fault { side: Side::Destination, ..fault.clipped() });
     }
 
@@ -532,7 +544,7 @@ mod tests {
         let missing = Changes::MISSING.with(Changes::ABOVE);
         let expected = Summary {
             copied: 2,
-            dirs_made: 1,
+            dirs_created: 1,
             bytes: 6,
             bytes_transferred: 4,
             bytes_resumed: 1,
@@ -550,11 +562,11 @@ mod tests {
             assert_eq!(reporter.summary(), Summary::default());
             let entry = |kind: &Kind, outcome| reporter.outcome(0, Vec::new, kind, 0, &outcome);
             reporter.resumed(0, 2);
-            reporter.not_resumed(1);
-            reporter.came_by(Step::Moved(2));
+            reporter.uncount_resumed(1);
+            reporter.count_progress(CopyStep::Moved(2));
             reporter.resumed(0, 1);
-            reporter.came_by(Step::Moved(2));
-            reporter.begins_again(3, 1);
+            reporter.count_progress(CopyStep::Moved(2));
+            reporter.restart_file(3, 1);
             entry(&FILE, Outcome::Copied);
             entry(&FILE, Outcome::Grew);
             entry(&Kind::Dir, Outcome::Copied);

@@ -7,9 +7,9 @@ mod read_back;
 pub(crate) use blocks::{AHEAD_MAX, Blocks, assembler, blocks, hashed};
 pub(crate) use read_back::{Aligned, read_back};
 
-use crate::control::{Control, Step};
+use crate::control::{Control, CopyStep};
 use haul_model::{ContentHasher, Fault, FaultKind, Side};
-use haul_store::{Mover, NotAssembled};
+use haul_store::{AssembleError, Mover};
 use haul_tree::{ContentStream, SourceFile, StagedFile, changed, check_size};
 use std::io;
 
@@ -54,7 +54,7 @@ pub(crate) fn content(
     into: &mut Mover<Box<dyn StagedFile>>,
     scratch: &mut Scratch,
     control: &Control<'_>,
-    told: &mut dyn FnMut(Step),
+    on_step: &mut dyn FnMut(CopyStep),
 ) -> Result<(), Fault> {
     let size = source.seal().size;
     if size == 0 {
@@ -63,15 +63,15 @@ pub(crate) fn content(
     if let Some(stream) = source.stream(0..size) {
         return streamed(stream, size, control, |piece, _| {
             into.write(piece).map_err(|error| write(&error))?;
-            told(Step::Moved(piece.len() as u64));
+            on_step(CopyStep::Moved(piece.len() as u64));
             Ok(())
         });
     }
     // Content that is not inspected need not enter this process.
-    let leaves_zeros = into.stage().leaves_zeros();
-    let mut in_kernel = !leaves_zeros && (size > WHOLE_MAX || into.stage().copies_small_files());
+    let writes_sparse = into.stage().writes_sparse();
+    let mut in_kernel = !writes_sparse && (size > WHOLE_MAX || into.stage().copies_small_files());
     while let Some(data) = source.next_data(into.at()).map_err(|error| read(&error))? {
-        pass(into, data.start, told);
+        skip_hole(into, data.start, on_step);
         while into.at() < data.end {
             if control.stopped() {
                 return Err(interrupted());
@@ -84,29 +84,29 @@ pub(crate) fn content(
             }
             let copied = match copied {
                 Some(copied) => copied,
-                None if leaves_zeros => {
+                None if writes_sparse => {
                     let read = read_part(source, scratch, into.at(), end)?;
                     into.write(read).map_err(|error| write(&error))?;
                     read.len() as u64
                 }
-                None => into.put(|stage, at| by_hand(source, &**stage, scratch, at, end))?,
+                None => into.put(|stage, at| read_and_write(source, &**stage, scratch, at, end))?,
             };
             if copied == 0 {
                 // The file ended too early.
                 return Err(changed());
             }
-            told(Step::Moved(copied));
+            on_step(CopyStep::Moved(copied));
         }
     }
-    pass(into, size, told);
+    skip_hole(into, size, on_step);
     Ok(())
 }
 
 /// Skips a hole up to `end`. Nothing has to be written.
-fn pass(into: &mut Mover<Box<dyn StagedFile>>, end: u64, told: &mut dyn FnMut(Step)) {
+fn skip_hole(into: &mut Mover<Box<dyn StagedFile>>, end: u64, on_step: &mut dyn FnMut(CopyStep)) {
     let hole = end.saturating_sub(into.at());
-    into.pass(hole);
-    told(Step::Passed(hole));
+    into.skip_hole(hole);
+    on_step(CopyStep::Passed(hole));
 }
 
 /// Lets the kernel copy a part of `start..end`. Returns its length; `None` if the kernel can't.
@@ -164,7 +164,7 @@ pub(crate) fn interrupted() -> Fault {
 }
 
 /// Reads and writes a part of `start..end`. Returns its length.
-fn by_hand(
+fn read_and_write(
     source: &dyn SourceFile,
     stage: &dyn StagedFile,
     scratch: &mut Scratch,
@@ -193,14 +193,14 @@ fn read_part<'s>(
 }
 
 /// The fault of a content that could not be assembled.
-pub(crate) fn not_assembled(error: &NotAssembled) -> Fault {
+pub(crate) fn not_assembled(error: &AssembleError) -> Fault {
     let corrupt = |side| Fault::new(side, FaultKind::Corrupt, error.to_string());
     match error {
-        NotAssembled::Write(error) => write(error),
-        NotAssembled::Record(error) => {
+        AssembleError::Write(error) => write(error),
+        AssembleError::Record(error) => {
             Fault::from_io(Side::Destination, "write the journal", error)
         }
-        NotAssembled::Differs => corrupt(Side::Destination),
+        AssembleError::Differs => corrupt(Side::Destination),
         _ => corrupt(Side::Source),
     }
 }

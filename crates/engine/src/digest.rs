@@ -1,7 +1,7 @@
 //! The hash of a file, to compare it with another or with its copy. The file is read in order,
 //! without its holes.
 
-use crate::control::{Control, Step};
+use crate::control::{Control, CopyStep};
 use crate::copy;
 use haul_model::{ContentHash, ContentHasher, Fault, FaultKind, Side};
 use haul_proto::FileSeal;
@@ -18,7 +18,7 @@ pub(crate) fn seal_of(
     file: &dyn SourceFile,
     scratch: &mut Vec<u8>,
     control: &Control<'_>,
-    count: &mut dyn FnMut(Step),
+    count: &mut dyn FnMut(CopyStep),
 ) -> Result<FileSeal, Fault> {
     let seal = file.seal();
     let hash = hash(file, scratch, control, count).map_err(|fault| match fault.kind {
@@ -48,13 +48,13 @@ pub(crate) fn has_grown(
     copied: impl FnOnce() -> Result<Option<ContentHash>, Fault>,
     control: &Control<'_>,
 ) -> Result<bool, Fault> {
-    let is_longer = haul_tree::is_longer(source)?;
-    if !is_longer && !source.may_hide_changes() {
+    let has_grown = haul_tree::has_grown(source)?;
+    if !has_grown && !source.may_hide_changes() {
         return Ok(false);
     }
     let copied = if strict { None } else { copied()? };
     match copied {
-        Some(copied) if copied == hash_again(source, control)? => Ok(is_longer),
+        Some(copied) if copied == hash_again(source, control)? => Ok(has_grown),
         _ => Err(haul_tree::changed()),
     }
 }
@@ -92,7 +92,7 @@ pub(crate) fn hash(
     file: &dyn SourceFile,
     scratch: &mut Vec<u8>,
     control: &Control<'_>,
-    count: &mut dyn FnMut(Step),
+    count: &mut dyn FnMut(CopyStep),
 ) -> Result<ContentHash, Fault> {
     let read = |error| Fault::from_io(Side::Source, "read", &error);
     let seal = file.seal();
@@ -107,7 +107,7 @@ pub(crate) fn hash(
                 return Err(copy::interrupted());
             }
             hasher.update(&piece);
-            count(Step::Hashed(piece.len() as u64));
+            count(CopyStep::Hashed(piece.len() as u64));
         }
         if hasher.len() < seal.size {
             return Err(haul_tree::changed());
@@ -116,8 +116,9 @@ pub(crate) fn hash(
     while hasher.len() < seal.size {
         let data = file.next_data(hasher.len()).map_err(read)?;
         let data = data.unwrap_or(seal.size..seal.size);
-        let hashed =
-            copy::hash_hole(&mut hasher, data.start, control, &mut |len| count(Step::Passed(len)));
+        let hashed = copy::hash_hole(&mut hasher, data.start, control, &mut |len| {
+            count(CopyStep::Passed(len))
+        });
         hashed.ok_or_else(copy::interrupted)?;
         while hasher.len() < data.end {
             if control.stopped() {
@@ -129,7 +130,7 @@ pub(crate) fn hash(
                 return Err(haul_tree::changed());
             }
             hasher.update(part);
-            count(Step::Hashed(part.len() as u64));
+            count(CopyStep::Hashed(part.len() as u64));
         }
     }
     Ok(hasher.finish())

@@ -1,9 +1,9 @@
 //! The directories of a running job. Each knows its parent and its name. It keeps its handle open
 //! while in use, and reopens it if the handle was closed to bound the number of open files.
 
-use crate::rules::{self, Unruly};
+use crate::rules::{self, RuleFileError};
 use haul_model::words;
-use haul_model::{Asking, ContentHash, FileId, Filter, Name, Scope, Subject, Timestamp};
+use haul_model::{ContentHash, FileId, Filter, FilterSide, Name, Scope, Subject, Timestamp};
 use haul_proto::Object;
 use haul_store::RESUME_LEN_MIN;
 use haul_tree::{Meta, MetaKind, Spare, TreeDir, add_spare};
@@ -31,23 +31,23 @@ pub(crate) fn open_dirs_max(open_max: Option<u64>) -> u64 {
 
 /// One directory.
 pub(crate) struct DirNode {
-    place: Reached,
+    place: DirLocation,
     /// Its metadata when it was first opened.
     meta: Meta,
     handle: Mutex<Option<Arc<dyn TreeDir>>>,
     open: Arc<OpenDirs>,
-    /// See [`Self::is_led`].
-    led: OnceLock<bool>,
+    /// See [`Self::is_via_link`].
+    via_link: OnceLock<bool>,
     /// In a source: the rules of files above a root.
     above: OnceLock<Scope>,
     /// These rules, together with those of rule files in this directory.
     scope: OnceLock<Scope>,
-    /// See [`Self::begin_to_count`].
+    /// See [`Self::count_once`].
     is_counted: AtomicBool,
 }
 
 /// The way in which a directory is opened.
-enum Reached {
+enum DirLocation {
     /// Open for the whole job, and shown under this name if there is one.
     Root { label: Option<Name> },
     /// By its name in its parent.
@@ -79,11 +79,11 @@ impl DirNode {
             add_spare(open);
         });
         Ok(Arc::new(Self {
-            place: Reached::Root { label },
+            place: DirLocation::Root { label },
             meta: handle.stat_self()?,
             handle: Mutex::new(Some(handle)),
             open: Arc::clone(open),
-            led: OnceLock::new(),
+            via_link: OnceLock::new(),
             above: OnceLock::new(),
             scope: OnceLock::new(),
             is_counted: AtomicBool::new(false),
@@ -100,11 +100,11 @@ impl DirNode {
             meta: handle.stat_self()?,
             handle: Mutex::new(Some(handle)),
             open: Arc::clone(&parent.open),
-            led: OnceLock::new(),
+            via_link: OnceLock::new(),
             above: OnceLock::new(),
             scope: OnceLock::new(),
             is_counted: AtomicBool::new(false),
-            place: Reached::Below { parent: Arc::clone(parent), name, follow },
+            place: DirLocation::Below { parent: Arc::clone(parent), name, follow },
         });
         node.open.add(&node);
         Ok(node)
@@ -120,7 +120,7 @@ impl DirNode {
         if let Some(handle) = &*held {
             return Ok(Arc::clone(handle));
         }
-        let Reached::Below { parent, name, follow } = &self.place else {
+        let DirLocation::Below { parent, name, follow } = &self.place else {
             unreachable!("a root's handle is never given up");
         };
         let handle = parent.handle()?.open_dir(name, *follow)?;
@@ -139,12 +139,12 @@ impl DirNode {
     /// Closes the handle, if it can be reopened. Current users keep it until they are done.
     fn close(&self) {
         if let Some(mut held) = self.handle.try_lock() {
-            held.take_if(|handle| handle.can_be_opened_again());
+            held.take_if(|handle| handle.can_reopen());
         }
     }
 
     /// Marks the directory as counted in memory. Returns false if it already was.
-    pub(crate) fn begin_to_count(&self) -> bool {
+    pub(crate) fn count_once(&self) -> bool {
         !self.is_counted.swap(true, Ordering::Relaxed)
     }
 
@@ -156,8 +156,8 @@ impl DirNode {
     /// The parent directory, and the name in it; `None` for a root.
     pub(crate) fn place(&self) -> Option<(&Arc<Self>, &Name)> {
         match &self.place {
-            Reached::Root { .. } => None,
-            Reached::Below { parent, name, .. } => Some((parent, name)),
+            DirLocation::Root { .. } => None,
+            DirLocation::Below { parent, name, .. } => Some((parent, name)),
         }
     }
 
@@ -165,21 +165,21 @@ impl DirNode {
     ///
     /// # Errors
     /// The errors of inspecting the path.
-    pub(crate) fn is_led(self: &Arc<Self>) -> io::Result<bool> {
-        if let Some(is_led) = self.led.get() {
-            return Ok(*is_led);
+    pub(crate) fn is_via_link(self: &Arc<Self>) -> io::Result<bool> {
+        if let Some(is_via_link) = self.via_link.get() {
+            return Ok(*is_via_link);
         }
-        let is_led = match &self.place {
-            Reached::Root { .. } => false,
-            Reached::Below { parent, name, follow } => {
+        let is_via_link = match &self.place {
+            DirLocation::Root { .. } => false,
+            DirLocation::Below { parent, name, follow } => {
                 let is_link = || {
                     let there = parent.handle()?.stat(name, false)?;
                     Ok::<_, io::Error>(there.is_none_or(|there| there.kind == MetaKind::Symlink))
                 };
-                parent.is_led()? || (*follow && is_link()?)
+                parent.is_via_link()? || (*follow && is_link()?)
             }
         };
-        Ok(*self.led.get_or_init(|| is_led))
+        Ok(*self.via_link.get_or_init(|| is_via_link))
     }
 
     /// True if it still has its name, and is unchanged since it was first opened. Creating,
@@ -218,10 +218,10 @@ impl DirNode {
             _ if !always => return id.ino,
             _ => {}
         }
-        let beside = self.meta.id.is_some_and(|dir| dir.dev == id.dev);
+        let has_same_device = self.meta.id.is_some_and(|dir| dir.dev == id.dev);
         // A file can be a mount point, or the target of a link.
         let volume = match self.handle() {
-            Ok(handle) if beside => handle.volume(),
+            Ok(handle) if has_same_device => handle.volume(),
             _ => id.dev,
         };
         number(&[volume.to_le_bytes(), id.ino.to_le_bytes()].concat())
@@ -256,8 +256,8 @@ impl DirNode {
                 return true;
             }
             match &node.place {
-                Reached::Root { .. } => return false,
-                Reached::Below { parent, .. } => node = parent,
+                DirLocation::Root { .. } => return false,
+                DirLocation::Below { parent, .. } => node = parent,
             }
         }
     }
@@ -275,17 +275,17 @@ impl DirNode {
     /// The names of this directory and its parents, from the bottom up.
     fn upwards(&self) -> impl Iterator<Item = &Name> + Clone {
         let upwards = std::iter::successors(Some(self), |node| match &node.place {
-            Reached::Root { .. } => None,
-            Reached::Below { parent, .. } => Some(&**parent),
+            DirLocation::Root { .. } => None,
+            DirLocation::Below { parent, .. } => Some(&**parent),
         });
         upwards.filter_map(|node| match &node.place {
-            Reached::Root { label } => label.as_ref(),
-            Reached::Below { name, .. } => Some(name),
+            DirLocation::Root { label } => label.as_ref(),
+            DirLocation::Below { name, .. } => Some(name),
         })
     }
 
     /// The prefix of the paths of its entries in the job: empty, or ending with a slash.
-    pub(crate) fn front(&self) -> Vec<u8> {
+    pub(crate) fn path_prefix(&self) -> Vec<u8> {
         let mut path = match self.path_of(None) {
             // The root itself has no name.
             root if root == b"." => return Vec::new(),
@@ -296,27 +296,31 @@ impl DirNode {
     }
 
     /// Sets the rules above this root.
-    pub(crate) fn begin_in(&self, above: Scope) {
+    pub(crate) fn set_rules_above(&self, above: Scope) {
         let _ = self.above.set(above);
     }
 
     /// Sets the rules for this root's entries. Its own rule files are not read.
-    pub(crate) fn begin_with(&self, scope: Scope) {
+    pub(crate) fn set_rules(&self, scope: Scope) {
         let _ = self.scope.set(scope);
     }
 
-    fn read_rules(self: &Arc<Self>, filter: &Filter, above: &Scope) -> Result<Scope, Unruly> {
-        let handle = self.handle().map_err(|error| Unruly::of_dir(&error))?;
-        rules::enter(filter, above, &*handle, &self.front())
+    fn read_rules(
+        self: &Arc<Self>,
+        filter: &Filter,
+        above: &Scope,
+    ) -> Result<Scope, RuleFileError> {
+        let handle = self.handle().map_err(|error| RuleFileError::of_dir(&error))?;
+        rules::enter(filter, above, &*handle, &self.path_prefix())
     }
 
-    fn scope(self: &Arc<Self>, filter: &Filter) -> Result<Scope, Unruly> {
+    fn scope(self: &Arc<Self>, filter: &Filter) -> Result<Scope, RuleFileError> {
         if let Some(scope) = self.scope.get() {
             return Ok(scope.clone());
         }
         let above = match &self.place {
-            Reached::Root { .. } => self.above.get().cloned().unwrap_or_default(),
-            Reached::Below { parent, .. } => parent.scope(filter)?,
+            DirLocation::Root { .. } => self.above.get().cloned().unwrap_or_default(),
+            DirLocation::Below { parent, .. } => parent.scope(filter)?,
         };
         let scope = self.read_rules(filter, &above)?;
         Ok(self.scope.get_or_init(|| scope).clone())
@@ -329,7 +333,7 @@ impl DirNode {
     pub(crate) fn select<'f>(
         self: &Arc<Self>,
         filter: &'f Filter,
-    ) -> Result<Selection<'f>, Unruly> {
+    ) -> Result<Selection<'f>, RuleFileError> {
         if filter.is_empty() {
             return Ok(Selection(None));
         }
@@ -337,7 +341,7 @@ impl DirNode {
             true => self.scope(filter)?,
             false => Scope::default(),
         };
-        Ok(Selection(Some((filter, scope, self.front()))))
+        Ok(Selection(Some((filter, scope, self.path_prefix()))))
     }
 }
 
@@ -351,17 +355,17 @@ impl Selection<'_> {
     }
 
     /// The reason why a rule file of the directory was skipped.
-    pub(crate) fn passed_over(&self) -> Option<Unruly> {
-        self.0.as_ref().and_then(|(_, scope, _)| Unruly::passed_over(scope))
+    pub(crate) fn skipped_files(&self) -> Option<RuleFileError> {
+        self.0.as_ref().and_then(|(_, scope, _)| RuleFileError::skipped_files(scope))
     }
 
     /// True if the entry `name` is excluded.
-    pub(crate) fn leaves_out(&mut self, name: &Name, is_dir: bool) -> bool {
+    pub(crate) fn excludes(&mut self, name: &Name, is_dir: bool) -> bool {
         let Some((filter, scope, path)) = &mut self.0 else { return false };
         let dir_len = path.len();
         path.extend_from_slice(name.as_bytes());
-        let subject = Subject { path, is_dir, asking: Asking::Sender, is_going: false };
-        let is_out = filter.leaves_out(&subject, scope);
+        let subject = Subject { path, is_dir, side: FilterSide::Sender, is_being_removed: false };
+        let is_out = filter.excludes(&subject, scope);
         path.truncate(dir_len);
         is_out
     }
@@ -394,24 +398,24 @@ impl Spare for OpenDirs {
 
 /// A number for the object `id`, until this machine restarts. It includes the secret boot number,
 /// so it reveals nothing to other machines, and no object there has it.
-pub(crate) fn number_here(id: FileId) -> u64 {
+pub(crate) fn local_number(id: FileId) -> u64 {
     let boot = haul_sys::boot_id();
     number(&[&boot[..], &id.dev.to_le_bytes(), &id.ino.to_le_bytes()].concat())
 }
 
 /// A number for this machine until it restarts. It reveals nothing to other machines.
-fn machine_here() -> u64 {
+fn local_machine() -> u64 {
     number(&haul_sys::boot_id())
 }
 
 /// A hash that identifies the object `id` of this machine to a peer.
-pub(crate) fn object_here(id: FileId) -> Object {
-    Object { machine: machine_here(), number: number_here(id) }
+pub(crate) fn local_object(id: FileId) -> Object {
+    Object { machine: local_machine(), number: local_number(id) }
 }
 
 /// The number of an object that a peer has sent, if the object is on this machine.
-pub(crate) fn number_if_here(object: Object) -> Option<u64> {
-    (object.machine == machine_here()).then_some(object.number)
+pub(crate) fn number_if_local(object: Object) -> Option<u64> {
+    (object.machine == local_machine()).then_some(object.number)
 }
 
 /// A number derived from `of`, never 0.

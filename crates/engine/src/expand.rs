@@ -39,15 +39,15 @@ pub fn expand(requests: &mut Requests, pattern: &[u8]) -> Result<Expanded, Reque
         Err(error) => return Err(error),
     }
     let mut found = Expanded { paths: vec![Vec::new()], faults: Vec::new() };
-    let (mut rest, mut any_matched, mut to_look_at) = (pattern, false, false);
+    let (mut rest, mut any_matched, mut must_check) = (pattern, false, false);
     while !rest.is_empty() {
         let start = rest.iter().position(|byte| *byte != b'/').unwrap_or(rest.len());
         let (slashes, from) = rest.split_at(start);
         let end = from.iter().position(|byte| *byte == b'/').unwrap_or(from.len());
         let (component, after) = from.split_at(end);
         rest = after;
-        to_look_at = !is_pattern(component);
-        if to_look_at {
+        must_check = !is_pattern(component);
+        if must_check {
             found.paths.iter_mut().for_each(|path| path.extend([slashes, component].concat()));
             continue;
         }
@@ -69,7 +69,7 @@ pub fn expand(requests: &mut Requests, pattern: &[u8]) -> Result<Expanded, Reque
         found.paths = next.paths;
         any_matched = true;
     }
-    if to_look_at {
+    if must_check {
         found.paths = existing(requests, found.paths)?;
     }
     found.paths.sort_unstable();
@@ -131,11 +131,11 @@ fn matching(
 
 /// Returns those of `paths` that exist.
 fn existing(requests: &mut Requests, paths: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, RequestError> {
-    let looked = requests.look_at_each(&paths)?;
+    let checked = requests.check_each(&paths)?;
     // If a path can't be inspected, the job reports the reason.
-    let may_be_there = |looked: Result<(), Fault>| looked.err().is_none_or(|it| !is_absent(&it));
-    let found = paths.into_iter().zip(looked);
-    Ok(found.filter_map(|(path, looked)| may_be_there(looked).then_some(path)).collect())
+    let may_be_there = |checked: Result<(), Fault>| checked.err().is_none_or(|it| !is_absent(&it));
+    let found = paths.into_iter().zip(checked);
+    Ok(found.filter_map(|(path, checked)| may_be_there(checked).then_some(path)).collect())
 }
 
 fn is_absent(fault: &Fault) -> bool {

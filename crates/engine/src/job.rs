@@ -1,6 +1,6 @@
 //! A job as a struct: its sources, its destination, its task and rules, and its connections.
 
-use crate::cache::CachePlace;
+use crate::cache::CacheConfig;
 use haul_model::{
     Altered, Backup, Compression, Fault, Filter, Kept, Logins, Mirror, Naming, Ports, Side, Task,
     Via, escape_bytes, os_text,
@@ -42,7 +42,7 @@ pub struct Job {
     /// can't store them: the directory of the journals of uploads.
     pub state: Option<PathBuf>,
     /// The chunk cache of this machine. Without one, neither side offers or stores chunks.
-    pub cache: Option<CachePlace>,
+    pub cache: Option<CacheConfig>,
     /// The task of both roles.
     pub task: Task,
     /// The rules that exclude parts of the sources.
@@ -100,16 +100,16 @@ pub enum Munging {
 impl Job {
     /// Reads the names of users and groups in advance, if this job sends names. Call it before a
     /// thread is confined.
-    pub(crate) fn expect_accounts(&self) -> Result<(), JobError> {
-        if self.names_accounts() || !self.altered.is_empty() {
-            haul_sys::expect_accounts().map_err(JobError::Threads)
+    pub(crate) fn preload_accounts(&self) -> Result<(), JobError> {
+        if self.sends_account_names() || !self.altered.is_empty() {
+            haul_sys::preload_accounts().map_err(JobError::Threads)
         } else {
             Ok(())
         }
     }
 
     /// True if contents may use direct connections.
-    pub fn goes_directly(&self) -> bool {
+    pub fn uses_direct(&self) -> bool {
         self.has_contents() && self.via != Via::Ssh
     }
 
@@ -146,7 +146,7 @@ impl Job {
     }
 
     /// True if the Sender sends the names of users and groups.
-    pub(crate) fn names_accounts(&self) -> bool {
+    pub(crate) fn sends_account_names(&self) -> bool {
         let of_accounts = Kept::OWNER.with(Kept::ACL).with(Kept::SET_ID);
         let is_numeric = self.task.copies().is_some_and(|policy| policy.numeric_ids);
         self.task.keeps().has_any(of_accounts) && !is_numeric
@@ -187,7 +187,7 @@ pub struct SftpRoute {
     /// of them.
     pub connections: Vec<Connection>,
     /// An open session on which requests were answered. With it no connections are needed.
-    pub standing: Option<Session>,
+    pub open_session: Option<Session>,
     /// The directory on this machine for the journals of uploads, created if missing. If it can't
     /// be used, or others can write to it, a warning is reported. Without it, uploads are not
     /// resumed.

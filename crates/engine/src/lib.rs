@@ -12,7 +12,7 @@
 //! - `request/session.rs`: a connection to an agent. `remote.rs`: a job over one.
 //! - `agent.rs`: the agent. `agent/conversation.rs`: the requests before its job; `agent/apart.rs`:
 //!   a job in a process of its own; `agent/heir.rs`: the successor of an agent.
-//! - `vigil.rs`: notices a silent peer.
+//! - `watchdog.rs`: notices a silent peer.
 //! - `relay.rs`: a job between two agents. `relay/passing.rs`: forwards frames; `relay/course.rs`:
 //!   reads the job's progress from them; `relay/straight.rs` and `agent/calls.rs`: direct
 //!   connections between the agents.
@@ -20,16 +20,16 @@
 //!   which are opened in parallel.
 //! - `beneath.rs`: directories below a root, reached without links that lead outside.
 //! - `rules.rs`: rule files in the trees.
-//! - `crew.rs`: the threads of a job; `workers.rs`: their number.
-//! - `control.rs`: the state and the figures of a job. `monitor.rs`: its events. `told.rs`: the
+//! - `threads.rs`: the threads of a job; `workers.rs`: their number.
+//! - `control.rs`: the state and the figures of a job. `monitor.rs`: its events. `report_log.rs`: the
 //!   outcomes that a retried job has reported; `told/going.rs`: sources that it may have removed.
-//! - `census.rs`: entries counted by kind. `lacks.rs`: messages about attributes that are not kept,
+//! - `entry_counts.rs`: entries counted by kind. `not_kept.rs`: messages about attributes that are not kept,
 //!   or that a move would lose. `prefetch.rs`: lookups that are made ahead.
 //! - `link/`: the two traits. `memory.rs`: within a process. `wire.rs`: reads for a Sender.
 //!   `greeting.rs`: the greeting. `proof.rs`: proves that the destination has a source that a move
 //!   removes.
 //! - `link/wire/`: `ports.rs`, `outgoing.rs` (the queue), `writer.rs`, `lanes.rs` (the connections
-//!   of a Sender), `flow.rs` (their speeds), `ledger.rs` (what a lost lane had sent), `squeeze.rs`
+//!   of a Sender), `flow.rs` (their speeds), `ledger.rs` (what a lost lane had sent), `compression_control.rs`
 //!   (compression).
 //!
 //! The Sender walks the sources. `walk.rs` reads directories ahead of the walk. `walk/merged.rs`
@@ -100,65 +100,65 @@
 //! - `expand.rs`: the paths that match a pattern.
 //! - `moving/`: a move and its machines. `moving/course.rs`: its steps; `moving/not_copied.rs`: the
 //!   entries that failed and stay; `moving/removing.rs`: reports removals.
-//! - `legs.rs`: splits a job by machine.
-//! - `relocate.rs`: renames sources. `aside.rs`: sets a source aside just before its removal.
-//! - `itself.rs`: refuses a move onto its own source; `mark.rs`: the marks by which two machines
+//! - `routed_jobs.rs`: splits a job by machine.
+//! - `relocate.rs`: renames sources. `parked.rs`: sets a source aside just before its removal.
+//! - `onto_itself.rs`: refuses a move onto its own source; `marker.rs`: the marks by which two machines
 //!   find out.
-//! - `room.rs`: bounds the memory for hard links; `receiver/linking/cost.rs`: the counted costs.
-//! - `pace.rs`: limits the bytes per second of a job. `cache.rs`: its chunk cache.
+//! - `memory_budget.rs`: bounds the memory for hard links; `receiver/linking/cost.rs`: the counted costs.
+//! - `throttle.rs`: limits the bytes per second of a job. `cache.rs`: its chunk cache.
 //! - `origin.rs`: the number of a directory that a job made under a new name.
 //! - `clean.rs`: removes files that interrupted copies left.
 
 #![forbid(unsafe_code)]
 
 mod agent;
-mod aside;
 mod assembly;
 mod beneath;
 mod cache;
 mod callers;
-mod census;
 mod clean;
 mod control;
 mod copy;
-mod crew;
 mod digest;
 mod dirs;
+mod entry_counts;
 mod expand;
 mod in_flight;
-mod itself;
 mod job;
-mod lacks;
-mod legs;
 mod link;
 mod logins;
-mod mark;
+mod marker;
+mod memory_budget;
 mod monitor;
 mod moving;
+mod not_kept;
+mod onto_itself;
 mod origin;
 mod originals;
-mod pace;
+mod parked;
 mod pool;
 mod prefetch;
 mod receiver;
 mod relay;
 mod relocate;
 mod remote;
+mod report_log;
 mod request;
-mod room;
+mod routed_jobs;
 mod rules;
 mod run;
 mod sender;
 mod sftp;
-mod told;
-mod vigil;
+mod threads;
+mod throttle;
 mod walk;
+mod watchdog;
 mod workers;
 
-pub use agent::{OnEnd, Serving, serve, serve_with, stay_below};
-pub use cache::{CacheFigures, CachePlace, CheckedChunks, ChunkCache};
-pub use census::{Census, Kinds};
-pub use clean::{CleanEvent, CleanRules, CleanSummary, Stages, clean};
+pub use agent::{OnEnd, ServeOptions, confine_below, serve, serve_with};
+pub use cache::{CacheConfig, CacheFigures, CheckedChunks, ChunkCache};
+pub use clean::{CleanEvent, CleanRules, CleanSummary, LeftoverTotal, clean};
+pub use entry_counts::{EntryCounts, Kinds};
 pub use expand::{Expanded, expand, is_pattern};
 pub use haul_model::{Outcome, Skip, Summary};
 pub use haul_proto::Hashing;
@@ -166,20 +166,20 @@ pub use haul_proto::VERSION as PROTOCOL;
 pub use haul_sftp::Session as SftpSession;
 pub use haul_store::{Cleaned, Fate, remove_unpublished};
 pub use haul_sys::{
-    Activated, Bounds, Child, Links, Memory, ROOT, append_to_named, append_to_private, become_user,
-    effective_user, end_with_parent, fork, give_to_user, is_in_foreground, is_root,
-    is_stdout_closed, leave_descriptors_to_none, node_name, open_named, secret,
-    sockets_from_parent, spare_address_space, try_lock, user_number,
+    Activated, Child, Links, Memory, ROOT, ResourceLimits, append_to_named, append_to_private,
+    become_user, close_descriptors_on_exec, die_with_parent, effective_user, fork, give_to_user,
+    is_in_foreground, is_root, is_stdout_closed, limit_arenas, node_name, open_named, secret,
+    sockets_from_parent, try_lock, user_id,
 };
 pub use haul_tree::{SHARED_LEN_MAX, SharedBlocks, Sharer};
 pub use job::{Job, JobError, Munging, SftpRoute};
-pub use legs::{Leg, Route, Spot, legs};
 pub use link::greeting::greet;
 pub use link::wire::RELAYED_FIRST;
-pub use monitor::{At, Change, Event, LinkEvent, Monitor, Progress, Silent, Unfinished};
+pub use monitor::{Change, Event, FaultLocation, LinkEvent, Monitor, Progress, Silent, Unfinished};
 pub use moving::{Machines, MoveJob, NotCopied, run_move};
-pub use relay::{Between, Straight};
+pub use relay::{Between, DirectPlan};
 pub use request::{
-    Greeted, ListedEntry, RequestError, Requests, Rights, Session, Standing, measure_directly,
+    Greeted, ListedEntry, OpenConnection, RequestError, Requests, Rights, Session, measure_directly,
 };
+pub use routed_jobs::{HostPath, Route, RoutedJob, routed_jobs};
 pub use run::{Placement, run};

@@ -22,35 +22,35 @@ const KILLED_WAIT_MAX: Duration = Duration::from_millis(500);
 /// Sessions with one host that are being opened. A login takes many round trips, and some take
 /// longer than others.
 pub(crate) struct SftpLogins {
-    news: Receiver<News>,
+    events: Receiver<LoginEvent>,
     /// Failures that were not reported yet.
     failed: Vec<StartError>,
     /// The number of logins at the start.
     count: usize,
-    shared: Arc<OnTheirWay>,
+    shared: Arc<PendingLogins>,
 }
 
-enum News {
+enum LoginEvent {
     Begun(Box<Result<Session, StartError>>),
     /// No more sessions are wanted.
     Over,
 }
 
 /// State that the threads of the logins share.
-struct OnTheirWay {
+struct PendingLogins {
     /// Handles that end the unfinished logins.
     killers: Mutex<Vec<Option<Killer>>>,
     /// Notified when a login has finished.
     changed: Condvar,
-    tell: Sender<News>,
+    notify: Sender<LoginEvent>,
 }
 
 /// Ends the unfinished logins when it is dropped.
-pub(crate) struct LoginsEnd(Arc<OnTheirWay>);
+pub(crate) struct LoginsEnd(Arc<PendingLogins>);
 
 impl LoginsEnd {
     /// Gives the logins a moment after a successful job, then ends them.
-    pub(crate) fn after_a_moment(self) {
+    pub(crate) fn end_after_grace(self) {
         let mut killers = self.0.killers.lock();
         let on_their_way = |killers: &mut Vec<_>| killers.iter().any(Option::is_some);
         self.0.changed.wait_while_for(&mut killers, on_their_way, LOGIN_WAIT_MAX);
@@ -66,40 +66,43 @@ impl Drop for LoginsEnd {
             killers.iter().for_each(Killer::kill);
             let deadline = Instant::now() + KILLED_WAIT_MAX;
             let left = || deadline.saturating_duration_since(Instant::now());
-            if killers.iter().filter(|killer| !killer.ends_within(left())).count() == 0 {
+            if killers.iter().filter(|killer| !killer.wait_for_exit(left())).count() == 0 {
                 break;
             }
         }
         // The receiving end may be closed.
-        let _ = self.0.tell.send(News::Over);
+        let _ = self.0.notify.send(LoginEvent::Over);
     }
 }
 
-impl OnTheirWay {
+impl PendingLogins {
     /// Records that login `index` has finished.
     fn begun(&self, index: usize, session: Result<Session, StartError>) {
         self.killers.lock()[index] = None;
         self.changed.notify_all();
         // If the receiving end is closed, the session is dropped and ends.
-        let _ = self.tell.send(News::Begun(Box::new(session)));
+        let _ = self.notify.send(LoginEvent::Begun(Box::new(session)));
     }
 }
 
 impl SftpLogins {
-    /// Starts a session over each of `connections`. There is at least one, unless `standing` is
+    /// Starts a session over each of `connections`. There is at least one, unless `open_session` is
     /// set.
     pub(crate) fn begin(
-        standing: Option<Session>,
+        open_session: Option<Session>,
         connections: Vec<Connection>,
         options: Options,
     ) -> Self {
-        let count = connections.len() + usize::from(standing.is_some());
+        let count = connections.len() + usize::from(open_session.is_some());
         let killers = connections.iter().map(|it| Some(it.closer.killer())).collect();
-        let (tell, news) = crossbeam_channel::unbounded();
-        let shared =
-            Arc::new(OnTheirWay { killers: Mutex::new(killers), changed: Condvar::new(), tell });
-        if let Some(session) = standing {
-            let _ = shared.tell.send(News::Begun(Box::new(Ok(session))));
+        let (notify, events) = crossbeam_channel::unbounded();
+        let shared = Arc::new(PendingLogins {
+            killers: Mutex::new(killers),
+            changed: Condvar::new(),
+            notify,
+        });
+        if let Some(session) = open_session {
+            let _ = shared.notify.send(LoginEvent::Begun(Box::new(Ok(session))));
         }
         for (index, connection) in connections.into_iter().enumerate() {
             let host = connection.closer.peer().to_owned();
@@ -113,7 +116,7 @@ impl SftpLogins {
                 shared.begun(index, Err(StartError::Session { host, cause }));
             }
         }
-        Self { news, failed: Vec::new(), count, shared }
+        Self { events, failed: Vec::new(), count, shared }
     }
 
     /// Ends the unfinished logins when the result is dropped.
@@ -127,8 +130,8 @@ impl SftpLogins {
     /// The first failure if all logins failed; [`JobError::Interrupted`].
     pub(crate) fn first(&mut self, monitor: &dyn Monitor) -> Result<Session, JobError> {
         while self.failed.len() < self.count {
-            match self.news.recv_timeout(CANCEL_POLL) {
-                Ok(News::Begun(begun)) => match *begun {
+            match self.events.recv_timeout(CANCEL_POLL) {
+                Ok(LoginEvent::Begun(begun)) => match *begun {
                     Ok(session) => return Ok(session),
                     Err(error) => self.failed.push(error),
                 },
@@ -148,7 +151,7 @@ impl SftpLogins {
     /// joined. The job continues without failed ones, which are reported.
     pub(crate) fn join(self, host: &SftpHost, monitor: &dyn Monitor) -> Vec<Session> {
         let asking = &monitor.progress().asking;
-        let tell = |error: &StartError| {
+        let notify = |error: &StartError| {
             // An interrupted ssh is not reported.
             if monitor.cancelled() {
                 return;
@@ -157,16 +160,16 @@ impl SftpLogins {
                 format!("one of {} connections failed: continuing without it: {error}", self.count);
             monitor.event(Event::Warning { side: None, path: &host.name, message: &message });
         };
-        self.failed.iter().for_each(tell);
+        self.failed.iter().for_each(notify);
         let mut joined = Vec::new();
         loop {
-            asking.store(host.sessions.are_coming(), Ordering::Relaxed);
-            let Ok(News::Begun(begun)) = self.news.recv() else { break };
+            asking.store(host.sessions.expects_more(), Ordering::Relaxed);
+            let Ok(LoginEvent::Begun(begun)) = self.events.recv() else { break };
             match *begun {
                 Ok(session) if host.sessions.join(session.client().clone()) => {
                     joined.push(session);
                 }
-                Err(error) if host.sessions.miss() => tell(&error),
+                Err(error) if host.sessions.record_missing() => notify(&error),
                 // The job has ended.
                 Ok(session) => session.finish(),
                 Err(_) => {}

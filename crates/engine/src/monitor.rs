@@ -1,8 +1,8 @@
 //! Events and figures of a running job. The engine never prints. It counts into [`Progress`] and
 //! passes [`Event`]s to the caller's [`Monitor`].
 
-use crate::census::{Census, Counting};
-use crate::told::Told;
+use crate::entry_counts::{EntryCounters, EntryCounts};
+use crate::report_log::ReportLog;
 use haul_model::{
     Changes, ContentHash, Entry, Fault, Kind, Naming, Outcome, Side, Skip, Summary, Task,
 };
@@ -79,7 +79,7 @@ pub enum Event<'a> {
         /// Its path, raw.
         path: &'a [u8],
         /// The place that the fault is about.
-        at: At<'a>,
+        at: FaultLocation<'a>,
         /// Why.
         fault: &'a Fault,
         /// It was copied, and only its removal has failed.
@@ -100,7 +100,7 @@ pub enum Event<'a> {
 
 /// The place that a fault is about.
 #[derive(Debug, Clone, Copy)]
-pub enum At<'a> {
+pub enum FaultLocation<'a> {
     /// A path on a host, or on this machine.
     Named {
         /// Its name, safe to show.
@@ -128,7 +128,7 @@ pub enum LinkEvent<'a> {
         pause: Duration,
     },
     /// The host has greeted again after that.
-    Regained,
+    Reconnected,
     /// The host is reached through its server.
     Server {
         /// The host, safe to show.
@@ -137,7 +137,7 @@ pub enum LinkEvent<'a> {
         is_quic: bool,
     },
     /// The host's server does not answer, so ssh is used.
-    ServerAway {
+    ServerUnavailable {
         /// The host, safe to show.
         host: &'a str,
         /// Why it does not, safe to show.
@@ -185,7 +185,7 @@ pub enum LinkEvent<'a> {
 impl LinkEvent<'_> {
     /// True if it only describes the connections of contents, without a problem.
     pub fn is_detail(&self) -> bool {
-        !matches!(self, Self::Lost { .. } | Self::Regained | Self::Deployed { .. })
+        !matches!(self, Self::Lost { .. } | Self::Reconnected | Self::Deployed { .. })
     }
 }
 
@@ -233,8 +233,8 @@ pub struct Progress {
     /// The current job has reported its names.
     has_named: AtomicBool,
     pub(crate) tally: Tally,
-    pub(crate) census: Counting,
-    pub(crate) told: Told,
+    pub(crate) entry_counts: EntryCounters,
+    pub(crate) report_log: ReportLog,
     counted: Counted,
 }
 
@@ -293,7 +293,7 @@ impl Progress {
     }
 
     /// Subtracts `n` from a counter.
-    pub(crate) fn take_off(counter: &AtomicU64, n: u64) {
+    pub(crate) fn subtract(counter: &AtomicU64, n: u64) {
         let less = |now: u64| Some(now.saturating_sub(n));
         let _ = counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
@@ -305,13 +305,13 @@ impl Progress {
     /// Prepares for a retry of the job that has just begun, after a lost connection. The paths of
     /// its sources start in `base`.
     pub fn keep(&self, task: &Task, base: Option<&[u8]>) {
-        self.told.keep(task, base);
+        self.report_log.keep(task, base);
     }
 
     /// Starts a retry of the job. Reports and counts of earlier runs are not repeated. Returns
     /// false if a retry is impossible: see [`Self::keep`].
-    pub fn again(&self) -> bool {
-        if !self.told.again() {
+    pub fn begin_rerun(&self) -> bool {
+        if !self.report_log.begin_rerun() {
             return false;
         }
         for (at, counter) in self.counters().into_iter().enumerate() {
@@ -319,7 +319,7 @@ impl Progress {
             let so_far = counter.load(Ordering::Relaxed).saturating_sub(begin);
             self.counted.ahead[at].store(so_far, Ordering::Relaxed);
         }
-        self.census.begin();
+        self.entry_counts.begin();
         self.asking.store(true, Ordering::Relaxed);
         self.reached.store(false, Ordering::Relaxed);
         self.silent_ms.store(0, Ordering::Relaxed);
@@ -361,8 +361,8 @@ impl Progress {
         self.has_named.store(false, Ordering::Relaxed);
         self.asking.store(false, Ordering::Relaxed);
         *self.unfinished.lock() = None;
-        self.told.begin();
-        self.census.begin();
+        self.report_log.begin();
+        self.entry_counts.begin();
         for (at, counter) in self.counters().into_iter().enumerate() {
             let begin = counter.load(Ordering::Relaxed);
             self.counted.at_begin[at].store(begin, Ordering::Relaxed);
@@ -398,7 +398,7 @@ impl Progress {
     }
 
     /// Bounds the number of bytes that are kept of the unfinished file.
-    pub(crate) fn keeps_at_most(&self, bytes: u64) {
+    pub(crate) fn limit_kept(&self, bytes: u64) {
         let mut unfinished = self.unfinished.lock();
         if bytes == 0 {
             *unfinished = None;
@@ -409,7 +409,7 @@ impl Progress {
     }
 
     /// Records that the large file at `path` has its outcome.
-    pub(crate) fn keeps_none(&self, path: &[u8]) {
+    pub(crate) fn forget_kept(&self, path: &[u8]) {
         let mut unfinished = self.unfinished.lock();
         unfinished.take_if(|unfinished| unfinished.path == path);
     }
@@ -426,12 +426,12 @@ impl Progress {
     /// Records that the listing is complete.
     pub(crate) fn has_listed_all(&self) {
         self.listed_all.store(true, Ordering::Relaxed);
-        self.told.listed_all();
+        self.report_log.listed_all();
     }
 
     /// Entries by kind: found by the current or last job, and created and removed by all jobs.
-    pub fn census(&self) -> Census {
-        self.census.read()
+    pub fn entry_counts(&self) -> EntryCounts {
+        self.entry_counts.read()
     }
 
     /// The figures of all jobs so far, including those that ended early.
@@ -440,7 +440,7 @@ impl Progress {
         let tally = &self.tally;
         Summary {
             copied: get(&tally.copied),
-            dirs_made: get(&tally.dirs_made),
+            dirs_created: get(&tally.dirs_created),
             bytes: get(&tally.bytes),
             bytes_transferred: get(&self.bytes_transferred),
             bytes_resumed: get(&tally.bytes_resumed),
@@ -467,7 +467,7 @@ impl Progress {
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     copied: AtomicU64,
-    dirs_made: AtomicU64,
+    dirs_created: AtomicU64,
     bytes: AtomicU64,
     pub(crate) bytes_resumed: AtomicU64,
     pub(crate) bytes_matched: AtomicU64,
@@ -502,8 +502,8 @@ impl Tally {
                 &self.linked
             }
             (Outcome::Synced(found), _) if !is_new(found) => &self.updated,
-            (Outcome::Synced(_), Kind::Dir) => &self.dirs_made,
-            (Outcome::Copied | Outcome::WouldCopy, Kind::Dir) => &self.dirs_made,
+            (Outcome::Synced(_), Kind::Dir) => &self.dirs_created,
+            (Outcome::Copied | Outcome::WouldCopy, Kind::Dir) => &self.dirs_created,
             (Outcome::Copied | Outcome::WouldCopy | Outcome::Grew | Outcome::Synced(_), _) => {
                 if let Kind::File { size } = kind {
                     Progress::add(&self.bytes, *size);

@@ -26,8 +26,12 @@ pub(crate) fn origin(host: Option<&str>, source: &[u8], dest: &[u8]) -> Option<[
 
 /// True if the directory `state` has a record that a job of `origin` created `dir`, for a directory
 /// that can't store this itself.
-pub(crate) fn is_on_record(state: Option<&Path>, dir: &dyn TreeDir, origin: &[u8; 16]) -> bool {
-    let place = state.and_then(|state| Some((state, dir.place_on_record(None)?)));
+pub(crate) fn has_origin_record(
+    state: Option<&Path>,
+    dir: &dyn TreeDir,
+    origin: &[u8; 16],
+) -> bool {
+    let place = state.and_then(|state| Some((state, dir.origin_key(None)?)));
     place.is_some_and(|(state, place)| has_record(state, &place, origin))
 }
 
@@ -40,16 +44,16 @@ pub(crate) fn has_record(state: &Path, place: &[u8], origin: &[u8; 16]) -> bool 
 /// directory can't store this itself. The record is written first, so it exists however the job
 /// ends. Without a record, the same command copies into the directory when it is run again, like
 /// cp.
-pub(crate) fn put_on_record(
+pub(crate) fn record_origin(
     state: Option<&Path>,
     above: &dyn TreeDir,
     name: &Name,
     origin: &[u8; 16],
 ) {
-    let place = state.and_then(|state| Some((state, above.place_on_record(Some(name))?)));
+    let place = state.and_then(|state| Some((state, above.origin_key(Some(name))?)));
     let Some((state, place)) = place else { return };
     let recorded = Journals::open(state)
-        .and_then(|journals| Origins::beside(&journals).remember(&place, origin));
+        .and_then(|journals| Origins::next_to(&journals).remember(&place, origin));
     if let Err(error) = recorded {
         tracing::debug!(%error, "no record of what was made");
     }

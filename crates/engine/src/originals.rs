@@ -3,7 +3,7 @@
 
 use crate::Job;
 use crate::control::Control;
-use crate::dirs::{DirNode, OpenDirs, number_here};
+use crate::dirs::{DirNode, OpenDirs, local_number};
 use haul_model::words;
 use haul_model::{Fault, FaultKind, FileId, Name, Side};
 use haul_tree::{Meta, MetaKind, Tree};
@@ -29,12 +29,13 @@ impl Originals {
         Self {
             tree: job.local_tree(Side::Source),
             sources: job.source_paths().map(|path| path.into_owned()).collect(),
-            follows: job.follow || job.task.mirrors().is_some_and(|it| it.walking.led.may_be()),
+            follows: job.follow
+                || job.task.mirrors().is_some_and(|it| it.walking.followed_links.follows_any()),
             found: OnceLock::new(),
         }
     }
 
-    /// True if the object with this [`number_here`] may be a source file.
+    /// True if the object with this [`local_number`] may be a source file.
     pub(crate) fn may_have(&self, number: u64, control: &Control<'_>) -> bool {
         let found = self.found.get_or_init(|| self.find(control));
         found.as_ref().is_none_or(|found| found.contains(&number))
@@ -55,7 +56,7 @@ impl Originals {
                 && let Ok(dir) = self.tree.open(split.parent)
                 && let Ok(Some(Meta { id: Some(id), .. })) = dir.stat(&name, self.follows)
             {
-                found.insert(number_here(id));
+                found.insert(local_number(id));
             }
         }
         Some(found)
@@ -72,7 +73,7 @@ impl Originals {
         let mut dirs = vec![dir];
         let mut left: Vec<(Arc<DirNode>, Name, bool)> = Vec::new();
         // Directories that links lead to, each once, because links may form a cycle.
-        let mut led: HashSet<FileId> = HashSet::new();
+        let mut followed_links: HashSet<FileId> = HashSet::new();
         while !control.stopped() && found.len() <= 2 * ORIGINALS_MAX {
             let Some(dir) = dirs.pop() else {
                 let Some((above, name, follows)) = left.pop() else { return Some(()) };
@@ -82,18 +83,18 @@ impl Originals {
             let Ok(handle) = dir.handle() else { continue };
             for entry in handle.entries().unwrap_or_default() {
                 let Ok(Some(mut meta)) = handle.stat(&entry.name, false) else { continue };
-                let is_led = self.follows && meta.kind == MetaKind::Symlink;
-                if is_led {
+                let is_via_link = self.follows && meta.kind == MetaKind::Symlink;
+                if is_via_link {
                     let Ok(Some(target)) = handle.stat(&entry.name, true) else { continue };
                     meta = target;
                 }
                 let Some(id) = meta.id else { continue };
                 if meta.kind != MetaKind::Dir {
                     if meta.links > 1 || found.len() < ORIGINALS_MAX {
-                        found.insert(number_here(id));
+                        found.insert(local_number(id));
                     }
-                } else if !is_led || led.insert(id) {
-                    left.push((Arc::clone(&dir), entry.name, is_led));
+                } else if !is_via_link || followed_links.insert(id) {
+                    left.push((Arc::clone(&dir), entry.name, is_via_link));
                 }
             }
         }
@@ -124,7 +125,7 @@ mod tests {
         fs::hard_link(path("src/several"), path("another")).expect("linked");
         let number = |name: &str| {
             let meta = fs::metadata(path(name)).expect("there");
-            number_here(FileId { dev: meta.dev(), ino: meta.ino() })
+            local_number(FileId { dev: meta.dev(), ino: meta.ino() })
         };
         let sources = vec![path("src").into_os_string().into_encoded_bytes()];
         let originals = Originals::of(&Job { sources, ..Job::default() });

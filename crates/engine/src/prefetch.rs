@@ -14,10 +14,10 @@ const AGE_MAX: Duration = Duration::from_secs(1);
 
 /// The time after which no further entry of a directory is looked up, because the walk may already
 /// wait for it.
-const LOOK_MAX: Duration = Duration::from_millis(100);
+const LOOKUP_TIME_MAX: Duration = Duration::from_millis(100);
 
 /// Lookups between two checks of the clock, which are expensive.
-const LOOK_EVERY: usize = 4;
+const CLOCK_CHECK_EVERY: usize = 4;
 
 /// The most entries of a directory that are looked up.
 const ENTRIES_MAX: usize = 2048;
@@ -50,11 +50,11 @@ impl Prefetched {
         names: impl Iterator<Item = &'n Name>,
         look: impl Fn(&Name) -> Option<Meta>,
     ) -> Self {
-        Self::within(LOOK_MAX, node, names, look)
+        Self::within(LOOKUP_TIME_MAX, node, names, look)
     }
 
     fn within<'n>(
-        look_max: Duration,
+        lookup_time_max: Duration,
         node: Arc<DirNode>,
         names: impl Iterator<Item = &'n Name>,
         look: impl Fn(&Name) -> Option<Meta>,
@@ -63,7 +63,7 @@ impl Prefetched {
         let (mut bytes, mut extended_len) = (Vec::new(), 0);
         let mut metas = Vec::with_capacity(names.size_hint().0.min(ENTRIES_MAX));
         for (nth, name) in names.take(ENTRIES_MAX).enumerate() {
-            let is_late = nth % LOOK_EVERY == 0 && since.elapsed() >= look_max;
+            let is_late = nth % CLOCK_CHECK_EVERY == 0 && since.elapsed() >= lookup_time_max;
             if extended_len > EXTENDED_MAX || is_late {
                 break;
             }
@@ -232,10 +232,10 @@ mod tests {
         assert_eq!(kept(&large), 4);
         let names: Vec<_> = names.iter().map(|text| name(text)).collect();
         let slow = |_: &Name| {
-            std::thread::sleep(LOOK_MAX / 4);
+            std::thread::sleep(LOOKUP_TIME_MAX / 4);
             Some(there.clone())
         };
         let slow = Prefetched::of(Arc::clone(&node), names.iter(), slow);
-        assert!(slow.metas.len() <= 4 + LOOK_EVERY);
+        assert!(slow.metas.len() <= 4 + CLOCK_CHECK_EVERY);
     }
 }

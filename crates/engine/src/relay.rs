@@ -1,29 +1,29 @@
 //! A job between two hosts, each with one role. Their agents exchange frames through this process,
 //! which is connected to both as their client. It assigns the roles, and forwards the messages
-//! unchanged. `course.rs` reads from them the progress of the job, and `passing.rs` forwards the
-//! frames. Contents use direct connections between the hosts where possible (`straight.rs`).
+//! unchanged. `tracker.rs` reads from them the progress of the job, and `forwarding.rs` forwards the
+//! frames. Contents use direct connections between the hosts where possible (`direct_plan.rs`).
 //!
 //! Neither host is trusted more than in a job with this machine. The receiver knows which sources
 //! were named, and accepts no others. It tells the sender only which contents it wants, and their
 //! outcomes.
 
-mod course;
-mod passing;
-mod straight;
+mod direct_plan;
+mod forwarding;
+mod tracker;
 
-pub use self::straight::Straight;
+pub use self::direct_plan::DirectPlan;
 
-use self::course::Course;
-use self::passing::Passing;
-use self::straight::Calls;
-use crate::assembly::leave_within;
+use self::direct_plan::DirectCalls;
+use self::forwarding::Forwarder;
+use self::tracker::JobTracker;
+use crate::assembly::wait_until_left;
 use crate::control::Control;
-use crate::crew::Crew;
 use crate::job::{Job, JobError};
 use crate::link::wire::{Outbox, ReadEnd, run_writer};
-use crate::remote::{self, ASKED_MAX, CLOSE_MAX, LAST_WORDS_MAX, TIDYING_MAX};
+use crate::remote::{self, AGENT_EXIT_MAX, CLOSE_MAX, EXIT_WAIT_MAX, TERMINATE_MAX};
 use crate::request::Greeted;
-use crate::vigil::sign_after;
+use crate::threads::JobThreads;
+use crate::watchdog::keepalive_after;
 use crate::{Monitor, Summary};
 use crossbeam_channel::{Receiver as Left, bounded};
 use haul_model::{Compression, Place, Relative, words};
@@ -39,12 +39,12 @@ pub struct Between {
     /// The agent with the destination.
     pub to: Greeted,
     /// Set if the first host may call the second.
-    pub straight: Option<Straight>,
+    pub direct_plan: Option<DirectPlan>,
 }
 
 /// One of the two agents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Side {
+enum AgentSide {
     From,
     To,
 }
@@ -53,9 +53,9 @@ enum Side {
 struct Hosts<'a> {
     control: &'a Control<'a>,
     names: [String; 2],
-    calls: Calls<'a>,
+    calls: DirectCalls<'a>,
     /// The first agent whose connection broke.
-    lost: Mutex<Option<Side>>,
+    lost: Mutex<Option<AgentSide>>,
 }
 
 /// Runs `job` between two hosts to its end.
@@ -64,18 +64,18 @@ pub(crate) fn between(
     hosts: Between,
     monitor: &dyn Monitor,
 ) -> Result<Summary, JobError> {
-    let Between { from, to, straight } = hosts;
+    let Between { from, to, direct_plan } = hosts;
     // Each agent must understand the compression of the other.
     let compression = match from.caps == to.caps {
         true => job.compression,
         false => Compression::None,
     };
     let names = [from.closer.peer().to_owned(), to.closer.peer().to_owned()];
-    let peers = [(&from.vigil, &*names[0]), (&to.vigil, &*names[1])];
+    let peers = [(&from.watchdog, &*names[0]), (&to.watchdog, &*names[1])];
     let control = Control::between(monitor, peers);
-    control.hear_out();
-    let straight = straight.map(|straight| straight.calling_one_with(to.caps));
-    let calls = Calls::new(job, &control, &names[1], straight)?;
+    control.finish_reading();
+    let direct_plan = direct_plan.map(|direct_plan| direct_plan.check_caps(to.caps));
+    let calls = DirectCalls::new(job, &control, &names[1], direct_plan)?;
     let requests = [sending(job, compression)?, receiving(job, &calls)?];
     let hosts = Hosts { control: &control, names, calls, lost: Mutex::default() };
     let (result, closers) = run(job, &hosts, [from, to], requests);
@@ -89,10 +89,10 @@ fn sending(job: &Job, compression: Compression) -> Result<Vec<u8>, JobError> {
 
 /// The request to the agent that receives. It names the sources, so that the agent accepts no
 /// others, without their directories.
-fn receiving(job: &Job, calls: &Calls<'_>) -> Result<Vec<u8>, JobError> {
+fn receiving(job: &Job, calls: &DirectCalls<'_>) -> Result<Vec<u8>, JobError> {
     let asked = named_sources(job);
     let paths_len = remote::paths_len(&asked.sources, &asked.base);
-    remote::check_len(job, remote::receiver_words_len(job) + paths_len)?;
+    remote::check_len(job, remote::receiver_paths_len(job) + paths_len)?;
     // Both agents may run on one machine, where a token identifies one agent.
     let token = job.token.map(|token| token.map(|byte| !byte));
     let direct = calls.wish(job);
@@ -115,7 +115,7 @@ fn named_sources(job: &Job) -> NamedSources {
     let relative = job.task.mirrors().map(|mirror| mirror.walking.relative).unwrap_or_default();
     let is_plain = relative == Relative::No && job.base.is_none();
     let cut = |path: &Vec<u8>| match is_plain {
-        true => name_alone(path),
+        true => shortest_path(path),
         false => path.clone(),
     };
     NamedSources {
@@ -127,7 +127,7 @@ fn named_sources(job: &Job) -> NamedSources {
 }
 
 /// The shortest path with the same place as `path`.
-fn name_alone(path: &[u8]) -> Vec<u8> {
+fn shortest_path(path: &[u8]) -> Vec<u8> {
     let Ok(place) = Place::of(words::without_tilde(path), None, Relative::No) else {
         // Such a path fails later.
         return path.to_vec();
@@ -145,9 +145,9 @@ fn run(
     [to_sender, to_receiver]: [Vec<u8>; 2],
 ) -> (Result<Summary, JobError>, [Closer; 2]) {
     let control = hosts.control;
-    let course = Course::new(job, control);
-    if let Some(reason) = hosts.calls.unmade() {
-        hosts.calls.tell_not_direct(reason);
+    let tracker = JobTracker::new(job, control);
+    if let Some(reason) = hosts.calls.refusal() {
+        hosts.calls.report_not_direct(reason);
     }
     let (at_work, left) = bounded::<()>(0);
     let (from_closer, to_closer) = (from.closer, to.closer);
@@ -155,43 +155,43 @@ fn run(
     let (from_box, from_frames) = Outbox::new(false);
     let (to_box, to_frames) = Outbox::new(false);
     let result = std::thread::scope(|scope| {
-        let crew = Crew::new(scope, control);
+        let threads = JobThreads::new(scope, control);
         let writers = [
-            (Side::From, from.output, from_frames, to_sender, from.vigil),
-            (Side::To, to.output, to_frames, to_receiver, to.vigil),
+            (AgentSide::From, from.output, from_frames, to_sender, from.watchdog),
+            (AgentSide::To, to.output, to_frames, to_receiver, to.watchdog),
         ];
-        for (side, mut output, frames, request, vigil) in writers {
+        for (side, mut output, frames, request, watchdog) in writers {
             let at_work = at_work.clone();
-            crew.begin("writer", move || {
+            threads.spawn("writer", move || {
                 let _at_work = at_work;
-                let sign_after = sign_after(vigil.max());
-                let sent = run_writer(&mut output, &frames, request, sign_after, None);
+                let keepalive_after = keepalive_after(watchdog.max());
+                let sent = run_writer(&mut output, &frames, request, keepalive_after, None);
                 drop((frames, output));
                 if let Err(error) = sent {
                     // The host may have sent the reason, or that the job is done.
-                    control.linger_for(Some(&vigil));
-                    hosts.ends(side, ReadEnd::Lost(error));
+                    control.linger_for(Some(&watchdog));
+                    hosts.agent_ended(side, ReadEnd::Lost(error));
                 }
             });
         }
-        let passing = [
-            (Side::From, from.input, Arc::clone(&to_box)),
-            (Side::To, to.input, Arc::clone(&from_box)),
+        let forwarding = [
+            (AgentSide::From, from.input, Arc::clone(&to_box)),
+            (AgentSide::To, to.input, Arc::clone(&from_box)),
         ];
-        let course = &course;
-        for (side, input, onwards) in passing {
+        let tracker = &tracker;
+        for (side, input, output) in forwarding {
             let at_work = at_work.clone();
-            crew.begin("reader", move || {
+            threads.spawn("reader", move || {
                 let _at_work = at_work;
-                let passing = Passing::new((course, &hosts.calls), control, onwards);
+                let forwarding = Forwarder::new((tracker, &hosts.calls), control, output);
                 let read = match side {
-                    Side::From => passing.contents(input),
-                    Side::To => passing.answers(input),
+                    AgentSide::From => forwarding.contents(input),
+                    AgentSide::To => forwarding.answers(input),
                 };
                 match read {
                     // The sender received Done first, and left.
-                    Err(ReadEnd::Lost(_)) if side == Side::From && course.is_done() => {}
-                    Err(end) => hosts.ends(side, end),
+                    Err(ReadEnd::Lost(_)) if side == AgentSide::From && tracker.is_done() => {}
+                    Err(end) => hosts.agent_ended(side, end),
                     Ok(()) => {}
                 }
             });
@@ -204,7 +204,7 @@ fn run(
                 outbox.cut();
             }
         }
-        hosts.let_go(&result, &killers, &left);
+        hosts.release(&result, &killers, &left);
         result
     });
     (result, [from_closer, to_closer])
@@ -212,19 +212,19 @@ fn run(
 
 impl Hosts<'_> {
     /// Releases all threads that wait for a host, when the job has ended.
-    fn let_go(&self, result: &Result<Summary, JobError>, killers: &[Killer; 2], left: &Left<()>) {
+    fn release(&self, result: &Result<Summary, JobError>, killers: &[Killer; 2], left: &Left<()>) {
         let is_over = match result {
             // A process that the login started may hold its stream open forever.
-            Ok(_) => leave_within(left, CLOSE_MAX),
+            Ok(_) => wait_until_left(left, CLOSE_MAX),
             // The exit of ssh shows why a connection broke.
             Err(JobError::Connection(ConnectError::Lost { .. })) => {
                 let lost = *self.lost.lock();
-                lost.map(|side| killers[side as usize].ends_within(LAST_WORDS_MAX));
+                lost.map(|side| killers[side as usize].wait_for_exit(EXIT_WAIT_MAX));
                 false
             }
             // The host that sent the reason tidies up, as in a job with this machine.
             Err(JobError::Destination { .. }) => {
-                killers[Side::To as usize].ends_within(TIDYING_MAX);
+                killers[AgentSide::To as usize].wait_for_exit(AGENT_EXIT_MAX);
                 false
             }
             Err(_) => false,
@@ -234,27 +234,27 @@ impl Hosts<'_> {
         }
         killers.iter().for_each(Killer::kill);
         // A stopped or hanging process does not end when it is asked to.
-        if !leave_within(left, ASKED_MAX) {
+        if !wait_until_left(left, TERMINATE_MAX) {
             killers.iter().for_each(Killer::kill);
         }
     }
 
     /// Handles the early end of the conversation with `side`.
-    fn ends(&self, side: Side, end: ReadEnd) {
+    fn agent_ended(&self, side: AgentSide, end: ReadEnd) {
         let name = &self.names[side as usize];
         match end {
             ReadEnd::Lost(_) if !self.control.stopped() => {
                 self.lost.lock().get_or_insert(side);
                 end.report(self.control, name);
             }
-            ReadEnd::Refused(error) => self.control.fail(by(name, error)),
+            ReadEnd::Refused(error) => self.control.fail(with_host(name, error)),
             end => end.report(self.control, name),
         }
     }
 }
 
 /// `error` with the name of the host that reported or caused it.
-fn by(name: &str, error: JobError) -> JobError {
+fn with_host(name: &str, error: JobError) -> JobError {
     match error {
         JobError::Protocol(words) => JobError::Protocol(format!("{name}: {words}")),
         JobError::Usage(words) => JobError::Usage(format!("{name}: {words}")),
@@ -265,13 +265,13 @@ fn by(name: &str, error: JobError) -> JobError {
 /// Closes both connections. If one broke, finds out why.
 fn conclude(
     result: Result<Summary, JobError>,
-    lost: Option<Side>,
+    lost: Option<AgentSide>,
     [from, to]: [Closer; 2],
 ) -> Result<Summary, JobError> {
     match result {
         Err(JobError::Connection(error @ ConnectError::Lost { .. })) => {
-            let closer = if lost == Some(Side::To) { to } else { from };
-            Err(remote::explained(error, closer).into())
+            let closer = if lost == Some(AgentSide::To) { to } else { from };
+            Err(remote::with_exit_reason(error, closer).into())
         }
         Ok(summary) => {
             from.leave();
@@ -288,10 +288,11 @@ mod tests {
 
     #[test]
     fn a_receiver_gets_only_the_name_of_a_source() {
-        let told = |path: &str| String::from_utf8(name_alone(path.as_bytes())).expect("text");
+        let shortest =
+            |path: &str| String::from_utf8(shortest_path(path.as_bytes())).expect("text");
         let paths =
             ["/home/ann/secret/x", "x/", "a/b/.", "~", "~/", "/", "..", "a/~", "a/..", "x/./"];
-        let names = paths.map(told);
+        let names = paths.map(shortest);
         assert_eq!(names, ["./x", "./x/", ".", ".", ".", ".", ".", "./~", ".", "."]);
     }
 }

@@ -1,7 +1,7 @@
 //! The part of a move that needs one side only: it renames sources within one file system. Jobs
 //! copy, compare and remove the other sources.
 
-use crate::aside;
+use crate::parked;
 use crate::receiver::Destination;
 use crate::sender::{is_not_empty, mounted};
 use crate::{Job, JobError};
@@ -36,7 +36,7 @@ pub(crate) fn relocate(
 ) -> Result<Relocated, JobError> {
     let destination = Destination::find(&LocalTree::PLAIN, job)?;
     let root =
-        destination.root.system_handle().map_err(|error| JobError::unusable(&job.dest, &error))?;
+        destination.root.local_dir().map_err(|error| JobError::unusable(&job.dest, &error))?;
     let new_name = destination.rename.as_ref();
     let mut moved = Vec::new();
     let outcomes = sources.iter().map(|source| {
@@ -48,7 +48,7 @@ pub(crate) fn relocate(
     let into = new_name.is_none();
     if !outcomes.is_empty() && outcomes.iter().all(has_failed) {
         // A later copy of other sources creates it again.
-        destination.made.unmake();
+        destination.made.remove_created();
     }
     Ok(Relocated { outcomes, into })
 }
@@ -74,7 +74,7 @@ fn rename(
     let dir = LocalDir::new(dir);
     let looked = dir.held().stat(&name).or_else(|error| {
         let is_missing = error.kind() == io::ErrorKind::NotFound;
-        if is_missing && aside::restore_one(&dir, &name) {
+        if is_missing && parked::restore_one(&dir, &name) {
             dir.held().stat(&name)
         } else {
             Err(error)

@@ -1,16 +1,17 @@
 //! A job with one role here and the other in an agent at the other end of a connection.
 
 use crate::assembly::{
-    Assembly, AtRest, Beside, Calling, Greeting, Leaving, Placed, Receiving, Sending, Way, Wire,
+    Assembly, CallSettings, EndingThreads, FurtherLogins, Greeting, IdleStreams, JobConnection,
+    Placed, Receiving, Sending, Wire,
 };
-use crate::cache::{CachePlace, ChunkCache};
+use crate::cache::{CacheConfig, ChunkCache};
 use crate::control::{Control, Reporter};
 use crate::job::{Job, JobError};
 use crate::link::greeting::hello;
 use crate::link::wire::{ByWire, Outbox};
-use crate::receiver::{Asked, Destination};
+use crate::receiver::{Destination, RequestedSources};
 use crate::request::{Greeted, Session};
-use crate::vigil::Vigil;
+use crate::watchdog::Watchdog;
 use crate::{Event, Monitor, Summary};
 use haul_model::{Backup, Logins, Side, Via, os_text};
 use haul_net::{Closer, ConnectError, Connection, Identity};
@@ -24,16 +25,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long ssh may take to end by itself after the connection broke.
-pub(crate) const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
+pub(crate) const EXIT_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// How long an agent that has reported the end of the job may take to leave.
-pub(crate) const TIDYING_MAX: Duration = Duration::from_secs(1);
+pub(crate) const AGENT_EXIT_MAX: Duration = Duration::from_secs(1);
 
 /// How long the threads of a connection may take to leave after a successful job.
 pub(crate) const CLOSE_MAX: Duration = Duration::from_secs(2);
 
 /// How long ssh may take to end after it was asked to.
-pub(crate) const ASKED_MAX: Duration = Duration::from_secs(1);
+pub(crate) const TERMINATE_MAX: Duration = Duration::from_secs(1);
 
 /// The most bytes of a Job frame, without paths and rules.
 const JOB_LEN_MAX: usize = 128;
@@ -42,7 +43,7 @@ const JOB_LEN_MAX: usize = 128;
 struct Agent {
     name: String,
     closer: Closer,
-    vigil: Arc<Vigil>,
+    watchdog: Arc<Watchdog>,
     outbox: Arc<Outbox>,
     /// The agent holds the destination.
     receives: bool,
@@ -55,15 +56,15 @@ pub(crate) fn upload(
     tree: &dyn Tree,
     monitor: &dyn Monitor,
 ) -> Result<Summary, JobError> {
-    check_len(job, receiver_words_len(job))?;
-    let (agent, wire) = Agent::tell(session, job, receiver(job, None));
-    let at_rest = wire.at_rest();
+    check_len(job, receiver_paths_len(job))?;
+    let (agent, wire) = Agent::prepare(session, job, receiver(job, None));
+    let idle_streams = wire.idle_streams();
     let reporter = Reporter::new(monitor);
     let sending = Sending { reporter: Some(&reporter), ..Sending::of(tree) };
-    let control = Control::with(monitor, &agent.vigil, &agent.name);
-    let assembly = Assembly { job, control: &control, way: &agent };
+    let control = Control::with(monitor, &agent.watchdog, &agent.name);
+    let assembly = Assembly { job, control: &control, job_connection: &agent };
     let result = assembly.run(Placed::Sender(sending, Box::new(wire)));
-    conclude(result, agent.closer, &at_rest)
+    conclude(result, agent.closer, &idle_streams)
 }
 
 /// Runs a job whose Sender is in the agent.
@@ -77,22 +78,22 @@ pub(crate) fn download(
     destination.expect_peer();
     destination.cache = open_cache(job, monitor);
     let dirs = destination.handles().map_err(|e| JobError::unusable(&job.dest, &e))?;
-    let (agent, wire) = Agent::tell(session, job, sender(job)?);
-    let at_rest = wire.at_rest();
+    let (agent, wire) = Agent::prepare(session, job, sender(job)?);
+    let idle_streams = wire.idle_streams();
     let receiving = Receiving {
-        asked: Some(Asked::of(job)),
+        asked: Some(RequestedSources::of(job)),
         confined_to: Some(dirs),
         ..Receiving::of(tree, destination)
     };
-    let control = Control::with(monitor, &agent.vigil, &agent.name);
-    let assembly = Assembly { job, control: &control, way: &agent };
+    let control = Control::with(monitor, &agent.watchdog, &agent.name);
+    let assembly = Assembly { job, control: &control, job_connection: &agent };
     let result = assembly.run(Placed::Receiver(receiving, Box::new(wire)));
-    conclude(result, agent.closer, &at_rest)
+    conclude(result, agent.closer, &idle_streams)
 }
 
 /// Opens the chunk cache of this machine, if the job may use it. Without it all content is sent.
 fn open_cache(job: &Job, monitor: &dyn Monitor) -> Option<ChunkCache> {
-    let is_used = |place: &&CachePlace| job.has_contents() && !place.dir.as_os_str().is_empty();
+    let is_used = |place: &&CacheConfig| job.has_contents() && !place.dir.as_os_str().is_empty();
     let place = job.cache.as_ref().filter(is_used)?;
     let warn = |error| {
         let message = format!("can't open the chunk cache: {}", os_text(&error));
@@ -126,7 +127,7 @@ pub(crate) fn receiver(job: &Job, asked: Option<NamedSources>) -> Role {
 }
 
 /// Bytes of the paths in a receiving role, without those of the sources.
-pub(crate) fn receiver_words_len(job: &Job) -> usize {
+pub(crate) fn receiver_paths_len(job: &Job) -> usize {
     let bases: usize = job.bases.iter().map(|path| path.len() + 5).sum();
     let backup = job.backup.as_ref().map_or(0, Backup::encoded_len_max);
     let staging = job.staging.as_ref().map_or(0, |path| path.len() + 5);
@@ -174,7 +175,7 @@ pub(crate) fn request_of(job: &Job, role: Role) -> JobRequest {
 impl Agent {
     /// Prepares the wire to the agent of `session`. The greeting and the request for `role` in
     /// `job` are sent together, so a job costs no round trip before it starts.
-    fn tell(session: Session, job: &Job, role: Role) -> (Self, Wire) {
+    fn prepare(session: Session, job: &Job, role: Role) -> (Self, Wire) {
         let receives = matches!(role, Role::Receiver { .. });
         // A direct connection to a server counts as one of the requested connections.
         let is_direct = session.closer().is_direct();
@@ -183,11 +184,11 @@ impl Agent {
             _ => (job.direct_connections(), false),
         };
         // Without a key, ssh is used. One QUIC connection replaces several TCP connections.
-        let goes_directly = job.goes_directly() && !is_enough && !session.closer().is_quic();
-        let identity = goes_directly.then(|| Identity::new().ok()).flatten();
+        let uses_direct = job.uses_direct() && !is_enough && !session.closer().is_quic();
+        let identity = uses_direct.then(|| Identity::new().ok()).flatten();
         let is_required = job.via == Via::Tcp;
         // The lookup runs on an unconfined thread.
-        let there = identity.as_ref().map(|_| session.closer().whereabouts());
+        let host_addresses = identity.as_ref().map(|_| session.closer().host_addresses());
         let wish = |identity: &Identity| {
             let (key, ports) = (identity.public(), job.ports.map(|ports| (ports.0, ports.1)));
             Box::new(DirectWish { key, is_required, ports })
@@ -198,40 +199,42 @@ impl Agent {
             (Logins::Chosen, Session::Greeted(_)) => Logins::UpTo(0),
             (logins, _) => logins,
         };
-        let beside = Beside::new(logins, session.closer());
-        let joins = beside.as_ref().map(Beside::secret);
+        let further_logins = FurtherLogins::new(logins, session.closer());
+        let joins = further_logins.as_ref().map(FurtherLogins::secret);
         let request = JobRequest { direct, joins, ..request_of(job, role) };
         let request = encode(&Message::Job(request));
-        let (wire, vigil, closer) = match session {
+        let (wire, watchdog, closer) = match session {
             Session::New(Connection { reader, writer, closer }) => {
-                let patience = closer.patience();
-                let (vigil, silence_max) = (Vigil::new(patience), patience.silence_max);
+                let timeout = closer.timeout();
+                let (watchdog, silence_max) = (Watchdog::new(timeout), timeout.silence_max);
                 let keeps = closer.keeps();
-                let bytes = [hello(keeps, patience), request].concat();
-                let greeting = Greeting { bytes, vigil: Arc::clone(&vigil), silence_max, keeps };
-                (Wire::of_client(reader, writer, closer.peer(), greeting), vigil, closer)
+                let bytes = [hello(keeps, timeout), request].concat();
+                let greeting =
+                    Greeting { bytes, watchdog: Arc::clone(&watchdog), silence_max, keeps };
+                (Wire::of_client(reader, writer, closer.peer(), greeting), watchdog, closer)
             }
-            Session::Greeted(Greeted { input, output, vigil, closer, caps, .. }) => {
-                let silence_max = vigil.max();
+            Session::Greeted(Greeted { input, output, watchdog, closer, caps, .. }) => {
+                let silence_max = watchdog.max();
                 let peer = closer.peer();
-                let wire = Wire::of_client_again(input, output, peer, caps, request, silence_max);
-                (wire, vigil, closer)
+                let wire = Wire::of_greeted_client(input, output, peer, caps, request, silence_max);
+                (wire, watchdog, closer)
             }
         };
-        let calling = identity.map(|identity| Calling { identity, there, connections });
-        let by_wire = calling.as_ref().map(|_| ByWire::beside_direct(is_required, is_direct));
-        let mut wire = wire.with_lanes(calling, is_required, beside);
+        let calling =
+            identity.map(|identity| CallSettings { identity, host_addresses, connections });
+        let by_wire = calling.as_ref().map(|_| ByWire::with_direct(is_required, is_direct));
+        let mut wire = wire.with_lanes(calling, is_required, further_logins);
         wire.by_wire = by_wire.unwrap_or_default();
         let (name, outbox) = (closer.peer().to_owned(), Arc::clone(&wire.outbox));
-        (Self { name, closer, vigil, outbox, receives }, wire)
+        (Self { name, closer, watchdog, outbox, receives }, wire)
     }
 }
 
-impl Way for Agent {
-    fn end(&self, result: &Result<Summary, JobError>, mut leaving: Leaving<'_>) {
+impl JobConnection for Agent {
+    fn end(&self, result: &Result<Summary, JobError>, mut leaving: EndingThreads<'_>) {
         leaving.hang_up(result.is_ok());
         if result.is_ok() && self.outbox.rests() {
-            self.outbox.tell_within(&Message::Rest, CLOSE_MAX);
+            self.outbox.send_message_within(&Message::Rest, CLOSE_MAX);
         }
         self.outbox.close();
         leaving.write = None;
@@ -241,12 +244,12 @@ impl Way for Agent {
             Ok(_) => leaving.within(CLOSE_MAX),
             // The exit of ssh shows why a connection broke.
             Err(JobError::Connection(ConnectError::Lost { .. })) => {
-                killer.ends_within(LAST_WORDS_MAX)
+                killer.wait_for_exit(EXIT_WAIT_MAX)
             }
             // The agent has sent the reason, and tidies up. Without ssh in between, a signal would
             // end it before.
             Err(JobError::Destination { .. }) if self.receives => {
-                killer.ends_within(TIDYING_MAX);
+                killer.wait_for_exit(AGENT_EXIT_MAX);
                 false
             }
             Err(_) => false,
@@ -254,7 +257,7 @@ impl Way for Agent {
         if !is_over {
             killer.kill();
             // A stopped or hanging process does not end when it is asked to.
-            if !leaving.within(ASKED_MAX) {
+            if !leaving.within(TERMINATE_MAX) {
                 killer.kill();
             }
         }
@@ -262,26 +265,26 @@ impl Way for Agent {
 }
 
 /// The reason for a `lost` connection, if its end reveals more.
-pub(crate) fn explained(lost: ConnectError, closer: Closer) -> ConnectError {
+pub(crate) fn with_exit_reason(lost: ConnectError, closer: Closer) -> ConnectError {
     match closer.explain() {
         ConnectError::Stopped { .. } => lost,
         reason => reason,
     }
 }
 
-/// Closes the connection, or keeps it if it is `at_rest`. If it broke, finds out why.
+/// Closes the connection, or keeps it if it is `idle_streams`. If it broke, finds out why.
 fn conclude(
     result: Result<Summary, JobError>,
     closer: Closer,
-    at_rest: &AtRest,
+    idle_streams: &IdleStreams,
 ) -> Result<Summary, JobError> {
     match result {
         Err(JobError::Connection(lost @ ConnectError::Lost { .. })) => {
-            Err(explained(lost, closer).into())
+            Err(with_exit_reason(lost, closer).into())
         }
         // All entries are at their final places.
         Ok(summary) => {
-            match at_rest.take() {
+            match idle_streams.take() {
                 Some((input, output)) => closer.keep(input.into_inner().into_inner(), output),
                 None => closer.leave(),
             }

@@ -14,14 +14,14 @@ pub use peer::Greeted;
 pub(crate) use peer::Peer;
 pub use session::Session;
 
-use self::answer::{hash, is_of_origin, list_at, stat};
+use self::answer::{has_origin, hash, list_at, stat};
 use self::sftp::SftpPeer;
 use crate::JobError;
-use crate::aside;
-use crate::mark::{self, Held};
+use crate::marker::{self, Held};
 use crate::origin;
+use crate::parked;
 use haul_model::{ContentHash, Entry, Fault, Name};
-use haul_net::{Connection, Whereabouts};
+use haul_net::{Connection, HostAddresses};
 use haul_proto::{Caps, Hashing, Listed, Marked, Measure, Measured, Reply, Request};
 use haul_sftp::Session as SftpSession;
 use std::path::Path;
@@ -36,12 +36,12 @@ pub enum Rights {
 }
 
 /// Answers requests about the files of one machine.
-pub struct Requests(Answering);
+pub struct Requests(Responder);
 
 /// The answering side.
-enum Answering {
+enum Responder {
     /// This process, with the mark that it was asked to make.
-    Here(Held),
+    Local(Held),
     /// haul on another machine.
     Agent(Peer),
     /// The SFTP server of another machine.
@@ -52,7 +52,7 @@ enum Answering {
 pub type ListedEntry = Result<Entry, (Vec<u8>, Fault)>;
 
 /// A connection on which requests were answered. A job can use it without another login.
-pub enum Standing {
+pub enum OpenConnection {
     /// Connected to haul on the host.
     Agent(Greeted),
     /// Connected to the host's SFTP server.
@@ -73,7 +73,7 @@ pub enum RequestError {
 impl Requests {
     /// Requests about this machine.
     pub fn local() -> Self {
-        Self(Answering::Here(Held::default()))
+        Self(Responder::Local(Held::default()))
     }
 
     /// Requests to the agent at the other end of `session`.
@@ -81,7 +81,7 @@ impl Requests {
     /// # Errors
     /// When the peer does not greet, or uses another version.
     pub fn remote(session: impl Into<Session>) -> Result<Self, JobError> {
-        Peer::start(session.into(), None).map(|peer| Self(Answering::Agent(peer)))
+        Peer::start(session.into(), None).map(|peer| Self(Responder::Agent(peer)))
     }
 
     /// The same, unless the user has `cancelled` before the peer greets. `cancelled` is called
@@ -94,7 +94,7 @@ impl Requests {
         cancelled: &dyn Fn() -> bool,
     ) -> Result<Self, JobError> {
         let peer = Peer::start(session.into(), Some(cancelled));
-        peer.map(|peer| Self(Answering::Agent(peer)))
+        peer.map(|peer| Self(Responder::Agent(peer)))
     }
 
     /// Requests to the SFTP server at the other end of `connection`, on a host without haul. Times
@@ -104,38 +104,38 @@ impl Requests {
     /// # Errors
     /// When there is no such server, or none of version 3.
     pub fn sftp(connection: Connection) -> Result<Self, JobError> {
-        SftpPeer::start(connection).map(|peer| Self(Answering::Sftp(peer)))
+        SftpPeer::start(connection).map(|peer| Self(Responder::Sftp(peer)))
     }
 
     /// True if requests are answered by this process.
-    pub(crate) fn are_here(&self) -> bool {
-        matches!(self.0, Answering::Here(_))
+    pub(crate) fn is_local(&self) -> bool {
+        matches!(self.0, Responder::Local(_))
     }
 
     /// True if requests are answered by haul on another machine, which has greeted.
-    pub fn are_at_agent(&self) -> bool {
-        matches!(self.0, Answering::Agent(_))
+    pub fn is_agent(&self) -> bool {
+        matches!(self.0, Responder::Agent(_))
     }
 
     /// The version of haul on the answering machine, safe to show; `None` if no other haul answers.
     pub fn version(&self) -> Option<&str> {
         match &self.0 {
-            Answering::Agent(peer) => Some(peer.version()),
-            Answering::Here(_) | Answering::Sftp(_) => None,
+            Responder::Agent(peer) => Some(peer.version()),
+            Responder::Local(_) | Responder::Sftp(_) => None,
         }
     }
 
     /// The addresses of the answering host, looked up by its name.
-    pub fn whereabouts(&self) -> Whereabouts {
+    pub fn host_addresses(&self) -> HostAddresses {
         match &self.0 {
-            Answering::Agent(peer) => peer.whereabouts(),
-            Answering::Here(_) | Answering::Sftp(_) => Whereabouts::at(Vec::new()),
+            Responder::Agent(peer) => peer.host_addresses(),
+            Responder::Local(_) | Responder::Sftp(_) => HostAddresses::at(Vec::new()),
         }
     }
 
     /// Ends the requests. A connection is kept if that is wanted and the peer agrees.
     pub fn leave(self) {
-        if let Answering::Agent(peer) = self.0 {
+        if let Responder::Agent(peer) = self.0 {
             peer.leave();
         }
     }
@@ -143,18 +143,18 @@ impl Requests {
     /// The peer, if haul on another machine answers.
     pub(crate) fn agent(&mut self) -> Option<&mut Peer> {
         match &mut self.0 {
-            Answering::Agent(peer) => Some(peer),
-            Answering::Here(_) | Answering::Sftp(_) => None,
+            Responder::Agent(peer) => Some(peer),
+            Responder::Local(_) | Responder::Sftp(_) => None,
         }
     }
 
     /// The connection to the host, for a job. `None` for this machine, or if the connection can't
     /// be used any more.
-    pub fn into_standing(self) -> Option<Standing> {
+    pub fn into_connection(self) -> Option<OpenConnection> {
         match self.0 {
-            Answering::Here(_) => None,
-            Answering::Agent(peer) => peer.into_greeted().map(Standing::Agent),
-            Answering::Sftp(peer) => peer.into_session().map(Standing::Sftp),
+            Responder::Local(_) => None,
+            Responder::Agent(peer) => peer.into_greeted().map(OpenConnection::Agent),
+            Responder::Sftp(peer) => peer.into_session().map(OpenConnection::Sftp),
         }
     }
 
@@ -163,16 +163,16 @@ impl Requests {
     ///
     /// # Errors
     /// When the connection fails.
-    pub(crate) fn look_at_each(
+    pub(crate) fn check_each(
         &mut self,
         paths: &[Vec<u8>],
     ) -> Result<Vec<Result<(), Fault>>, JobError> {
         let peer = match &mut self.0 {
-            Answering::Here(_) => {
+            Responder::Local(_) => {
                 return Ok(paths.iter().map(|path| stat(path, false).map(drop)).collect());
             }
-            Answering::Sftp(peer) => return peer.look_at_each(paths),
-            Answering::Agent(peer) => peer,
+            Responder::Sftp(peer) => return peer.check_each(paths),
+            Responder::Agent(peer) => peer,
         };
         let ask = |path: &Vec<u8>| Request::Stat { path: path.clone(), follow: false };
         peer.ask_each(paths.iter().map(ask), |peer, reply| match reply {
@@ -191,9 +191,9 @@ impl Requests {
     /// See [`RequestError`].
     pub fn stat(&mut self, path: &[u8], follow: bool) -> Result<Entry, RequestError> {
         let peer = match &mut self.0 {
-            Answering::Here(_) => return Ok(stat(path, follow)?),
-            Answering::Sftp(peer) => return peer.stat(path, follow),
-            Answering::Agent(peer) => peer,
+            Responder::Local(_) => return Ok(stat(path, follow)?),
+            Responder::Sftp(peer) => return peer.stat(path, follow),
+            Responder::Agent(peer) => peer,
         };
         match peer.ask(Request::Stat { path: path.to_vec(), follow })? {
             Reply::Entry(entry) => Ok(entry),
@@ -216,14 +216,14 @@ impl Requests {
             Listed::Fault { name, fault } => each(Err((name.as_bytes().to_vec(), fault))),
         };
         let peer = match &mut self.0 {
-            Answering::Here(_) => {
+            Responder::Local(_) => {
                 return Ok(list_at(path, &mut |listed| {
                     hand_on(listed);
                     Ok(())
                 })?);
             }
-            Answering::Sftp(peer) => return peer.list(path, &mut hand_on),
-            Answering::Agent(peer) => peer,
+            Responder::Sftp(peer) => return peer.list(path, &mut hand_on),
+            Responder::Agent(peer) => peer,
         };
         let mut reply = peer.ask(Request::List { path: path.to_vec() })?;
         loop {
@@ -242,29 +242,29 @@ impl Requests {
     ///
     /// # Errors
     /// See [`RequestError`].
-    pub fn is_of_origin(
+    pub fn has_origin(
         &mut self,
         path: &[u8],
         origin: [u8; 16],
         state: Option<&Path>,
     ) -> Result<bool, RequestError> {
         let peer = match &mut self.0 {
-            Answering::Here(_) => return Ok(is_of_origin(path, &origin)),
-            Answering::Sftp(peer) => {
+            Responder::Local(_) => return Ok(has_origin(path, &origin)),
+            Responder::Sftp(peer) => {
                 if let Some((state, place)) = state.zip(peer.place(path))
                     && origin::has_record(state, &place, &origin)
                 {
                     return Ok(true);
                 }
-                let mark = haul_store::mark_name(&origin);
-                let looked = peer.stat(&haul_tree::sftp::join(path, mark.as_bytes()), false);
+                let marker = haul_store::marker_name(&origin);
+                let looked = peer.stat(&haul_tree::sftp::join(path, marker.as_bytes()), false);
                 return match looked {
                     Ok(_) => Ok(true),
                     Err(RequestError::Fault(_)) => Ok(false),
                     Err(error) => Err(error),
                 };
             }
-            Answering::Agent(peer) => peer,
+            Responder::Agent(peer) => peer,
         };
         match peer.ask(Request::Made { path: path.to_vec(), origin })? {
             Reply::Made(made) => Ok(made),
@@ -272,45 +272,45 @@ impl Requests {
         }
     }
 
-    /// True if the directory at `path` shows `mark`, which was made elsewhere; see
-    /// [`Request::Mark`]. [`Self::unmark`] removes a mark that was made there. An SFTP server is
+    /// True if the directory at `path` shows `marker`, which was made elsewhere; see
+    /// [`Request::Marker`]. [`Self::remove_marker`] removes a mark that was made there. An SFTP server is
     /// never asked to make one: the job that connects to it checks this itself.
     ///
     /// # Errors
     /// See [`RequestError`].
-    pub(crate) fn mark(
+    pub(crate) fn marker(
         &mut self,
         path: &[u8],
-        mark: Option<&Name>,
+        marker: Option<&Name>,
         both: bool,
     ) -> Result<Marked, RequestError> {
         let peer = match &mut self.0 {
-            Answering::Here(held) => return Ok(mark::mark(path, mark, both, held)?),
-            Answering::Sftp(peer) => {
-                let Some(mark) = mark else { return Ok(Marked::Hidden) };
-                let looked = peer.stat(&haul_tree::sftp::join(path, mark.as_bytes()), false);
+            Responder::Local(held) => return Ok(marker::marker(path, marker, both, held)?),
+            Responder::Sftp(peer) => {
+                let Some(marker) = marker else { return Ok(Marked::Hidden) };
+                let looked = peer.stat(&haul_tree::sftp::join(path, marker.as_bytes()), false);
                 return looked.map(|_| Marked::Shown);
             }
-            Answering::Agent(peer) => peer,
+            Responder::Agent(peer) => peer,
         };
-        let mark = mark.cloned();
-        match peer.ask(Request::Mark { path: path.to_vec(), mark, both })? {
-            Reply::Mark(marked) => Ok(marked),
+        let marker = marker.cloned();
+        match peer.ask(Request::Marker { path: path.to_vec(), marker, both })? {
+            Reply::Marker(marked) => Ok(marked),
             reply => Err(peer.refuse(reply)),
         }
     }
 
-    /// Removes the mark that was made for [`Self::mark`].
+    /// Removes the mark that was made for [`Self::marker`].
     ///
     /// # Errors
     /// See [`RequestError`].
-    pub(crate) fn unmark(&mut self) -> Result<(), RequestError> {
+    pub(crate) fn remove_marker(&mut self) -> Result<(), RequestError> {
         let peer = match &mut self.0 {
-            Answering::Here(held) => return Ok(mark::unmark(held)?),
-            Answering::Sftp(_) => return Ok(()),
-            Answering::Agent(peer) => peer,
+            Responder::Local(held) => return Ok(marker::remove_marker(held)?),
+            Responder::Sftp(_) => return Ok(()),
+            Responder::Agent(peer) => peer,
         };
-        match peer.ask(Request::Unmark)? {
+        match peer.ask(Request::RemoveMarker)? {
             Reply::End => Ok(()),
             reply => Err(peer.refuse(reply)),
         }
@@ -323,9 +323,9 @@ impl Requests {
     /// See [`RequestError`].
     pub fn restore(&mut self, path: &[u8]) -> Result<bool, RequestError> {
         let peer = match &mut self.0 {
-            Answering::Here(_) => return Ok(aside::restore_named(path)?),
-            Answering::Sftp(_) => return Ok(false),
-            Answering::Agent(peer) => peer,
+            Responder::Local(_) => return Ok(parked::restore_named(path)?),
+            Responder::Sftp(_) => return Ok(false),
+            Responder::Agent(peer) => peer,
         };
         match peer.ask(Request::Restore { path: path.to_vec() })? {
             Reply::Made(restored) => Ok(restored),
@@ -333,24 +333,24 @@ impl Requests {
         }
     }
 
-    /// The BLAKE3 hash of the file at `path`, following links. `told` is called with the progress.
+    /// The BLAKE3 hash of the file at `path`, following links. `progress` is called with the progress.
     ///
     /// # Errors
     /// See [`RequestError`].
     pub fn hash(
         &mut self,
         path: &[u8],
-        told: &mut dyn FnMut(Hashing),
+        progress: &mut dyn FnMut(Hashing),
     ) -> Result<ContentHash, RequestError> {
         let peer = match &mut self.0 {
-            Answering::Here(_) => return Ok(hash(path, told)?),
-            Answering::Sftp(peer) => return peer.hash(path, told),
-            Answering::Agent(peer) => peer,
+            Responder::Local(_) => return Ok(hash(path, progress)?),
+            Responder::Sftp(peer) => return peer.hash(path, progress),
+            Responder::Agent(peer) => peer,
         };
         let mut reply = peer.ask(Request::Hash { path: path.to_vec() })?;
         loop {
             match reply {
-                Reply::Hashing(hashing) => told(hashing),
+                Reply::Hashing(hashing) => progress(hashing),
                 Reply::Hash(hash) => return Ok(hash),
                 reply => return Err(peer.refuse(reply)),
             }
@@ -366,11 +366,11 @@ impl Requests {
     /// When the connection fails, or the host breaks the protocol.
     pub fn measure(&mut self, asked: Measure) -> Result<Option<Measured>, JobError> {
         match &mut self.0 {
-            Answering::Here(_) => Ok(measure::here(&asked)),
-            Answering::Agent(peer) if peer.caps().has(Caps::MEASURES) => {
+            Responder::Local(_) => Ok(measure::here(&asked)),
+            Responder::Agent(peer) if peer.caps().has(Caps::MEASURES) => {
                 measure::at(peer, asked).map(Some)
             }
-            Answering::Agent(_) | Answering::Sftp(_) => Ok(None),
+            Responder::Agent(_) | Responder::Sftp(_) => Ok(None),
         }
     }
 }

@@ -14,14 +14,14 @@ use std::io;
 const NESTED_MAX: usize = 8;
 
 /// A rule file that can't be used.
-pub(crate) struct Unruly {
+pub(crate) struct RuleFileError {
     /// The file.
     name: Option<Name>,
     why: String,
     kind: FaultKind,
 }
 
-impl Unruly {
+impl RuleFileError {
     /// The error for a directory that can't be opened.
     pub(crate) fn of_dir(error: &io::Error) -> Self {
         let why = Fault::from_io(Side::Source, "open the directory", error).message;
@@ -45,9 +45,9 @@ impl Unruly {
     }
 
     /// The first rule file that was skipped in the directory of `scope`.
-    pub(crate) fn passed_over(scope: &Scope) -> Option<Self> {
+    pub(crate) fn skipped_files(scope: &Scope) -> Option<Self> {
         let why = "it is behind a symbolic link of another user";
-        let name = scope.passed_over().first()?;
+        let name = scope.skipped_files().first()?;
         Some(Self::new(name, FaultKind::Io, why))
     }
 
@@ -71,12 +71,12 @@ pub(crate) fn begin(
     tree: &dyn Tree,
     path: &[u8],
     with_first: bool,
-) -> Result<Scope, Unruly> {
+) -> Result<Scope, RuleFileError> {
     if !filter.needs_whole_paths() {
         return Ok(Scope::default());
     }
     // A path that can't be determined has no parent directories.
-    let Ok(whole) = tree.whole_path(path) else { return Ok(Scope::default()) };
+    let Ok(whole) = tree.absolute_path(path) else { return Ok(Scope::default()) };
     let mut root: Vec<u8> = words::components(&whole).fold(Vec::new(), |mut root, name| {
         root.extend_from_slice(name);
         root.push(b'/');
@@ -94,15 +94,15 @@ pub(crate) fn begin(
     let depth = scope.root().iter().filter(|byte| **byte == b'/').count();
     for (level, end) in ends.into_iter().enumerate() {
         let dir = &root[..end];
-        let is_looked_at = |files: &RuleFiles| match &files.start {
+        let is_searched = |files: &RuleFiles| match &files.start {
             Start::First => false,
             Start::Above(levels) => level + usize::from(*levels) >= depth,
             Start::At(start) => is_at_or_below(dir, start),
         };
-        if !filter.files().any(is_looked_at) {
+        if !filter.files().any(is_searched) {
             continue;
         }
-        let opened = match tree.open_to_enter(&[b"/", dir].concat()) {
+        let opened = match tree.open_for_search(&[b"/", dir].concat()) {
             Ok(opened) => opened,
             // A missing directory has no rules.
             Err(error) if is_missing(&error) => continue,
@@ -111,13 +111,13 @@ pub(crate) fn begin(
             Err(error) if end == root.len() && FaultKind::of(&error) == FaultKind::ForeignLink => {
                 continue;
             }
-            Err(error) => return Err(Unruly::of_dir_above(dir, &error)),
+            Err(error) => return Err(RuleFileError::of_dir_above(dir, &error)),
         };
         if level > 0 {
             scope = scope.below();
         }
-        read_files(filter, is_looked_at, &mut scope, &*opened, Err(dir))?;
-        if let Some(unruly) = Unruly::passed_over(&scope) {
+        read_files(filter, is_searched, &mut scope, &*opened, Err(dir))?;
+        if let Some(unruly) = RuleFileError::skipped_files(&scope) {
             return Err(unruly);
         }
     }
@@ -132,13 +132,13 @@ fn is_at_or_below(dir: &[u8], start: &[u8]) -> bool {
 }
 
 /// The rules for the entries of `dir`, which is at `path` in the job, below the rules `above`. As
-/// in rsync, a rule file behind another user's link is skipped; see [`Unruly::passed_over`].
+/// in rsync, a rule file behind another user's link is skipped; see [`RuleFileError::skipped_files`].
 pub(crate) fn enter(
     filter: &Filter,
     above: &Scope,
     dir: &dyn TreeDir,
     path: &[u8],
-) -> Result<Scope, Unruly> {
+) -> Result<Scope, RuleFileError> {
     let mut scope = above.below();
     read_files(filter, |_| true, &mut scope, dir, Ok(path))?;
     Ok(scope)
@@ -146,12 +146,12 @@ pub(crate) fn enter(
 
 fn read_files(
     filter: &Filter,
-    is_looked_at: impl Fn(&RuleFiles) -> bool,
+    is_searched: impl Fn(&RuleFiles) -> bool,
     scope: &mut Scope,
     dir: &dyn TreeDir,
     path: Result<&[u8], &[u8]>,
-) -> Result<(), Unruly> {
-    for (at, files) in filter.files().enumerate().filter(|(_, files)| is_looked_at(files)) {
+) -> Result<(), RuleFileError> {
+    for (at, files) in filter.files().enumerate().filter(|(_, files)| is_searched(files)) {
         read_file(FilesKind::Filter(at), files, scope, dir, path)?;
     }
     // The rule files that other rule files have named, in a parent directory or here.
@@ -169,30 +169,30 @@ fn read_file(
     scope: &mut Scope,
     dir: &dyn TreeDir,
     path: Result<&[u8], &[u8]>,
-) -> Result<(), Unruly> {
+) -> Result<(), RuleFileError> {
     let text = match read(dir, &files.name) {
         Ok(Some(text)) => text,
         Ok(None) => return Ok(()),
         Err(error) if FaultKind::of(&error) == FaultKind::ForeignLink => {
-            scope.pass_over(&files.name);
+            scope.skip_file(&files.name);
             return Ok(());
         }
-        Err(error) => return Err(Unruly::of(&files.name, &error)),
+        Err(error) => return Err(RuleFileError::of(&files.name, &error)),
     };
     let mut found = Found::default();
     found.take(dir, &files.name, &text, files.style, 0)?;
     let Found { rules, clears } = found;
     for item in &rules {
         if let FilterItem::Files(nested) = item
-            && !scope.look_for(nested)
+            && !scope.add_kind(nested)
         {
             let why = format!("more than {} names of rule files", Filter::FILES_MAX);
-            return Err(Unruly::new(&files.name, FaultKind::TooLong, why));
+            return Err(RuleFileError::new(&files.name, FaultKind::TooLong, why));
         }
     }
     if !scope.put((of, files), rules, clears, path, Filter::RULES_MAX) {
         let why = format!("more than {} rules with those above it", Filter::RULES_MAX);
-        return Err(Unruly::new(&files.name, FaultKind::TooLong, why));
+        return Err(RuleFileError::new(&files.name, FaultKind::TooLong, why));
     }
     Ok(())
 }
@@ -214,14 +214,14 @@ impl Found {
         text: &[u8],
         style: Style,
         nested: usize,
-    ) -> Result<(), Unruly> {
+    ) -> Result<(), RuleFileError> {
         for (number, line) in (1..).zip(Lines::of(text, style)) {
-            match line.map_err(|error| Unruly::in_line(name, number, error))? {
+            match line.map_err(|error| RuleFileError::in_line(name, number, error))? {
                 Line::Rule(rule) if rule.of_xattrs => {
                     let why = format!(
                         "rule {number}: a file of a directory can't have rules about extended attributes (modifier x)"
                     );
-                    return Err(Unruly::new(name, FaultKind::Io, why));
+                    return Err(RuleFileError::new(name, FaultKind::Io, why));
                 }
                 Line::Rule(rule) => self.rules.push(FilterItem::Rule(rule)),
                 Line::Clear => {
@@ -243,12 +243,12 @@ impl Found {
                     let why = format!(
                         "rule {number}: a rule file in a directory can't look for others above it"
                     );
-                    return Err(Unruly::new(name, FaultKind::Io, why));
+                    return Err(RuleFileError::new(name, FaultKind::Io, why));
                 }
             }
             if self.rules.len() > Filter::RULES_MAX {
                 let why = format!("more than {} rules", Filter::RULES_MAX);
-                return Err(Unruly::new(name, FaultKind::TooLong, why));
+                return Err(RuleFileError::new(name, FaultKind::TooLong, why));
             }
         }
         Ok(())
@@ -261,8 +261,8 @@ impl Found {
         by: &Name,
         merge: &Merge,
         nested: usize,
-    ) -> Result<(), Unruly> {
-        let refused = |why: &str| Unruly::new(by, FaultKind::Io, why);
+    ) -> Result<(), RuleFileError> {
+        let refused = |why: &str| RuleFileError::new(by, FaultKind::Io, why);
         let Ok(name) = Name::new(&merge.path) else {
             return Err(refused("it names a file in another directory"));
         };
@@ -271,8 +271,8 @@ impl Found {
         }
         match read(dir, &name) {
             Ok(Some(text)) => self.take(dir, &name, &text, merge.style, nested + 1),
-            Ok(None) => Err(Unruly::of(&name, &io::ErrorKind::NotFound.into())),
-            Err(error) => Err(Unruly::of(&name, &error)),
+            Ok(None) => Err(RuleFileError::of(&name, &io::ErrorKind::NotFound.into())),
+            Err(error) => Err(RuleFileError::of(&name, &error)),
         }
     }
 }
@@ -286,7 +286,7 @@ impl Found {
 fn read(dir: &dyn TreeDir, name: &Name) -> io::Result<Option<Vec<u8>>> {
     let file = match dir.stat(name, false)? {
         None | Some(Meta { kind: MetaKind::Dir, .. }) => return Ok(None),
-        Some(Meta { kind: MetaKind::Symlink, .. }) => dir.open_led(name)?,
+        Some(Meta { kind: MetaKind::Symlink, .. }) => dir.open_link_target(name)?,
         Some(Meta { kind: MetaKind::File { .. }, .. }) => dir.open_file(name, false)?,
         Some(_) => return Err(io::Error::other("it is not a regular file")),
     };

@@ -4,7 +4,7 @@ use crate::assembly::{Assembly, Placed, Receiving, Sending};
 use crate::control::Control;
 use crate::receiver::Destination;
 use crate::sender::Twins;
-use crate::sftp::Far;
+use crate::sftp::RemoteEnd;
 use crate::{Between, Job, JobError, Monitor, Session, SftpRoute, Summary, relay, remote, sftp};
 use haul_model::{Mirror, Side};
 use haul_tree::Sharer;
@@ -60,8 +60,8 @@ pub fn run(job: &Job, placement: Placement, monitor: &dyn Monitor) -> Result<Sum
         Placement::UploadShared(line, sharer) => remote::upload(job, line, &*sharer, monitor),
         Placement::Download(line) => remote::download(job, line, monitor),
         Placement::Between(hosts) => relay::between(job, *hosts, monitor),
-        Placement::SftpUpload(route) => sftp::run(job, Far::Destination, route, monitor),
-        Placement::SftpDownload(route) => sftp::run(job, Far::Source, route, monitor),
+        Placement::SftpUpload(route) => sftp::run(job, RemoteEnd::Destination, route, monitor),
+        Placement::SftpDownload(route) => sftp::run(job, RemoteEnd::Source, route, monitor),
     }
 }
 
@@ -70,14 +70,14 @@ fn run_local(job: &Job, monitor: &dyn Monitor) -> Result<Summary, JobError> {
     let mut destination = Destination::find(to, job)?;
     destination.expect_sources(from, job);
     // Only in a comparison may the destination be inside a source.
-    let around_dest = if job.task.copies().is_none() { Vec::new() } else { destination.lineage() };
+    let dest_lineage = if job.task.copies().is_none() { Vec::new() } else { destination.lineage() };
     let twins = Twins::new(&destination.root, destination.rename.as_ref(), job)
         .map_err(|error| JobError::unusable(&job.dest, &error))?;
-    let sending = Sending { around_dest: &around_dest, twins: Some(&twins), ..Sending::of(from) };
+    let sending = Sending { dest_lineage: &dest_lineage, twins: Some(&twins), ..Sending::of(from) };
     let mut receiving = Receiving::of(to, destination);
     // Otherwise workers request contents themselves, and must not wait for each other.
     let asks_at_once = !job.task.mirrors().is_some_and(Mirror::asks_late);
     receiving.tasks_max = asks_at_once.then_some(receiving.workers * TASKS_PER_WORKER);
     let control = Control::new(monitor);
-    Assembly { job, control: &control, way: &() }.run(Placed::Both(sending, receiving))
+    Assembly { job, control: &control, job_connection: &() }.run(Placed::Both(sending, receiving))
 }

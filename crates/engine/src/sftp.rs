@@ -1,7 +1,9 @@
 //! A job through a host's SFTP server. Both roles run here, and one of them works on the host's
 //! tree.
 
-use crate::assembly::{Assembly, Leaving, Placed, Receiving, Sending, Way, leave_within};
+use crate::assembly::{
+    Assembly, EndingThreads, JobConnection, Placed, Receiving, Sending, wait_until_left,
+};
 use crate::control::{Control, Lifeline, Reporter};
 use crate::dirs::OpenDirs;
 use crate::logins::SftpLogins;
@@ -15,8 +17,8 @@ use haul_model::{
 };
 use haul_sftp::{Client, Extension, Options, Session, SessionError};
 use haul_store::Journals;
-use haul_tree::each_beside;
-use haul_tree::sftp::{Lost, Sessions, SftpHost, SftpTree};
+use haul_tree::map_parallel;
+use haul_tree::sftp::{SessionLoss, Sessions, SftpHost, SftpTree};
 use haul_tree::{Tree, TreeDir};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -42,7 +44,7 @@ const LEAVE_MAX: Duration = Duration::from_secs(5);
 
 impl Lifeline for SftpHost {
     fn is_lost(&self) -> bool {
-        self.lost.happened()
+        self.lost.is_lost()
     }
 
     fn error(&self) -> Option<JobError> {
@@ -50,39 +52,40 @@ impl Lifeline for SftpHost {
         Some(JobError::Sftp { host: self.lost.host().to_owned(), cause })
     }
 
-    fn signs_awaited(&self) -> Option<u64> {
-        self.sessions.signs_awaited()
+    fn activity_awaited(&self) -> Option<u64> {
+        self.sessions.activity_awaited()
     }
 }
 
 /// The role that works on the host's tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Far {
+pub(crate) enum RemoteEnd {
     Source,
     Destination,
 }
 
 pub(crate) fn run(
     job: &Job,
-    far: Far,
+    far: RemoteEnd,
     route: SftpRoute,
     monitor: &dyn Monitor,
 ) -> Result<Summary, JobError> {
     let new = route.connections.first().map(|one| one.closer.peer());
-    let peer = route.standing.as_ref().map(Session::peer).or(new).unwrap_or_default().to_owned();
+    let peer =
+        route.open_session.as_ref().map(Session::peer).or(new).unwrap_or_default().to_owned();
     if let Some(message) = obstacle(job, far) {
         return Err(JobError::Usage(format!("{peer}: {message}")));
     }
     let mut options = match far {
-        Far::Source => Options::default(),
-        Far::Destination => Options { bytes_max: UPLOAD_BYTES_MAX, ..Options::default() },
+        RemoteEnd::Source => Options::default(),
+        RemoteEnd::Destination => Options { bytes_max: UPLOAD_BYTES_MAX, ..Options::default() },
     };
     options.silence_max = route.silence_max;
     std::thread::scope(|scope| {
-        let mut logins = SftpLogins::begin(route.standing, route.connections, options);
+        let mut logins = SftpLogins::begin(route.open_session, route.connections, options);
         let logins_end = logins.end_on_drop();
         let first = logins.first(monitor)?;
-        let lost = Lost::new(&peer);
+        let lost = SessionLoss::new(&peer);
         let state = route.journals.as_deref();
         let journals = state.and_then(|path| open_journals(path, monitor));
         let holds = job.task.copies().is_some_and(|policy| policy.sync || policy.verify);
@@ -97,7 +100,7 @@ pub(crate) fn run(
         let result = run_with(job, far, state, &host, monitor);
         host.sessions.close();
         match result {
-            Ok(_) => logins_end.after_a_moment(),
+            Ok(_) => logins_end.end_after_grace(),
             Err(_) => drop(logins_end),
         }
         let joined = joining.join().expect("a panic here is a bug and ends the job");
@@ -112,25 +115,25 @@ pub(crate) fn run(
 }
 
 /// The reason why no server can run this job, or not on that side.
-fn obstacle(job: &Job, far: Far) -> Option<&'static str> {
+fn obstacle(job: &Job, far: RemoteEnd) -> Option<&'static str> {
     let updating = job.task.mirrors().map(|mirror| mirror.updating).unwrap_or_default();
-    let side = if far == Far::Source { Side::Source } else { Side::Destination };
+    let side = if far == RemoteEnd::Source { Side::Source } else { Side::Destination };
     let has = |rule: fn(&Mirror) -> bool| job.task.mirrors().is_some_and(rule);
-    let stages_elsewhere = has(|mirror| mirror.delays) || job.staging.is_some();
+    let stages_elsewhere = has(|mirror| mirror.delays_updates) || job.staging.is_some();
     let keeps_paths = has(|mirror| mirror.walking.relative != Relative::No) || job.base.is_some();
-    let goes_there = far == Far::Destination;
+    let is_upload = far == RemoteEnd::Destination;
     let obstacles = [
         (
-            goes_there && updating != Updating::Replaces,
+            is_upload && updating != Updating::Replaces,
             "SFTP can't update files in place: it replaces them",
         ),
         (
             job.task.fakes(side),
             "SFTP can't store or read privileged attributes: install haul on the host",
         ),
-        (goes_there && has(|mirror| mirror.preallocates), "SFTP can't allocate space for files"),
+        (is_upload && has(|mirror| mirror.preallocates), "SFTP can't allocate space for files"),
         (
-            goes_there && stages_elsewhere,
+            is_upload && stages_elsewhere,
             "SFTP can't delay updates or use another directory for temporary files",
         ),
         (
@@ -138,7 +141,7 @@ fn obstacle(job: &Job, far: Far) -> Option<&'static str> {
             "SFTP can't remove sources that keep their paths",
         ),
         (
-            goes_there && has(|mirror| mirror.keeps_dir_links),
+            is_upload && has(|mirror| mirror.keeps_dir_links),
             "SFTP can't treat symbolic links at the destination as directories",
         ),
         (
@@ -149,19 +152,19 @@ fn obstacle(job: &Job, far: Far) -> Option<&'static str> {
         (job.via == Via::Tcp, "SFTP can't use direct connections"),
         (job.via.is_server(), "SFTP can't use a haul server"),
     ];
-    obstacles.into_iter().find_map(|(is_met, message)| is_met.then_some(message))
+    obstacles.into_iter().find_map(|(applies, message)| applies.then_some(message))
 }
 
 /// Opens the journals in the directory `path`. Warns if that fails.
 fn open_journals(path: &Path, monitor: &dyn Monitor) -> Option<Journals> {
-    let told = |error| {
+    let warn = |error| {
         let message = format!(
             "{error}: uploading without journals: large files can't be resumed, and a killed upload leaves temporary files; make it a directory that only you can write to"
         );
         let path = path.as_os_str().as_encoded_bytes();
         monitor.event(Event::Warning { side: None, path, message: &message });
     };
-    Journals::open(path).map_err(told).ok()
+    Journals::open(path).map_err(warn).ok()
 }
 
 /// Records the names of the job's temporary files in `state`. Warns if that fails.
@@ -176,7 +179,7 @@ fn begin_stages(
     let names = [None, destination.rename.as_ref()];
     let named = if destination.rename.is_some() { &names[..] } else { &names[..1] };
     let places: Vec<_> =
-        named.iter().filter_map(|name| destination.root.place_on_record(*name)).collect();
+        named.iter().filter_map(|name| destination.root.origin_key(*name)).collect();
     if let Err(error) = host.begin_stages(&places) {
         let message = format!(
             "can't record the names of temporary files: {error}: continuing without; if this upload is killed, run 'haul clean' on the host; make the directory writable"
@@ -188,25 +191,25 @@ fn begin_stages(
 
 fn run_with(
     job: &Job,
-    far: Far,
+    far: RemoteEnd,
     state: Option<&Path>,
     host: &Arc<SftpHost>,
     monitor: &dyn Monitor,
 ) -> Result<Summary, JobError> {
     let there = match far {
-        Far::Source => SftpTree::source(host),
-        Far::Destination => SftpTree::destination(host),
+        RemoteEnd::Source => SftpTree::source(host),
+        RemoteEnd::Destination => SftpTree::destination(host),
     };
     let (source, target): (&dyn Tree, &dyn Tree) = match far {
-        Far::Source => (&there, job.local_tree(Side::Destination)),
-        Far::Destination => (job.local_tree(Side::Source), &there),
+        RemoteEnd::Source => (&there, job.local_tree(Side::Destination)),
+        RemoteEnd::Destination => (job.local_tree(Side::Source), &there),
     };
     let destination = find_destination(job, far, state, host, source, target, monitor);
     // If the session has ended, that is the error.
     let destination = destination.map_err(|error| host.error().unwrap_or(error))?;
     let made = job.origin.zip(destination_of(job, &destination));
     let control = Control::over(monitor, Arc::<SftpHost>::clone(host));
-    let removers = if far == Far::Source { REMOVERS } else { 0 };
+    let removers = if far == RemoteEnd::Source { REMOVERS } else { 0 };
     let sending = Sending { removers, ..Sending::of(source) };
     let receiving = Receiving {
         // The server can cause writes.
@@ -214,29 +217,29 @@ fn run_with(
         workers: WORKERS,
         ..Receiving::of(target, destination)
     };
-    let assembly = Assembly { job, control: &control, way: &**host };
+    let assembly = Assembly { job, control: &control, job_connection: &**host };
     let result = assembly.run(Placed::Both(sending, receiving));
-    if far == Far::Destination {
+    if far == RemoteEnd::Destination {
         // The server may not have confirmed all written bytes.
-        monitor.progress().keeps_at_most(host.kept_len());
+        monitor.progress().limit_kept(host.kept_len());
     }
     if host.has_lost_times() && !needs_times(job) {
         let message = "the server does not store mtimes: files have the time of the copy, and the next copy sends them again, unless it replaces only older files";
         monitor.event(Event::Warning { side: Some(Side::Destination), path: &job.dest, message });
     }
     if let (Ok(Summary { failed: 0, .. }), Some((origin, made))) = (&result, made) {
-        forget_origin(job, &origin, made);
+        remove_origin_record(job, &origin, made);
     }
     // That leaves nothing to resume.
     result.map(|summary| match host.has_lost_attributes() {
-        true => tell_lost_attributes(monitor, summary),
+        true => report_lost_attributes(monitor, summary),
         false => summary,
     })
 }
 
 /// Reports that the server refuses to set modes and times: contents are complete, but not all
 /// attributes are kept.
-fn tell_lost_attributes(monitor: &dyn Monitor, summary: Summary) -> Summary {
+fn report_lost_attributes(monitor: &dyn Monitor, summary: Summary) -> Summary {
     let message = "the server refuses to set modes and mtimes: contents are complete, but may be readable only by their owner, and the next copy sends them again, unless it replaces only older files";
     let fault = Fault::new(Side::Destination, FaultKind::Io, message);
     Reporter::new(monitor).outcome(0, Vec::new, &Kind::Dir, 0, &Outcome::Failed(fault));
@@ -249,10 +252,10 @@ fn needs_times(job: &Job) -> bool {
 }
 
 /// Threads that wait for answers leave when the sessions end.
-impl Way for SftpHost {
-    fn end(&self, result: &Result<Summary, JobError>, leaving: Leaving<'_>) {
+impl JobConnection for SftpHost {
+    fn end(&self, result: &Result<Summary, JobError>, leaving: EndingThreads<'_>) {
         self.sessions.close();
-        if result.is_err() && !leave_within(&leaving.others, LEAVE_MAX) {
+        if result.is_err() && !wait_until_left(&leaving.others, LEAVE_MAX) {
             self.sessions.joined().for_each(Client::end_session);
         }
     }
@@ -261,7 +264,7 @@ impl Way for SftpHost {
 /// The prepared destination of the job.
 fn find_destination(
     job: &Job,
-    far: Far,
+    far: RemoteEnd,
     state: Option<&Path>,
     host: &SftpHost,
     source: &dyn Tree,
@@ -270,9 +273,9 @@ fn find_destination(
 ) -> Result<Destination, JobError> {
     let mut destination = Destination::find(target, job)?;
     destination.whole_seconds |= source.capabilities().keeps_whole_seconds;
-    destination.tells_little = far == Far::Source;
-    if far == Far::Destination {
-        tell_promises(job, host, monitor);
+    destination.has_basic_attributes = far == RemoteEnd::Source;
+    if far == RemoteEnd::Destination {
+        warn_about_guarantees(job, host, monitor);
         if !job.task.keeps_destination() {
             begin_stages(&destination, host, state, monitor);
         }
@@ -284,24 +287,24 @@ fn find_destination(
 }
 
 /// Forgets that the job created its directory, once everything is done.
-fn forget_origin(job: &Job, origin: &[u8; 16], (root, name): MadeIn) {
+fn remove_origin_record(job: &Job, origin: &[u8; 16], (root, name): NamedIn) {
     // A move is done only after the comparison of its copies.
     let is_done = job.task.copies().is_none_or(|policy| policy.moving.is_none());
     let dir = name.map_or(Ok(Arc::clone(&root)), |name| root.open_dir(&name, false));
     if let (true, Ok(dir)) = (is_done, dir) {
-        dir.forget_origin(origin);
+        dir.remove_origin_record(origin);
     }
 }
 
 /// A directory, and a name in it; `None` for the directory itself.
-type MadeIn = (Arc<dyn TreeDir>, Option<Name>);
+type NamedIn = (Arc<dyn TreeDir>, Option<Name>);
 
 /// The directory on a server in which the single source may have got a new name, or which is that
 /// source.
-fn destination_of(job: &Job, destination: &Destination) -> Option<MadeIn> {
+fn destination_of(job: &Job, destination: &Destination) -> Option<NamedIn> {
     let is_name = destination.rename.is_some() || job.task.removes().is_some();
     (is_name
-        && destination.root.capabilities().shows_origin
+        && destination.root.capabilities().has_visible_origin
         && !job.task.copies().is_some_and(|policy| policy.dry_run))
     .then(|| (Arc::clone(&destination.root), destination.rename.clone()))
 }
@@ -312,23 +315,22 @@ fn refuse_itself(job: &Job, source: &dyn Tree, destination: &Destination) -> Res
     let fails = |fault| JobError::Destination { path: escape_bytes(&job.dest), fault };
     let open = Arc::new(OpenDirs::default());
     let root = &destination.root;
-    let is_same = |dir: &Arc<dyn TreeDir>, dest: &Arc<dyn TreeDir>| match (
-        dir.system_handle(),
-        dest.system_handle(),
-    ) {
-        (Ok(near), Err(_)) => dest.is_also(&near),
-        (Err(_), Ok(near)) => dir.is_also(&near),
-        _ => Ok(true),
-    };
+    let is_same =
+        |dir: &Arc<dyn TreeDir>, dest: &Arc<dyn TreeDir>| match (dir.local_dir(), dest.local_dir())
+        {
+            (Ok(near), Err(_)) => dest.is_same_dir(&near),
+            (Err(_), Ok(near)) => dir.is_same_dir(&near),
+            _ => Ok(true),
+        };
     let one_name =
-        |(to, name): (&Name, &Name)| words::may_be_one_name(to.as_bytes(), name.as_bytes());
+        |(to, name): (&Name, &Name)| words::may_be_same_name(to.as_bytes(), name.as_bytes());
     let mut seen = BTreeSet::new();
     for path in &job.sources {
         let split = words::split(path);
-        let mut looks_the_same = || {
+        let mut is_same_destination = || {
             // Through a link, the source may contain the same entries as the destination.
-            let goes_right_in = split.slash || split.name.is_none();
-            if goes_right_in
+            let is_into_dir = split.slash || split.name.is_none();
+            if is_into_dir
                 && seen.insert(split.whole)
                 && let Ok(dir) = source.open(split.whole)
                 && is_same(&dir, root)?
@@ -356,7 +358,7 @@ fn refuse_itself(job: &Job, source: &dyn Tree, destination: &Destination) -> Res
                 _ => Ok(false),
             }
         };
-        match looks_the_same() {
+        match is_same_destination() {
             Ok(false) => {}
             Ok(true) => {
                 let message = "source and destination are the same";
@@ -372,9 +374,9 @@ fn refuse_itself(job: &Job, source: &dyn Tree, destination: &Destination) -> Res
 }
 
 /// Warns about guarantees that the job can't give because the server lacks an extension.
-fn tell_promises(job: &Job, host: &SftpHost, monitor: &dyn Monitor) {
+fn warn_about_guarantees(job: &Job, host: &SftpHost, monitor: &dyn Monitor) {
     let client = host.client();
-    let tell = |message| {
+    let warn = |message| {
         monitor.event(Event::Warning { side: Some(Side::Destination), path: &job.dest, message })
     };
     if job.task.keeps_destination() {
@@ -383,17 +385,17 @@ fn tell_promises(job: &Job, host: &SftpHost, monitor: &dyn Monitor) {
     let links = job.backup.is_some()
         || job.task.mirrors().is_some_and(|mirror| mirror.bases == Some(Bases::Link));
     if links && !client.has(Extension::HardLink) {
-        tell(
+        warn(
             "the server can't create hard links: copying the files instead, through this machine; links, devices and FIFOs fail",
         );
     }
     if !client.has(Extension::PosixRename) {
-        tell(
+        warn(
             "the server can't replace a file in one step: renaming in two steps; if the connection breaks between them, the old and the new file have names that begin with .haul-",
         );
     }
     if job.task.copies().is_some_and(|policy| policy.sync) {
-        tell(if client.has(Extension::Fsync) {
+        warn(if client.has(Extension::Fsync) {
             "flushing the contents of files, but not their names, which SFTP can't flush"
         } else {
             "the server can't flush files: continuing without flushing"
@@ -417,7 +419,7 @@ fn conclude(
         }
         Ok(summary) => {
             // All entries are at their final places, so the result of closing does not matter.
-            each_beside(sessions.collect(), Session::finish);
+            map_parallel(sessions.collect(), Session::finish);
             Ok(summary)
         }
         Err(error) => Err(error),

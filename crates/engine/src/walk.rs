@@ -5,16 +5,16 @@
 //! not started. So it works without helpers, and never waits without progress.
 
 mod bounds;
-pub(crate) mod led;
-mod made;
+mod dir_pool;
+pub(crate) mod followed_links;
 mod merged;
 
-pub(crate) use merged::{Depth, Layer, Merged, NamedFile, Spot};
+pub(crate) use merged::{Depth, Layer, Merged, NamedFile, NamedPlace};
 
-use self::made::{Emptied, Made};
-use crate::aside;
+use self::dir_pool::{DirPool, ListPool};
 use crate::control::{CANCEL_POLL, Control};
 use crate::dirs::{DirNode, Selection};
+use crate::parked;
 use crate::prefetch::Prefetched;
 use haul_model::{Fault, FaultKind, FileId, Filter, Name, Side, Walking};
 use haul_tree::{Meta, MetaKind, TreeEntry};
@@ -35,14 +35,14 @@ const DIRS_AHEAD_ENOUGH: usize = if cfg!(debug_assertions) { 0 } else { DIRS_AHE
 
 /// Entries of one directory that a helper inspects. The walk inspects the others, so that a large
 /// directory is listed while it is inspected.
-const LOOKED_AT_MAX: usize = 2048;
+const INSPECTED_MAX: usize = 2048;
 
 /// The directories of a walk, with their rules and order.
 pub(crate) struct Walk<'w> {
     rules: Rules<'w>,
-    state: Mutex<State>,
+    state: Mutex<WalkState>,
     /// Notified when a directory can be read ahead.
-    coming: Condvar,
+    upcoming: Condvar,
     /// Notified when the directory that the walk waits for was read.
     read_one: Condvar,
 }
@@ -54,15 +54,15 @@ pub(crate) struct Rules<'w> {
     /// Symbolic links are followed.
     pub(crate) follow: bool,
     /// Entries that a killed move has set aside get their names back.
-    pub(crate) restores: bool,
+    pub(crate) restores_sources: bool,
     /// The destination and the directories that contain it.
-    pub(crate) around_dest: &'w [FileId],
+    pub(crate) dest_lineage: &'w [FileId],
     /// The filter. Excluded directories are not read.
     pub(crate) filter: &'w Filter,
     /// The rules about directories.
     pub(crate) walking: Walking,
     /// Parent directories of sources are listed with their attributes.
-    pub(crate) tells_ways: bool,
+    pub(crate) lists_implied_dirs: bool,
     /// Looks up entries at the destination ahead of the listing, if possible.
     pub(crate) prefetch: &'w Prefetch<'w>,
 }
@@ -89,7 +89,7 @@ pub(crate) struct PlaceListing {
     /// source.
     pub(crate) node: Option<Arc<DirNode>>,
     /// It is a parent directory of a source, and only its name is listed.
-    pub(crate) is_way: bool,
+    pub(crate) is_implied_dir: bool,
     /// The entries except subdirectories.
     pub(crate) entries: Vec<Found>,
     /// Names of sources that do not exist and must be removed at the destination.
@@ -111,7 +111,7 @@ pub(crate) struct Found {
     /// The target, if it is a link and the listing contained it.
     pub(crate) target: Option<Vec<u8>>,
     /// Its metadata, or the reason why it is unknown; `None` if it was not inspected yet.
-    pub(crate) looked: Option<Result<Meta, Fault>>,
+    pub(crate) inspected: Option<Result<Meta, Fault>>,
     /// Links are followed.
     pub(crate) follow: bool,
     /// It is a source itself.
@@ -122,10 +122,10 @@ pub(crate) struct Found {
 type Read = Result<PlaceListing, Fault>;
 
 #[derive(Default)]
-struct State {
+struct WalkState {
     /// Subdirectories still to visit, the next ones last. Each has the number of those that were
     /// started.
-    coming: Vec<(Arc<Subdirs>, usize)>,
+    upcoming: Vec<(Arc<Subdirs>, usize)>,
     /// Directories that helpers are reading.
     begun: HashSet<Key>,
     /// Directories that helpers have read.
@@ -134,7 +134,7 @@ struct State {
     entries: usize,
     /// The directory that the walk waits for.
     awaited: Option<Key>,
-    emptied: Emptied,
+    emptied: ListPool,
     /// The number of waiting helpers.
     idle: usize,
     /// Numbers for [`Subdirs`].
@@ -150,8 +150,8 @@ type Key = (u64, usize);
 
 impl<'w> Walk<'w> {
     pub(crate) fn new(rules: Rules<'w>) -> Self {
-        let (coming, read_one) = (Condvar::new(), Condvar::new());
-        Self { rules, state: Mutex::default(), coming, read_one }
+        let (upcoming, read_one) = (Condvar::new(), Condvar::new());
+        Self { rules, state: Mutex::default(), upcoming, read_one }
     }
 
     /// Reads the place in which the walk starts.
@@ -185,8 +185,9 @@ impl<'w> Walk<'w> {
             self.read_one.wait_for(&mut state, CANCEL_POLL);
             state.awaited = None;
         }
-        let coming = state.coming.iter_mut().rev().find(|(one, _)| one.number == subdirs.number);
-        if let Some((_, begun)) = coming {
+        let upcoming =
+            state.upcoming.iter_mut().rev().find(|(one, _)| one.number == subdirs.number);
+        if let Some((_, begun)) = upcoming {
             *begun = at + 1;
         }
         drop(state);
@@ -202,7 +203,7 @@ impl<'w> Walk<'w> {
         let mut state = self.state.lock();
         let mut left = vec![subdirs.number];
         while let Some(number) = left.pop() {
-            state.coming.retain(|(one, _)| one.number != number);
+            state.upcoming.retain(|(one, _)| one.number != number);
             let unneeded: Vec<_> =
                 state.read.extract_if(|(above, _), _| *above == number).map(|(_, r)| r).collect();
             for read in unneeded {
@@ -213,7 +214,7 @@ impl<'w> Walk<'w> {
     }
 
     /// Takes back an empty list for reuse.
-    pub(crate) fn take_back(&self, emptied: Vec<Found>) {
+    pub(crate) fn recycle(&self, emptied: Vec<Found>) {
         self.state.lock().emptied.keep(emptied);
     }
 
@@ -224,12 +225,12 @@ impl<'w> Walk<'w> {
 
     /// Reads ahead until the walk has ended.
     pub(crate) fn help(&self) {
-        let mut made = Made::default();
+        let mut dir_pool = DirPool::default();
         let mut state = self.state.lock();
         while !state.is_over {
             let Some((subdirs, at)) = state.next() else {
                 state.idle += 1;
-                self.coming.wait(&mut state);
+                self.upcoming.wait(&mut state);
                 state.idle -= 1;
                 continue;
             };
@@ -242,11 +243,11 @@ impl<'w> Walk<'w> {
                 self.prefetch(&subdirs, at, listed);
             }
             if let Ok(listed) = &read {
-                made.keep(listed);
+                dir_pool.keep(listed);
             }
             state = self.state.lock();
             state.begun.remove(&key);
-            if !state.coming.iter().any(|(one, _)| one.number == subdirs.number) {
+            if !state.upcoming.iter().any(|(one, _)| one.number == subdirs.number) {
                 // The walk has left the directory meanwhile.
                 continue;
             }
@@ -263,20 +264,20 @@ impl<'w> Walk<'w> {
 
     /// Adds `subdirs` to the coming directories, immediately before the remaining ones of number
     /// `before`.
-    fn expect(&self, state: &mut State, before: Option<u64>, subdirs: &Arc<Subdirs>) {
+    fn expect(&self, state: &mut WalkState, before: Option<u64>, subdirs: &Arc<Subdirs>) {
         if subdirs.names.is_empty() {
             return;
         }
         let of_above = |(one, _): &(Arc<Subdirs>, usize)| Some(one.number) == before;
-        let at = state.coming.iter().rposition(of_above).map_or(0, |at| at + 1);
-        state.coming.insert(at, (Arc::clone(subdirs), 0));
+        let at = state.upcoming.iter().rposition(of_above).map_or(0, |at| at + 1);
+        state.upcoming.insert(at, (Arc::clone(subdirs), 0));
         self.wake_helper(state);
     }
 
     /// Wakes an idle helper if there is enough room, so that it is not woken for each directory.
-    fn wake_helper(&self, state: &State) {
+    fn wake_helper(&self, state: &WalkState) {
         if state.idle > 0 && state.ahead() <= DIRS_AHEAD_MAX / 2 {
-            self.coming.notify_one();
+            self.upcoming.notify_one();
         }
     }
 
@@ -303,49 +304,58 @@ impl<'w> Walk<'w> {
     ///
     /// # Errors
     /// When the directory can be read but not searched.
-    fn look_at(
+    fn inspect_entries(
         &self,
         layer: &Layer,
         found: Vec<TreeEntry>,
         selection: &mut Selection<'_>,
     ) -> io::Result<(Vec<Found>, Vec<Name>)> {
         let (node, follow) = (&layer.node, self.rules.follow);
-        let led = self.rules.walking.led;
+        let followed_links = self.rules.walking.followed_links;
         let emptied = self.state.lock().emptied.take();
         let (mut entries, mut names) = (emptied.unwrap_or_default(), Vec::new());
         entries.reserve(found.len());
-        let of = |TreeEntry { name, target, .. }, looked, follow| {
+        let of = |TreeEntry { name, target, .. }, inspected, follow| {
             let dir = Arc::clone(node);
-            Found { dir, name, target, looked, follow, is_named: false }
+            Found { dir, name, target, inspected, follow, is_named: false }
         };
         let handle = node.handle()?;
         for (at, mut entry) in found.into_iter().enumerate() {
             // The target of a link is known only after inspecting it.
-            let may_lead = follow || led.may_be();
+            let may_lead = follow || followed_links.follows_any();
             let is_known = entry.is_dir.filter(|is_dir| *is_dir || !may_lead);
-            if is_known.is_some_and(|is_dir| selection.leaves_out(&entry.name, is_dir)) {
+            if is_known.is_some_and(|is_dir| selection.excludes(&entry.name, is_dir)) {
                 continue;
             }
             if entry.is_dir == Some(true) {
-                if self.takes_dir(layer, &entry.name) {
+                if self.lists_dir(layer, &entry.name) {
                     names.push(entry.name);
                 }
                 continue;
             }
             let is_told = |meta: &Meta| !(follow && meta.kind == MetaKind::Symlink);
             let told = entry.meta.take().map(|meta| *meta).filter(is_told);
-            if told.is_none() && at >= LOOKED_AT_MAX && entry.is_dir == Some(false) && !may_lead {
+            if told.is_none() && at >= INSPECTED_MAX && entry.is_dir == Some(false) && !may_lead {
                 entries.push(of(entry, None, follow));
                 continue;
             }
-            let looked = match told {
+            let inspected = match told {
                 Some(meta) => Ok(Some(meta)),
                 None => handle.stat(&entry.name, follow),
             };
-            let (looked, follow) = match &looked {
-                Ok(Some(meta)) if meta.kind == MetaKind::Symlink && !follow && led.may_be() => {
-                    match led::look(led, node, &entry.name, entry.target.as_deref()) {
-                        Ok(None) => (looked, false),
+            let (inspected, follow) = match &inspected {
+                Ok(Some(meta))
+                    if meta.kind == MetaKind::Symlink
+                        && !follow
+                        && followed_links.follows_any() =>
+                {
+                    match followed_links::inspect(
+                        followed_links,
+                        node,
+                        &entry.name,
+                        entry.target.as_deref(),
+                    ) {
+                        Ok(None) => (inspected, false),
                         Ok(there) => (Ok(there), true),
                         Err(fault) => {
                             entries.push(of(entry, Some(Err(fault)), true));
@@ -353,21 +363,21 @@ impl<'w> Walk<'w> {
                         }
                     }
                 }
-                _ => (looked, follow),
+                _ => (inspected, follow),
             };
-            let is_dir = matches!(looked, Ok(Some(Meta { kind: MetaKind::Dir, .. })));
-            if is_known.is_none() && selection.leaves_out(&entry.name, is_dir) {
+            let is_dir = matches!(inspected, Ok(Some(Meta { kind: MetaKind::Dir, .. })));
+            if is_known.is_none() && selection.excludes(&entry.name, is_dir) {
                 continue;
             }
-            match looked {
-                Ok(_) if is_dir && !self.takes_dir(layer, &entry.name) => {}
+            match inspected {
+                Ok(_) if is_dir && !self.lists_dir(layer, &entry.name) => {}
                 Ok(_) if is_dir => names.push(entry.name),
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !follow => {
                     return Err(error);
                 }
                 // A dangling link is inspected again when it is listed.
                 Ok(None) => entries.push(of(entry, None, follow)),
-                looked => entries.push(of(entry, Some(found_or_fault(looked)), follow)),
+                inspected => entries.push(of(entry, Some(found_or_fault(inspected)), follow)),
             }
         }
         Ok((entries, names))
@@ -376,9 +386,9 @@ impl<'w> Walk<'w> {
     fn entries(&self, node: &Arc<DirNode>) -> io::Result<Vec<TreeEntry>> {
         let handle = node.handle()?;
         let mut entries = handle.entries()?;
-        entries.retain(|entry| !haul_store::is_lot(&entry.name));
-        if self.rules.restores {
-            aside::restore(&*handle, &mut entries);
+        entries.retain(|entry| !haul_store::is_batch(&entry.name));
+        if self.rules.restores_sources {
+            parked::restore(&*handle, &mut entries);
         }
         Ok(entries)
     }
@@ -387,20 +397,20 @@ impl<'w> Walk<'w> {
 impl Drop for EndOnDrop<'_, '_> {
     fn drop(&mut self) {
         self.0.state.lock().is_over = true;
-        self.0.coming.notify_all();
+        self.0.upcoming.notify_all();
     }
 }
 
 impl Rules<'_> {
     /// True if a symbolic link may lead to a directory of the walk.
     fn follows_to_dirs(&self) -> bool {
-        self.follow || self.walking.led.may_be()
+        self.follow || self.walking.followed_links.follows_any()
     }
 
     /// The reason why the directory `node`, found in `above`, can't be walked.
     fn obstacle(&self, above: &DirNode, node: &Arc<DirNode>) -> Option<Fault> {
         let id = node.id()?;
-        if self.around_dest.first() == Some(&id) {
+        if self.dest_lineage.first() == Some(&id) {
             return Some(into_itself());
         }
         (self.follows_to_dirs() && above.is_or_is_below(id)).then(|| {
@@ -413,7 +423,7 @@ impl Rules<'_> {
     }
 }
 
-impl State {
+impl WalkState {
     /// Directories that were or are being read ahead.
     fn ahead(&self) -> usize {
         self.read.len() + self.begun.len()
@@ -425,7 +435,7 @@ impl State {
             return None;
         }
         let is_left = |(subdirs, begun): &&mut (Arc<Subdirs>, usize)| *begun < subdirs.names.len();
-        let (subdirs, begun) = self.coming.iter_mut().rev().find(is_left)?;
+        let (subdirs, begun) = self.upcoming.iter_mut().rev().find(is_left)?;
         *begun += 1;
         Some((Arc::clone(subdirs), *begun - 1))
     }
@@ -459,19 +469,19 @@ fn weight(read: &Read) -> usize {
 /// The reason why that fails: [`FaultKind::NotFound`] if no entry exists, [`FaultKind::Link`] for a
 /// dangling link.
 pub(crate) fn look_up(dir: &Arc<DirNode>, name: &Name, follow: bool) -> Result<Meta, Fault> {
-    let looked = found_or_fault(dir.handle().and_then(|handle| handle.stat(name, follow)));
-    match looked {
+    let inspected = found_or_fault(dir.handle().and_then(|handle| handle.stat(name, follow)));
+    match inspected {
         Err(Fault { kind: FaultKind::NotFound, .. }) if follow => {
             let message = "it is a dangling symbolic link";
             look_up(dir, name, false)?;
             Err(Fault::new(Side::Source, FaultKind::Link, message))
         }
-        looked => looked,
+        inspected => inspected,
     }
 }
 
-fn found_or_fault(looked: io::Result<Option<Meta>>) -> Result<Meta, Fault> {
-    match looked {
+fn found_or_fault(inspected: io::Result<Option<Meta>>) -> Result<Meta, Fault> {
+    match inspected {
         Ok(Some(meta)) => Ok(meta),
         Ok(None) => Err(Fault::missing(Side::Source)),
         Err(error) => Err(Fault::from_io(Side::Source, "read its metadata", &error)),

@@ -331,7 +331,7 @@ fn no_claim_and_no_flood_costs_more_than_is_allowed() {
             let (_server, from, to) = OddSftp::serve(temp.path(), odd).expect("served");
             let connections = vec![Connection::from_parts(from, to)];
             let route =
-                SftpRoute { standing: None, connections, journals: None, silence_max: None };
+                SftpRoute { open_session: None, connections, journals: None, silence_max: None };
             let job =
                 Job { sources: vec![links.as_os_str().as_bytes().to_vec()], ..download(&dest) };
             let watch = Watch::default();

@@ -16,7 +16,7 @@ mod host;
 mod place;
 mod program;
 
-pub use error::{DeployError, Suspect};
+pub use error::{DeployError, LikelyCause};
 pub use program::Program;
 
 use self::host::Shell;
@@ -29,7 +29,7 @@ use haul_sftp::{
 };
 use haul_store::{Mover, OnExisting, Publication, private_name};
 use haul_tree::SealedFile;
-use haul_tree::sftp::{Lost, Sessions, SftpHost};
+use haul_tree::sftp::{SessionLoss, Sessions, SftpHost};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -65,7 +65,7 @@ pub struct Undeployed {
     /// haul was installed.
     pub was_there: bool,
     /// haul's directories are kept because they contain other entries.
-    pub dirs_stay: bool,
+    pub dirs_kept: bool,
 }
 
 /// Installs `program` on the host, where [`haul_net::connect`] then finds it. Does nothing if it is
@@ -98,16 +98,16 @@ pub fn undeploy(target: &SshTarget, diagnostics: &Diagnostics) -> Result<Undeplo
     let Shell { host, .. } = log_in(target, diagnostics)?;
     through_sftp(target, diagnostics, |client| {
         let Some(place) = InstallDir::find(client, &host)? else {
-            return Ok(Undeployed { was_there: false, dirs_stay: false });
+            return Ok(Undeployed { was_there: false, dirs_kept: false });
         };
         let was_there = place.deployed()?.is_some();
         if was_there {
             let removed = client.remove_file(&place.path_of(DEPLOYED_NAME));
             removed.map_err(|error| place.sftp(error))?;
         }
-        let others = place.sweep(true)?;
-        let dirs_stay = others > 0 || !place.remove_dirs()?;
-        Ok(Undeployed { was_there, dirs_stay })
+        let others = place.remove_stale(true)?;
+        let dirs_kept = others > 0 || !place.remove_dirs()?;
+        Ok(Undeployed { was_there, dirs_kept })
     })
 }
 
@@ -154,7 +154,7 @@ impl<'a> Upload<'a> {
         let mut place = InstallDir::make(self.client, &host)?;
         let done = self.put(&place, shell);
         if done.is_err() {
-            place.unmake();
+            place.remove_created();
         }
         done.map(|change| Deployed { bytes: self.program.len, change })
     }
@@ -162,7 +162,7 @@ impl<'a> Upload<'a> {
     fn put(&self, place: &InstallDir<'_>, shell: Shell) -> Result<Change, DeployError> {
         let path = place.path_of(DEPLOYED_NAME);
         let old = place.deployed()?;
-        place.sweep(false)?;
+        place.remove_stale(false)?;
         let can_replace = self.client.has(Extension::PosixRename);
         let irreplaceable = || {
             let (host, path) = (place.host.name.clone(), escape_bytes(&path));
@@ -175,7 +175,7 @@ impl<'a> Upload<'a> {
             None => Change::New,
         };
         let name = private_name();
-        let lost = Lost::new(&place.host.name);
+        let lost = SessionLoss::new(&place.host.name);
         let done = self.stage(place, &name, &lost, shell).and_then(|mut sealed| {
             let deployed = Name::new(DEPLOYED_NAME.as_bytes()).expect("a name of our own");
             // Replace only if the server can do so in one step.
@@ -205,7 +205,7 @@ impl<'a> Upload<'a> {
         &self,
         place: &InstallDir<'_>,
         name: &str,
-        lost: &Arc<Lost>,
+        lost: &Arc<SessionLoss>,
         mut shell: Shell,
     ) -> Result<Box<dyn SealedFile>, DeployError> {
         let digits = name.strip_prefix(STAGED_PREFIX).expect("all private names begin with it");
@@ -231,7 +231,7 @@ impl<'a> Upload<'a> {
         &self,
         place: &InstallDir<'_>,
         name: &str,
-        lost: &Arc<Lost>,
+        lost: &Arc<SessionLoss>,
     ) -> Result<Box<dyn SealedFile>, DeployError> {
         let Program { file: source, len, .. } = self.program;
         let failed = |fault| failed(place, &place.path_of(name), fault);
@@ -249,7 +249,7 @@ impl<'a> Upload<'a> {
             });
             moved.map_err(|error| failed(error.into()))?;
         }
-        let whole = into.finish().map_err(unwritten)?.is_whole(*len);
+        let whole = into.finish().map_err(unwritten)?.verify_len(*len);
         let verified = whole.map_err(|(_, error)| unwritten(io::Error::other(error)))?;
         // The modification time shows to others that the installation is in progress.
         let now = place.host.facts.now.saturating_add(self.begun.elapsed().as_secs());

@@ -5,7 +5,7 @@ mod lanes;
 
 pub use haul_proto::{Amount, Machine, ProcessorRates, Startups};
 
-use self::lanes::Called;
+use self::lanes::DirectLanes;
 use haul_engine::{JobError, RequestError, Requests};
 use haul_model::{Fault, Ports, escape_controls};
 use haul_net::Identity;
@@ -44,18 +44,18 @@ const REASON_MAX: usize = 512;
 const LANES: [u8; 3] = [1, 2, 4];
 
 /// The parameters of an examination.
-pub struct Wish<'w> {
+pub struct ExamineOptions<'w> {
     /// The directory on the host whose disk is measured. `None` measures no disk.
     pub path: Option<&'w [u8]>,
     /// The ports that the host may open. Default: any.
     pub ports: Option<Ports>,
     /// Called before each step.
-    pub told: &'w dyn Fn(Step),
+    pub on_step: &'w dyn Fn(ExamineStep),
 }
 
 /// A step of an examination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum ExamineStep {
     /// The round trip.
     RoundTrip,
     /// The processors.
@@ -100,7 +100,7 @@ pub enum NotDirect {
     /// No port was opened: the haul there can't measure, this machine could not create a key, or
     /// the host could not open a port.
     Closed(String),
-    /// The host could open none of the ports in [`Wish::ports`].
+    /// The host could open none of the ports in [`ExamineOptions::ports`].
     ClosedAsked(String),
     /// The address that the host reports is not plausible.
     Implausible(String),
@@ -142,12 +142,15 @@ pub struct Rates {
 ///
 /// # Errors
 /// If the connection fails, or the host violates the protocol.
-pub fn examine(requests: &mut Requests, wish: &Wish<'_>) -> Result<Findings, JobError> {
-    (wish.told)(Step::RoundTrip);
+pub fn examine(
+    requests: &mut Requests,
+    options: &ExamineOptions<'_>,
+) -> Result<Findings, JobError> {
+    (options.on_step)(ExamineStep::RoundTrip);
     let round_trip = round_trip(requests)?;
-    (wish.told)(Step::Processors);
+    (options.on_step)(ExamineStep::Processors);
     let version = requests.version().map(str::to_owned);
-    let there = version.map(|version| examine_agent(requests, version, round_trip, wish));
+    let there = version.map(|version| examine_agent(requests, version, round_trip, options));
     let there = there.transpose()?;
     let Some(Measured::Machine(here)) = Requests::local().measure(MACHINE)? else {
         return Err(other_answer());
@@ -174,7 +177,7 @@ fn examine_agent(
     requests: &mut Requests,
     version: String,
     round_trip: Duration,
-    wish: &Wish<'_>,
+    options: &ExamineOptions<'_>,
 ) -> Result<Examined, JobError> {
     let machine = match requests.measure(MACHINE)? {
         Some(Measured::Machine(machine)) => Some(*machine),
@@ -188,11 +191,11 @@ fn examine_agent(
     let pace = u32::try_from(round_trip.as_millis()).unwrap_or(u32::MAX);
     let millis = FLOW_MILLIS.saturating_add(pace.saturating_mul(PACE_ROUND_TRIPS));
     let millis = millis.min(FLOW_MILLIS_MAX);
-    (wish.told)(Step::One);
+    (options.on_step)(ExamineStep::One);
     let up = rate_of_one(requests, true, millis)?;
     let down = rate_of_one(requests, false, millis)?;
-    let direct = directly(requests, millis, wish)?;
-    let disk = wish.path.map(|path| disk(requests, path, wish)).transpose()?;
+    let direct = direct_rates(requests, millis, options)?;
+    let disk = options.path.map(|path| disk(requests, path, options)).transpose()?;
     Ok(Examined { version, machine, one: Some(Rates { up, down }), direct, disk })
 }
 
@@ -218,34 +221,34 @@ fn rate_of_one(requests: &mut Requests, to_agent: bool, millis: u32) -> Result<u
 }
 
 /// The rates of direct connections, or why there are none.
-fn directly(
+fn direct_rates(
     requests: &mut Requests,
     millis: u32,
-    wish: &Wish<'_>,
+    options: &ExamineOptions<'_>,
 ) -> Result<Result<Vec<Lanes>, NotDirect>, JobError> {
     let identity = match Identity::new() {
         Ok(identity) => identity,
         Err(error) => return Ok(Err(NotDirect::Closed(error.to_string()))),
     };
-    let ports = wish.ports.map(|ports| (ports.0, ports.1));
-    let wished = DirectWish { key: identity.public(), is_required: false, ports };
-    let offer = match requests.measure(Measure::Door(Box::new(wished)))? {
-        Some(Measured::Door(Ok(offer))) => offer,
-        Some(Measured::Door(Err(reason))) => {
+    let ports = options.ports.map(|ports| (ports.0, ports.1));
+    let request = DirectWish { key: identity.public(), is_required: false, ports };
+    let offer = match requests.measure(Measure::DirectPort(Box::new(request)))? {
+        Some(Measured::DirectPort(Ok(offer))) => offer,
+        Some(Measured::DirectPort(Err(reason))) => {
             let closed = if ports.is_some() { NotDirect::ClosedAsked } else { NotDirect::Closed };
             return Ok(Err(closed(reason_of(&reason))));
         }
         _ => return Err(other_answer()),
     };
-    let offer = match requests.whereabouts().to_call(offer.address) {
+    let offer = match requests.host_addresses().checked_address(offer.address) {
         Ok(address) => DirectOffer { address, ..offer },
         Err(reason) => return Ok(Err(NotDirect::Implausible(reason))),
     };
     let measure = || {
-        let (mut called, mut found) = (Called::default(), Vec::new());
+        let (mut called, mut found) = (DirectLanes::default(), Vec::new());
         called.join(&offer, &identity)?;
         for lanes in LANES {
-            (wish.told)(Step::Direct(lanes));
+            (options.on_step)(ExamineStep::Direct(lanes));
             if !called.has(&offer, &identity, lanes) {
                 // Report the rates that were measured.
                 break;
@@ -268,9 +271,9 @@ fn reason_of(reason: &str) -> String {
 fn disk(
     requests: &mut Requests,
     path: &[u8],
-    wish: &Wish<'_>,
+    options: &ExamineOptions<'_>,
 ) -> Result<Result<(Amount, Amount), Fault>, JobError> {
-    (wish.told)(Step::Disk);
+    (options.on_step)(ExamineStep::Disk);
     let path = path.to_vec();
     let asked = Measure::Disk { path, bytes: DISK_BYTES_MAX, millis: DISK_MILLIS };
     match requests.measure(asked)? {
@@ -287,11 +290,11 @@ mod tests {
     #[test]
     fn without_haul_only_this_machine_is_measured() {
         let steps = std::cell::RefCell::new(Vec::new());
-        let told = |step| steps.borrow_mut().push(step);
-        let wish = Wish { path: Some(b"/"), ports: None, told: &told };
-        let found = examine(&mut Requests::local(), &wish).expect("it needs no connection");
+        let on_step = |step| steps.borrow_mut().push(step);
+        let options = ExamineOptions { path: Some(b"/"), ports: None, on_step: &on_step };
+        let found = examine(&mut Requests::local(), &options).expect("it needs no connection");
         assert!(found.there.is_none() && found.here.rates.blake3 > 0, "{found:?}");
-        assert_eq!(steps.take(), [Step::RoundTrip, Step::Processors]);
+        assert_eq!(steps.take(), [ExamineStep::RoundTrip, ExamineStep::Processors]);
     }
 
     #[test]

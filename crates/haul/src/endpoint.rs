@@ -13,20 +13,20 @@
 //! A server that has another key, or refuses this client, has answered: haul then tries nothing
 //! weaker. An agent that ssh starts in place of a server serves the client as the server would. If
 //! it fails, that counts as a failure of the server, so that haul does not fall back to SFTP
-//! ([`haul_net::Connection::standing_in`]).
+//! ([`haul_net::Connection::as_fallback`]).
 
 use crate::error::Error;
 use crate::host::Host;
-use crate::servers::{self, Known, Login};
-use haul_engine::{Greeted, JobError, LinkEvent, Requests, Session, Standing};
-use haul_net::{ConnectError, Diagnostics, Patience, Reaching, ServerVia, SshTarget};
+use crate::servers::{self, EnrolledServer, Login};
+use haul_engine::{Greeted, JobError, LinkEvent, OpenConnection, Requests, Session};
+use haul_net::{ConnectError, ConnectOptions, Diagnostics, ServerVia, SshTarget, Timeouts};
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Maximum duration of a login after a lost connection. The user may have to enter a password
 /// again.
-const LOGIN_AGAIN_MAX: Duration = Duration::from_secs(60);
+const RELOGIN_MAX: Duration = Duration::from_secs(60);
 
 /// Maximum time in which the agent of a kept connection must greet. If it takes longer, haul opens
 /// a new connection.
@@ -51,13 +51,13 @@ pub struct Call<'c> {
     pub may_be_kept: bool,
     /// An earlier connection was lost. The login has a short timeout, so that there are further
     /// attempts. The messages of ssh are part of the error if it fails.
-    pub is_again: bool,
+    pub is_reconnect: bool,
     /// Contents of files are sent over the connection.
     pub has_content: bool,
     /// Receives the lines of ssh's standard error.
     pub diagnostics: &'c Diagnostics,
     /// Notified if a server is used, or ssh in its place.
-    pub tell: &'c dyn Fn(LinkEvent<'_>),
+    pub on_event: &'c dyn Fn(LinkEvent<'_>),
     /// The server did not greet in an earlier job of this command: ssh is used in its place if
     /// possible.
     pub server_is_silent: bool,
@@ -73,22 +73,22 @@ enum Endpoint {
     /// An agent that ssh starts.
     Ssh,
     /// A server whose key is known, over this protocol, or the one that serves best.
-    Server(Known, Option<ServerVia>),
+    Server(EnrolledServer, Option<ServerVia>),
     /// An agent that ssh starts in place of a server.
-    StandIn(Login),
+    SshFallback(Login),
 }
 
 /// The first endpoint, and the second if the first does not answer. `None` if a server is required
 /// and none is `known`.
 fn endpoints(
     server: UseServer,
-    known: Option<Known>,
+    known: Option<EnrolledServer>,
     may_be_kept: bool,
 ) -> Option<(Endpoint, Option<Endpoint>)> {
     Some(match (server, known) {
         (UseServer::Always(via), known) => (Endpoint::Server(known?, via), None),
         (UseServer::IfKnown, Some(known)) => {
-            let instead = known.login.clone().map(Endpoint::StandIn);
+            let instead = known.login.clone().map(Endpoint::SshFallback);
             (Endpoint::Server(known, None), instead)
         }
         _ if may_be_kept => (Endpoint::Kept, Some(Endpoint::Ssh)),
@@ -105,7 +105,7 @@ impl Endpoint {
                 use ConnectError::{NoServer, Unanswered};
                 matches!(error.connection(), Some(NoServer { .. } | Unanswered { .. }))
             }
-            Self::Ssh | Self::StandIn(_) => false,
+            Self::Ssh | Self::SshFallback(_) => false,
         }
     }
 }
@@ -115,10 +115,10 @@ impl Call<'_> {
     ///
     /// # Errors
     /// If the host can't be reached, or its server has another key. Two failures show only at the
-    /// first read: ssh found no haul ([`ConnectError::lacks_haul`]), or the server does not greet
+    /// first read: ssh found no haul ([`ConnectError::is_haul_missing`]), or the server does not greet
     /// ([`ConnectError::Unanswered`]).
     pub fn connect(&self) -> Result<Session, Error> {
-        self.by_endpoints(&|endpoint| self.connect_to(endpoint))
+        self.try_endpoints(&|endpoint| self.connect_to(endpoint))
     }
 
     /// Connects, and waits until the haul has greeted.
@@ -126,12 +126,15 @@ impl Call<'_> {
     /// # Errors
     /// The errors of [`Self::connect`], and of the greeting.
     pub fn greet(&self) -> Result<Requests, Error> {
-        self.by_endpoints(&|endpoint| {
+        self.try_endpoints(&|endpoint| {
             Ok(Requests::remote_unless(self.connect_to(endpoint)?, self.cancelled)?)
         })
     }
 
-    fn by_endpoints<T>(&self, attempt: &dyn Fn(&Endpoint) -> Result<T, Error>) -> Result<T, Error> {
+    fn try_endpoints<T>(
+        &self,
+        attempt: &dyn Fn(&Endpoint) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let server = self.host.server;
         let known = match server {
             UseServer::Never => None,
@@ -139,7 +142,7 @@ impl Call<'_> {
         };
         let host = &*self.host.to_string();
         let unknown = || Error::usage(format!("{host}: no server of this host is known"));
-        let may_be_kept = self.may_be_kept && !self.is_again;
+        let may_be_kept = self.may_be_kept && !self.is_reconnect;
         let (first, second) = endpoints(server, known, may_be_kept).ok_or_else(unknown)?;
         let done = match (&first, &second) {
             (Endpoint::Server(..), Some(_)) if self.server_is_silent => {
@@ -150,13 +153,16 @@ impl Call<'_> {
         };
         let error = done.as_ref().err().and_then(Error::connection);
         if let (Endpoint::Server(..), Some(ConnectError::Unanswered { .. })) = (&first, error) {
-            servers::note_away(self.host.name(), true);
+            servers::record_availability(self.host.name(), true);
         }
         match (done, second) {
             (Err(away), Some(second)) if first.is_silent(&away) => {
                 match first {
                     Endpoint::Server(..) => {
-                        (self.tell)(LinkEvent::ServerAway { host, reason: &away.to_string() });
+                        (self.on_event)(LinkEvent::ServerUnavailable {
+                            host,
+                            reason: &away.to_string(),
+                        });
                     }
                     _ => tracing::debug!(error = %away, "no kept connection is used"),
                 }
@@ -187,14 +193,15 @@ impl Call<'_> {
             Endpoint::Server(known, via) => {
                 let identity = servers::identity()?;
                 let via = via.unwrap_or_else(|| known.usual_via());
-                let (patience, congestion) = (host.patience(), host.congestion);
-                let reaching = Reaching { patience, via, congestion, ..Reaching::default() };
-                let connection = known.connect(&identity, reaching)?;
+                let (timeout, congestion) = (host.timeout(), host.congestion);
+                let options =
+                    ConnectOptions { timeout, via, congestion, ..ConnectOptions::default() };
+                let connection = known.connect(&identity, options)?;
                 let is_quic = connection.closer.is_quic();
-                (self.tell)(LinkEvent::Server { host: &host.to_string(), is_quic });
+                (self.on_event)(LinkEvent::Server { host: &host.to_string(), is_quic });
                 connection.into()
             }
-            Endpoint::StandIn(login) => {
+            Endpoint::SshFallback(login) => {
                 let client = servers::identity()?.key();
                 let (target, diagnostics) = self.login();
                 login.connect(&target, client, diagnostics)?.into()
@@ -204,13 +211,13 @@ impl Call<'_> {
 
     /// The target for ssh, and the receiver of ssh's messages.
     fn login(&self) -> (Cow<'_, SshTarget>, Diagnostics) {
-        if !self.is_again {
+        if !self.is_reconnect {
             // This target remembers ssh's settings.
             return (Cow::Borrowed(self.host.ssh()), Arc::clone(self.diagnostics));
         }
-        let silence_max = self.host.patience().silence_max;
-        let login_max = silence_max.map(|silence| silence.max(LOGIN_AGAIN_MAX));
-        let target = self.host.ssh().clone().with_patience(Patience { silence_max, login_max });
+        let silence_max = self.host.timeout().silence_max;
+        let login_max = silence_max.map(|silence| silence.max(RELOGIN_MAX));
+        let target = self.host.ssh().clone().with_timeouts(Timeouts { silence_max, login_max });
         (Cow::Owned(target), Arc::new(|_: &[u8]| {}))
     }
 }
@@ -220,8 +227,8 @@ impl Call<'_> {
 /// # Errors
 /// If the agent was lost.
 pub(crate) fn greeted(requests: Requests, host: &Host) -> Result<Greeted, JobError> {
-    match requests.into_standing() {
-        Some(Standing::Agent(greeted)) => Ok(greeted),
+    match requests.into_connection() {
+        Some(OpenConnection::Agent(greeted)) => Ok(greeted),
         _ => Err(lost(host, "it accepts nothing")),
     }
 }
@@ -235,20 +242,20 @@ mod tests {
     use super::*;
     use haul_net::Identity;
 
-    fn known(is_through_ssh: bool) -> Known {
+    fn known(is_through_ssh: bool) -> EnrolledServer {
         let host = Host::new(Some("ann"), "nas").expect("a host");
         let login = is_through_ssh.then(|| Login::of(&host));
         let key = Identity::new().expect("a key").key();
-        Known { host: "nas".into(), addresses: Vec::new(), key, login }
+        EnrolledServer { host: "nas".into(), addresses: Vec::new(), key, login }
     }
 
     /// The names of the endpoints that are chosen.
-    fn chosen(server: UseServer, known: &Option<Known>, may_be_kept: bool) -> String {
+    fn chosen(server: UseServer, known: &Option<EnrolledServer>, may_be_kept: bool) -> String {
         let name = |endpoint: Endpoint| match endpoint {
             Endpoint::Kept => "kept".to_owned(),
             Endpoint::Ssh => "ssh".to_owned(),
             Endpoint::Server(_, via) => via.map_or("server".into(), |via| format!("{via:?}")),
-            Endpoint::StandIn(_) => "stand-in".to_owned(),
+            Endpoint::SshFallback(_) => "stand-in".to_owned(),
         };
         match endpoints(server, known.clone(), may_be_kept) {
             None => "refused".to_owned(),
@@ -296,7 +303,7 @@ mod tests {
             assert_eq!(server.is_silent(&error), is_silent, "{error}");
             assert!(Endpoint::Kept.is_silent(&error), "{error}");
             assert!(!Endpoint::Ssh.is_silent(&error), "{error}");
-            assert!(!Endpoint::StandIn(known(true).login.expect("one")).is_silent(&error));
+            assert!(!Endpoint::SshFallback(known(true).login.expect("one")).is_silent(&error));
         }
     }
 }

@@ -116,7 +116,7 @@ impl Error {
             Self::Usage { .. } | Self::Location(_) | Self::NotBetween { .. } => ErrorKind::Usage,
             Self::NotEnrolled { .. } => ErrorKind::Usage,
             Self::Neither { .. } | Self::LacksHaul { .. } => ErrorKind::Connection,
-            Self::File(error) if error.problem().is_usage() => ErrorKind::Usage,
+            Self::File(error) if error.problem().is_usage_error() => ErrorKind::Usage,
             Self::File(_) | Self::SourcesStay => ErrorKind::Io,
             Self::Job(error) | Self::ThroughSftp(error) => of_job(error),
             Self::Deploy(DeployError::Job(error)) => of_job(error),
@@ -151,7 +151,7 @@ impl Error {
 fn of_job(error: &JobError) -> ErrorKind {
     match error {
         JobError::Usage(_) => ErrorKind::Usage,
-        JobError::Connection(error) if error.is_usage() => ErrorKind::Usage,
+        JobError::Connection(error) if error.is_usage_error() => ErrorKind::Usage,
         JobError::Connection(_) => ErrorKind::Connection,
         JobError::Protocol(_) | JobError::Version { .. } => ErrorKind::Protocol,
         JobError::Sftp { cause, .. } if cause.retriable() => ErrorKind::Connection,

@@ -64,7 +64,7 @@ pub enum FileProblem {
 
 impl FileProblem {
     /// True if a person must change the file.
-    pub fn is_usage(&self) -> bool {
+    pub fn is_usage_error(&self) -> bool {
         !matches!(self, Self::Locked(_) | Self::Io(_) | Self::Unwritable(_))
     }
 }

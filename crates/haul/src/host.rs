@@ -4,7 +4,7 @@
 use crate::endpoint::UseServer;
 use haul_engine::Job;
 use haul_model::{Compression, Via};
-use haul_net::{Congestion, ConnectError, Patience, SshTarget};
+use haul_net::{Congestion, ConnectError, SshTarget, Timeouts};
 use std::fmt;
 use std::num::NonZeroU8;
 use std::path::PathBuf;
@@ -20,9 +20,9 @@ pub enum WithoutHaul {
     /// Fail.
     Fail,
     /// Continue through the host's SFTP server, with a warning.
-    GoOn,
+    Continue,
     /// Continue through SFTP without a warning.
-    GoOnQuietly,
+    ContinueQuietly,
 }
 
 /// A host, and the settings of the command line and the configuration for it.
@@ -47,13 +47,13 @@ pub struct Host {
     /// The congestion control for data that is sent to a server over QUIC.
     pub congestion: Congestion,
     /// The command line sets the compression, not only the configuration.
-    pub asks_to_compress: bool,
+    pub sets_compression: bool,
     /// The command line sets the rate limit, not only the configuration.
-    pub asks_for_rate: bool,
+    pub sets_rate: bool,
     /// The command line sets the connections for contents, not only the configuration.
-    pub asks_for_way: bool,
+    pub sets_via: bool,
     /// Local files that the user may have meant by locations on this host.
-    pub here_instead: Vec<String>,
+    pub local_candidates: Vec<String>,
 }
 
 impl Host {
@@ -65,17 +65,17 @@ impl Host {
         Ok(Self {
             ssh: SshTarget::new(user, name)?.into(),
             by_sftp: false,
-            without_haul: WithoutHaul::GoOn,
+            without_haul: WithoutHaul::Continue,
             parallel: None,
             retries: 0,
             has_timeout: false,
             deploy: None,
             server: UseServer::Never,
             congestion: Congestion::default(),
-            asks_to_compress: false,
-            asks_for_rate: false,
-            asks_for_way: false,
-            here_instead: Vec::new(),
+            sets_compression: false,
+            sets_rate: false,
+            sets_via: false,
+            local_candidates: Vec::new(),
         })
     }
 
@@ -116,16 +116,16 @@ impl Host {
     }
 
     /// The timeouts of the host.
-    pub fn patience(&self) -> Patience {
-        self.ssh.patience()
+    pub fn timeout(&self) -> Timeouts {
+        self.ssh.timeout()
     }
 
     /// `job` for a run through SFTP, without settings for haul that come from the configuration
     /// alone.
     pub fn without_defaults_of_haul(&self, job: &Job) -> Job {
-        let compression = if self.asks_to_compress { job.compression } else { Compression::Auto };
-        let rate = job.rate.filter(|_| self.asks_for_rate);
-        let via = if self.asks_for_way { job.via } else { Via::Auto };
+        let compression = if self.sets_compression { job.compression } else { Compression::Auto };
+        let rate = job.rate.filter(|_| self.sets_rate);
+        let via = if self.sets_via { job.via } else { Via::Auto };
         Job { compression, rate, via, ..job.clone() }
     }
 }

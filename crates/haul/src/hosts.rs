@@ -11,12 +11,12 @@ use crate::endpoint::Call;
 use crate::error::Error;
 use crate::host::{Host, WithoutHaul};
 use crate::location::Machine;
-use crate::peer::{Peers, WayThere, connect_sftp};
+use crate::peer::{HostConnection, Peers, connect_sftp};
 use crate::retry::{Attempts, Retry, is_interrupted};
 use crate::state;
 use haul_engine::{
-    Event, Greeted, Job, JobError, Leg, LinkEvent, Monitor, Placement, RequestError, Requests,
-    Route, Session, SftpRoute, SftpSession, SharedBlocks, Sharer, Standing, Summary,
+    Event, Greeted, Job, JobError, LinkEvent, Monitor, OpenConnection, Placement, RequestError,
+    Requests, Route, RoutedJob, Session, SftpRoute, SftpSession, SharedBlocks, Sharer, Summary,
 };
 use haul_model::{Fault, Logins};
 use haul_net::{ConnectError, Diagnostics};
@@ -29,9 +29,9 @@ use std::sync::Arc;
 pub struct Hosts {
     diagnostics: Diagnostics,
     /// Hosts without haul.
-    lacking: Mutex<Vec<Host>>,
+    missing_haul: Mutex<Vec<Host>>,
     /// Connections that questions have opened, for the first jobs.
-    standing: Mutex<Vec<(Machine, WayThere)>>,
+    open_connections: Mutex<Vec<(Machine, HostConnection)>>,
     /// Hosts whose haul has greeted.
     greeted: Mutex<Vec<Host>>,
     /// Hosts whose server does not greet.
@@ -43,10 +43,17 @@ pub struct Hosts {
 impl Hosts {
     /// Creates the set; no host is known. `diagnostics` receives the output of ssh.
     pub fn new(diagnostics: &Diagnostics) -> Self {
-        let (lacking, greeted) = (Mutex::default(), Mutex::default());
-        let standing = Mutex::default();
+        let (missing_haul, greeted) = (Mutex::default(), Mutex::default());
+        let open_connections = Mutex::default();
         let (silent, sharer) = (Mutex::default(), Mutex::default());
-        Self { diagnostics: Arc::clone(diagnostics), lacking, greeted, standing, silent, sharer }
+        Self {
+            diagnostics: Arc::clone(diagnostics),
+            missing_haul,
+            greeted,
+            open_connections,
+            silent,
+            sharer,
+        }
     }
 
     /// Shares what the job reads here with other jobs, until [`Self::leave`].
@@ -63,19 +70,19 @@ impl Hosts {
         self.sharer.lock().clone()
     }
 
-    /// Uses the connections of `peers`: the first of `legs` runs over the connection to its
+    /// Uses the connections of `peers`: the first of `routed_jobs` runs over the connection to its
     /// machine.
-    pub fn go_on(&self, mut peers: Peers, legs: &[Leg<Machine>]) {
-        self.heard_of(&peers);
-        let way = legs.first().and_then(|leg| match &leg.route {
-            Route::Download(machine) => Some(machine.clone()).zip(peers.take_way(machine)),
+    pub fn reuse_connections(&self, mut peers: Peers, routed_jobs: &[RoutedJob<Machine>]) {
+        self.record_greeted(&peers);
+        let way = routed_jobs.first().and_then(|routed_job| match &routed_job.route {
+            Route::Download(machine) => Some(machine.clone()).zip(peers.take_connection(machine)),
             Route::Local | Route::Upload(_) | Route::Between(..) => None,
         });
-        self.standing.lock().extend(way);
+        self.open_connections.lock().extend(way);
     }
 
     /// Records the hosts whose hauls have greeted `peers`.
-    pub fn heard_of(&self, peers: &Peers) {
+    pub fn record_greeted(&self, peers: &Peers) {
         peers.greeted().for_each(|host| self.has_greeted(host));
     }
 
@@ -103,14 +110,14 @@ impl Hosts {
         parts: &dyn Fn() -> u64,
         mut question: impl FnMut(&mut Requests) -> Result<T, RequestError>,
     ) -> Result<Result<T, Fault>, Error> {
-        let (mut attempts, mut is_again) = (Attempts::new(monitor), false);
+        let (mut attempts, mut is_reconnect) = (Attempts::new(monitor), false);
         let mut parts_before = parts();
         loop {
-            let stands = peers.reach(machine, is_again, monitor);
-            self.heard_of(peers);
-            let error = match stands.map(|at| peers.requests(at)) {
+            let connected = peers.reach(machine, is_reconnect, monitor);
+            self.record_greeted(peers);
+            let error = match connected.map(|at| peers.requests(at)) {
                 Ok(requests) => {
-                    attempts.stands();
+                    attempts.connected();
                     match question(requests) {
                         Ok(answer) => return Ok(Ok(answer)),
                         Err(RequestError::Fault(fault)) => return Ok(Err(fault)),
@@ -122,14 +129,14 @@ impl Hosts {
             peers.leave(machine);
             let parts_now = parts();
             if parts_now > parts_before {
-                attempts.came_further();
+                attempts.made_progress();
             }
             parts_before = parts_now;
             let known = machine.host().filter(|host| self.greeted().contains(host));
             let retries = known.map_or(0, |host| host.retries);
             let host = known.map(Host::to_string).unwrap_or_default();
             attempts.wait(&host, retries, error)?;
-            is_again = true;
+            is_reconnect = true;
         }
     }
 
@@ -138,10 +145,10 @@ impl Hosts {
     }
 
     /// Takes the open connection to `machine`, if there is one.
-    fn take_standing(&self, machine: &Machine) -> Option<WayThere> {
-        let mut standing = self.standing.lock();
-        let at = standing.iter().position(|(asked, _)| asked == machine)?;
-        Some(standing.swap_remove(at).1)
+    fn take_connection(&self, machine: &Machine) -> Option<HostConnection> {
+        let mut open_connections = self.open_connections.lock();
+        let at = open_connections.iter().position(|(asked, _)| asked == machine)?;
+        Some(open_connections.swap_remove(at).1)
     }
 
     /// The receiver of ssh's output.
@@ -149,17 +156,23 @@ impl Hosts {
         &self.diagnostics
     }
 
-    /// Runs the job of `leg`.
+    /// Runs the job of `routed_job`.
     ///
     /// # Errors
     /// If the host can't be reached, or the job as a whole fails.
-    pub fn run(&self, leg: &Leg<Machine>, monitor: &dyn Monitor) -> Result<Summary, Error> {
-        let ran = match &leg.route {
-            Route::Local => self.run_at(&Machine::Here, leg, monitor),
-            Route::Upload(machine) | Route::Download(machine) => self.run_at(machine, leg, monitor),
-            Route::Between(from, to) => self.run_between(&leg.job, from, to, monitor),
+    pub fn run(
+        &self,
+        routed_job: &RoutedJob<Machine>,
+        monitor: &dyn Monitor,
+    ) -> Result<Summary, Error> {
+        let ran = match &routed_job.route {
+            Route::Local => self.run_at(&Machine::Local, routed_job, monitor),
+            Route::Upload(machine) | Route::Download(machine) => {
+                self.run_at(machine, routed_job, monitor)
+            }
+            Route::Between(from, to) => self.run_between(&routed_job.job, from, to, monitor),
         };
-        let to = match &leg.route {
+        let to = match &routed_job.route {
             Route::Upload(to) | Route::Between(_, to) => to.host(),
             Route::Local | Route::Download(_) => None,
         };
@@ -172,37 +185,37 @@ impl Hosts {
     fn run_at(
         &self,
         machine: &Machine,
-        leg: &Leg<Machine>,
+        routed_job: &RoutedJob<Machine>,
         monitor: &dyn Monitor,
     ) -> Result<Summary, Error> {
-        let Leg { job, route } = leg;
-        let Machine::There(host) = machine else {
+        let RoutedJob { job, route } = routed_job;
+        let Machine::Remote(host) = machine else {
             return Ok(haul_engine::run(job, Placement::Local, monitor)?);
         };
-        let mut may_have_haul = !host.by_sftp && !self.lacks_haul(host);
-        let mut standing = None;
-        match self.take_standing(machine) {
-            Some(WayThere { standing: Standing::Agent(greeted), .. }) => {
+        let mut may_have_haul = !host.by_sftp && !self.is_haul_missing(host);
+        let mut open_session = None;
+        match self.take_connection(machine) {
+            Some(HostConnection { connection: OpenConnection::Agent(greeted), .. }) => {
                 return self.run_agent(job, route, host, Some(greeted), monitor);
             }
-            Some(WayThere { standing: Standing::Sftp(session), is_sftp_only }) => {
+            Some(HostConnection { connection: OpenConnection::Sftp(session), is_sftp_only }) => {
                 // The question has found that the host has no haul.
                 if may_have_haul && (is_sftp_only || host.deploy.is_none()) {
-                    self.tell_lacks_haul(host, is_sftp_only, monitor);
+                    self.report_missing_haul(host, is_sftp_only, monitor);
                     may_have_haul = false;
                 }
-                standing = Some(session);
+                open_session = Some(session);
             }
             None => {}
         }
         if !may_have_haul {
-            return self.run_sftp(job, route, host, standing, monitor);
+            return self.run_sftp(job, route, host, open_session, monitor);
         }
         let missing = match self.run_agent(job, route, host, None, monitor) {
-            Err(Error::Job(JobError::Connection(error))) if error.lacks_haul() => error,
+            Err(Error::Job(JobError::Connection(error))) if error.is_haul_missing() => error,
             ran => return ran,
         };
-        if host.deploy.is_some() && !missing.runs_nothing() {
+        if host.deploy.is_some() && !missing.has_no_shell() {
             self.deploy(host, monitor)?;
             return self.run_agent(job, route, host, None, monitor);
         }
@@ -233,32 +246,32 @@ impl Hosts {
         host: &'c Host,
         job: &Job,
         is_first: bool,
-        tell: &'c dyn Fn(LinkEvent<'_>),
+        on_event: &'c dyn Fn(LinkEvent<'_>),
         cancelled: &'c dyn Fn() -> bool,
     ) -> Call<'c> {
         let has_content = !job.task.keeps_destination();
-        let (is_again, diagnostics) = (!is_first, &self.diagnostics);
+        let (is_reconnect, diagnostics) = (!is_first, &self.diagnostics);
         let (may_be_kept, server_is_silent) = (true, self.silent.lock().contains(host));
         Call {
             host,
             may_be_kept,
-            is_again,
+            is_reconnect,
             has_content,
             diagnostics,
-            tell,
+            on_event,
             server_is_silent,
             cancelled,
         }
     }
 
-    /// Runs `job` with the haul of the host, over the connection `standing` or a new one. Runs it
+    /// Runs `job` with the haul of the host, over the connection `open_session` or a new one. Runs it
     /// again if the connection is lost.
     fn run_agent(
         &self,
         job: &Job,
         route: &Route<Machine>,
         host: &Host,
-        mut standing: Option<Greeted>,
+        mut open_session: Option<Greeted>,
         monitor: &dyn Monitor,
     ) -> Result<Summary, Error> {
         let is_upload = !matches!(route, Route::Download(_));
@@ -268,7 +281,7 @@ impl Hosts {
         let retry = Retry {
             job,
             is_upload,
-            reads_here: is_upload,
+            has_local_sources: is_upload,
             retries,
             monitor,
             host: host.to_string(),
@@ -276,13 +289,15 @@ impl Hosts {
         };
         let ran = retry.run(|job, is_first, monitor| {
             let by_server = Cell::new(false);
-            let tell = |event: LinkEvent<'_>| {
+            let on_event = |event: LinkEvent<'_>| {
                 by_server.set(matches!(event, LinkEvent::Server { .. }));
                 monitor.event(Event::Link(event));
             };
-            let session = match standing.take() {
+            let session = match open_session.take() {
                 Some(greeted) => greeted.into(),
-                None => self.call(host, job, is_first, &tell, &|| monitor.cancelled()).connect()?,
+                None => {
+                    self.call(host, job, is_first, &on_event, &|| monitor.cancelled()).connect()?
+                }
             };
             // A server that presented the right key can be retried.
             if by_server.get() || matches!(session, Session::Greeted(_)) {
@@ -321,10 +336,10 @@ impl Hosts {
             Ok(connections) => connections,
             Err(sftp) => return Err(Error::Neither { missing, sftp: Box::new(sftp) }),
         };
-        let is_sftp_only = missing.runs_nothing();
-        self.tell_lacks_haul(host, is_sftp_only, monitor);
-        match self.go_through(job, route, host, connections, None, monitor) {
-            Err(JobError::Connection(neither)) if neither.lacks_sftp() => {
+        let is_sftp_only = missing.has_no_shell();
+        self.report_missing_haul(host, is_sftp_only, monitor);
+        match self.run_sessions(job, route, host, connections, None, monitor) {
+            Err(JobError::Connection(neither)) if neither.is_sftp_missing() => {
                 Err(Error::Neither { missing, sftp: Box::new(neither.into()) })
             }
             ran => ran.map_err(Error::ThroughSftp),
@@ -332,20 +347,20 @@ impl Hosts {
     }
 
     /// Records and reports that a host has no haul, or starts no program.
-    fn tell_lacks_haul(&self, host: &Host, is_sftp_only: bool, monitor: &dyn Monitor) {
+    fn report_missing_haul(&self, host: &Host, is_sftp_only: bool, monitor: &dyn Monitor) {
         let message = match is_sftp_only {
             true => "only SFTP is allowed there: using SFTP".to_owned(),
             false => format!("no haul there: using SFTP; 'haul deploy {host}' makes it faster"),
         };
         let path = host.to_string();
-        if host.without_haul != WithoutHaul::GoOnQuietly {
+        if host.without_haul != WithoutHaul::ContinueQuietly {
             monitor.event(Event::Warning { side: None, path: path.as_bytes(), message: &message });
         }
-        self.lacking.lock().push(host.clone());
+        self.missing_haul.lock().push(host.clone());
     }
 
-    fn lacks_haul(&self, host: &Host) -> bool {
-        self.lacking.lock().contains(host)
+    fn is_haul_missing(&self, host: &Host) -> bool {
+        self.missing_haul.lock().contains(host)
     }
 
     fn run_sftp(
@@ -353,29 +368,29 @@ impl Hosts {
         job: &Job,
         route: &Route<Machine>,
         host: &Host,
-        standing: Option<SftpSession>,
+        open_session: Option<SftpSession>,
         monitor: &dyn Monitor,
     ) -> Result<Summary, Error> {
-        let connections = self.connect(host, u8::from(standing.is_some()))?;
-        let ran = self.go_through(job, route, host, connections, standing, monitor);
+        let connections = self.connect(host, u8::from(open_session.is_some()))?;
+        let ran = self.run_sessions(job, route, host, connections, open_session, monitor);
         ran.map_err(Error::ThroughSftp)
     }
 
-    /// Connects to the SFTP server of a host, as often as the user wants, less the `standing`
+    /// Connects to the SFTP server of a host, as often as the user wants, less the `open_count`
     /// connections that are open.
-    fn connect(&self, host: &Host, standing: u8) -> Result<Vec<haul_net::Connection>, JobError> {
+    fn connect(&self, host: &Host, open_count: u8) -> Result<Vec<haul_net::Connection>, JobError> {
         let connect = |_| connect_sftp(host, &self.diagnostics);
         let parallel = host.parallel.map_or(1, NonZeroU8::get);
-        Ok((standing..parallel).map(connect).collect::<Result<_, _>>()?)
+        Ok((open_count..parallel).map(connect).collect::<Result<_, _>>()?)
     }
 
-    fn go_through(
+    fn run_sessions(
         &self,
         job: &Job,
         route: &Route<Machine>,
         host: &Host,
         connections: Vec<haul_net::Connection>,
-        standing: Option<SftpSession>,
+        open_session: Option<SftpSession>,
         monitor: &dyn Monitor,
     ) -> Result<Summary, JobError> {
         let changes_host = matches!(route, Route::Upload(_)) && !job.task.keeps_destination();
@@ -387,10 +402,10 @@ impl Hosts {
                 message: "neither it nor HOME is an absolute path: uploading without journals: large files can't be resumed, and a killed upload leaves temporary files; set one of them",
             });
         }
-        let route_there = SftpRoute { connections, standing, journals, silence_max: None };
+        let sftp_route = SftpRoute { connections, open_session, journals, silence_max: None };
         let placement = match route {
-            Route::Download(_) => Placement::SftpDownload(route_there),
-            _ => Placement::SftpUpload(route_there),
+            Route::Download(_) => Placement::SftpDownload(sftp_route),
+            _ => Placement::SftpUpload(sftp_route),
         };
         let without = host.without_defaults_of_haul(job);
         if job.rate != without.rate {

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::location::Location;
-use crate::request::{Request, When};
+use crate::request::{DeleteTiming, Request};
 use crate::session::Session;
 use haul_engine::{Monitor, Summary};
 use haul_model::{
@@ -49,7 +49,7 @@ macro_rules! with_contents {
         /// no limit.
         #[must_use]
         pub fn rate_max(mut self, bytes: NonZeroU64) -> Self {
-            self.request.passage.rate = Some(bytes);
+            self.request.transfer_options.rate = Some(bytes);
             self
         }
 
@@ -57,7 +57,7 @@ macro_rules! with_contents {
         /// is faster.
         #[must_use]
         pub fn compression(mut self, compression: Compression) -> Self {
-            self.request.passage.compression = compression;
+            self.request.transfer_options.compression = compression;
             self
         }
 
@@ -185,7 +185,7 @@ impl Sync {
     #[must_use]
     pub fn delete(mut self, delete: bool) -> Self {
         self.mirror.delete = delete.then(Delete::default);
-        self.mirror.makes_way = delete;
+        self.mirror.replaces_dirs = delete;
         self
     }
 
@@ -216,7 +216,7 @@ impl Sync {
     /// # Errors
     /// See [`Self::run`].
     pub fn run_in(&self, session: &Session, events: &dyn Monitor) -> Result<Summary, Error> {
-        let parts = When::During.parts(self.request.policy, &self.mirror);
+        let parts = DeleteTiming::During.parts(self.request.policy, &self.mirror);
         session.run(&self.request, self.task(), &parts, &Request::refuse_to_mirror, events)
     }
 }

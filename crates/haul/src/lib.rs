@@ -64,14 +64,14 @@
 //!
 //! - `jobs.rs`: the builders. `request.rs`: the requests that they build, and the jobs of a
 //!   request. `mirror.rs`, `moving.rs`: what is special to a mirror and to a move. `missing.rs`:
-//!   local sources that do not exist. `legs.rs`: runs the jobs. `session.rs`: the connections that
+//!   local sources that do not exist. `routed_jobs.rs`: runs the jobs. `session.rs`: the connections that
 //!   they share.
 //! - `location.rs`: the forms of a location. `host.rs`: a host, and the settings for connecting to
 //!   it.
 //! - `endpoint.rs`: chooses an endpoint and connects. `retry.rs`: runs a job again after a lost
 //!   connection. `peer.rs`: connections for single requests. `hosts.rs`: runs jobs
 //!   (`hosts/between.rs`: between two hosts). Both use a host's SFTP server if it has no haul
-//!   (`ConnectError::lacks_haul`).
+//!   (`ConnectError::is_haul_missing`).
 //! - `servers.rs`: the servers that this user is enrolled at. `files.rs`: files of this user.
 //!   `state.rs`: the user's directories.
 //! - `deploy.rs`: installs haul on a host over two logins, SFTP and a shell. `deploy/program.rs`:
@@ -92,7 +92,6 @@ pub mod files;
 mod host;
 mod hosts;
 mod jobs;
-mod legs;
 mod location;
 mod mirror;
 mod missing;
@@ -100,6 +99,7 @@ mod moving;
 mod peer;
 mod request;
 mod retry;
+mod routed_jobs;
 pub mod servers;
 mod session;
 pub mod state;
@@ -107,7 +107,8 @@ pub mod state;
 pub use deploy::DeployError;
 pub use error::{Error, ErrorKind};
 pub use haul_engine::{
-    At, Change, Event, JobError, Leg, LinkEvent, Monitor, Outcome, Progress, Silent, Skip, Summary,
+    Change, Event, FaultLocation, JobError, LinkEvent, Monitor, Outcome, Progress, RoutedJob,
+    Silent, Skip, Summary,
 };
 pub use haul_model::{
     Changes, Compression, Conflict, ContentHash, Entry, Fault, FaultKind, FilterError, Kind,
@@ -125,11 +126,11 @@ pub use {
     endpoint::{Call, UseServer},
     host::{RETRIES, WithoutHaul},
     hosts::{Hosts, Questions},
-    legs::{Course, Next, in_parts, run_legs},
     location::parse_host,
-    mirror::take_what_is_in,
-    missing::left_out,
-    peer::{Answering, Peers, WayThere},
-    request::{Passage, Ready, Request, Unmatched, When},
-    retry::{Once, ToldOnce, is_stream},
+    mirror::use_dir_contents,
+    missing::without_missing,
+    peer::{AnsweringHost, HostConnection, Peers},
+    request::{DeleteTiming, Ready, Request, TransferOptions, Unmatched},
+    retry::{ReportedOnce, WarnOnce, is_stream},
+    routed_jobs::{JobObserver, Next, in_parts, run_routed_jobs},
 };

@@ -4,7 +4,7 @@
 use crate::endpoint::UseServer;
 use crate::error::Error;
 use crate::host::{Host, RETRIES, WithoutHaul};
-use haul_engine::{JobError, Spot};
+use haul_engine::{HostPath, JobError};
 use haul_model::{escape_bytes, escape_text, words};
 use haul_net::{ConnectError, SshTarget};
 use std::ffi::OsStr;
@@ -30,17 +30,17 @@ pub struct Location {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Machine {
     /// This machine.
-    Here,
+    Local,
     /// Another machine, and how to connect to it.
-    There(Host),
+    Remote(Host),
 }
 
 impl Machine {
     /// The host, unless it is this machine.
     pub fn host(&self) -> Option<&Host> {
         match self {
-            Self::Here => None,
-            Self::There(host) => Some(host),
+            Self::Local => None,
+            Self::Remote(host) => Some(host),
         }
     }
 
@@ -58,8 +58,8 @@ impl Machine {
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Here => f.write_str("here"),
-            Self::There(host) => host.fmt(f),
+            Self::Local => f.write_str("here"),
+            Self::Remote(host) => host.fmt(f),
         }
     }
 }
@@ -142,7 +142,7 @@ impl Location {
     /// If the path is empty or invalid.
     pub fn with_remote_haul(self, path: &str) -> Result<Self, Error> {
         let mut location = self.with_ssh(|ssh| ssh.with_remote_haul(path))?;
-        if let Machine::There(host) = &mut location.machine {
+        if let Machine::Remote(host) = &mut location.machine {
             host.without_haul = WithoutHaul::Fail;
         }
         Ok(location)
@@ -152,43 +152,43 @@ impl Location {
         mut self,
         change: impl FnOnce(SshTarget) -> Result<SshTarget, ConnectError>,
     ) -> Result<Self, Error> {
-        if let Machine::There(host) = self.machine {
+        if let Machine::Remote(host) = self.machine {
             let mut host = host.with_ssh(change).map_err(JobError::from)?;
             host.server = UseServer::Never;
-            self.machine = Machine::There(host);
+            self.machine = Machine::Remote(host);
         }
         Ok(self)
     }
 
     /// The root directory of this machine.
     pub fn root() -> Self {
-        Self { machine: Machine::Here, path: b"/".to_vec(), given: b"/".to_vec() }
+        Self { machine: Machine::Local, path: b"/".to_vec(), given: b"/".to_vec() }
     }
 
     /// The location for the engine, which knows no machine for local paths.
-    pub fn spot(&self) -> Spot<Machine> {
-        let host = (self.machine != Machine::Here).then(|| self.machine.clone());
-        Spot { host, path: self.path.clone() }
+    pub fn host_path(&self) -> HostPath<Machine> {
+        let host = (self.machine != Machine::Local).then(|| self.machine.clone());
+        HostPath { host, path: self.path.clone() }
     }
 
     /// True if the path is a pattern, for paths on a host. A local path is never one, because the
     /// shell has expanded it.
     pub fn is_pattern(&self) -> bool {
-        self.machine != Machine::Here && haul_engine::is_pattern(&self.path)
+        self.machine != Machine::Local && haul_engine::is_pattern(&self.path)
     }
 
     /// The location of `path` on the same machine.
-    pub fn beside(&self, path: Vec<u8>) -> Self {
+    pub fn on_same_machine(&self, path: Vec<u8>) -> Self {
         let given = [format!("{}:", self.machine).as_bytes(), &path].concat();
         Self { machine: self.machine.clone(), path, given }
     }
 
     /// The local file with a `:` in its name that the user may have meant, in the form that haul
     /// accepts. `None` if there is no such file.
-    pub fn here_instead(&self) -> Option<String> {
+    pub fn local_candidates(&self) -> Option<String> {
         let is_url = split_scheme(&self.given).is_some();
         let exists = || fs::symlink_metadata(OsStr::from_bytes(&self.given)).is_ok();
-        (self.machine != Machine::Here && !is_url && exists())
+        (self.machine != Machine::Local && !is_url && exists())
             .then(|| format!("./{}", escape_bytes(&self.given)))
     }
 
@@ -207,7 +207,7 @@ impl FromStr for Location {
 
     fn from_str(words: &str) -> Result<Self, LocationError> {
         let mut location = Self::parse(OsStr::new(words))?;
-        if let Machine::There(host) = &mut location.machine {
+        if let Machine::Remote(host) = &mut location.machine {
             host.retries = RETRIES;
             if host.user().is_none() && host.port().is_none() {
                 host.server = UseServer::IfKnown;
@@ -221,7 +221,7 @@ impl FromStr for Location {
 impl From<PathBuf> for Location {
     fn from(path: PathBuf) -> Self {
         let path = path.into_os_string().into_vec();
-        Self { machine: Machine::Here, given: path.clone(), path }
+        Self { machine: Machine::Local, given: path.clone(), path }
     }
 }
 
@@ -246,7 +246,7 @@ pub fn parse_host(words: &OsStr) -> Result<Host, LocationError> {
             // URLs of hosts are often written as "ssh://host/".
             let slash: &[u8] = if is_url { b"/" } else { b"" };
             return match parse(given.strip_suffix(slash).unwrap_or(&given))? {
-                (Machine::There(host), path) if path == START_DIRECTORY && !host.by_sftp => {
+                (Machine::Remote(host), path) if path == START_DIRECTORY && !host.by_sftp => {
                     Ok(host)
                 }
                 _ => Err(LocationProblem::NotHost),
@@ -277,9 +277,9 @@ fn parse(words: &[u8]) -> Result<(Machine, Vec<u8>), LocationProblem> {
         };
         let (mut host, path) = parse_url(rest)?;
         host.by_sftp = by_sftp;
-        return Ok((Machine::There(host), path));
+        return Ok((Machine::Remote(host), path));
     }
-    let Some(colon) = host_end(words) else { return Ok((Machine::Here, words.to_vec())) };
+    let Some(colon) = host_end(words) else { return Ok((Machine::Local, words.to_vec())) };
     let (login, path) = (&words[..colon], &words[colon + 1..]);
     let (user, name) = split_user(login);
     // In rsync, `host::module` is a module of its daemon.
@@ -288,7 +288,7 @@ fn parse(words: &[u8]) -> Result<(Machine, Vec<u8>), LocationProblem> {
     }
     refuse_other_home(path)?;
     let path = if path.is_empty() { START_DIRECTORY } else { path };
-    Ok((Machine::There(host_of(user, unbracketed(name))?), path.to_vec()))
+    Ok((Machine::Remote(host_of(user, unbracketed(name))?), path.to_vec()))
 }
 
 /// Splits `scheme://rest`.

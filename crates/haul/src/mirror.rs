@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::hosts::Questions;
 use crate::location::{Location, Machine};
 use crate::request::Request;
-use haul_model::{Kind, Led, Mirror, Place, Relative, links, words};
+use haul_model::{FollowedLinks, Kind, Mirror, Place, Relative, links, words};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -24,11 +24,11 @@ impl Request {
     ) -> Result<(), Error> {
         let relative = mirror.walking.relative;
         let makes_dir = match alone(self, relative) {
-            Some(one) => becomes_dir(self, mirror.walking.led, &one, questions)?,
+            Some(one) => becomes_dir(self, mirror.walking.followed_links, &one, questions)?,
             None => true,
         };
         if relative == Relative::No {
-            take_what_is_in(&mut self.sources);
+            use_dir_contents(&mut self.sources);
         }
         if makes_dir && !self.dest.path.ends_with(b"/") {
             self.dest.path.push(b'/');
@@ -54,7 +54,7 @@ impl Request {
 }
 
 /// Makes a source that ends with a slash stand for the content of the directory.
-pub fn take_what_is_in(sources: &mut [Location]) {
+pub fn use_dir_contents(sources: &mut [Location]) {
     for source in sources.iter_mut().filter(|source| source.path.ends_with(b"/")) {
         source.path.push(b'.');
     }
@@ -74,7 +74,7 @@ fn alone(request: &Request, relative: Relative) -> Option<Location> {
     };
     match place.ok()? {
         Place { start, names, slash: false, dot: false, .. } if names.len() == 1 => {
-            Some(source.beside(words::join(&start, names[0].as_bytes())))
+            Some(source.on_same_machine(words::join(&start, names[0].as_bytes())))
         }
         _ => None,
     }
@@ -87,7 +87,7 @@ fn alone(request: &Request, relative: Relative) -> Option<Location> {
 /// If the host of the source can't be asked.
 fn becomes_dir(
     request: &Request,
-    led: Led,
+    followed_links: FollowedLinks,
     source: &Location,
     questions: &mut Questions<'_>,
 ) -> Result<bool, Error> {
@@ -97,13 +97,13 @@ fn becomes_dir(
     }
     let here = |path: &[u8]| {
         let target = || fs::read_link(OsStr::from_bytes(path)).ok();
-        let is_led = |target: PathBuf| leads_on(led, target.as_os_str().as_bytes());
+        let is_led = |target: PathBuf| is_followed(followed_links, target.as_os_str().as_bytes());
         match request.follow || target().is_some_and(is_led) {
             true => fs::metadata(OsStr::from_bytes(path)),
             false => fs::symlink_metadata(OsStr::from_bytes(path)),
         }
     };
-    if *machine == Machine::Here {
+    if *machine == Machine::Local {
         return Ok(here(path).is_ok_and(|metadata| metadata.is_dir()));
     }
     let dest = &request.dest;
@@ -111,13 +111,15 @@ fn becomes_dir(
         return Ok(true);
     }
     // An existing destination decides by itself, without a question.
-    if dest.machine != Machine::Here || here(&dest.path).is_ok() {
+    if dest.machine != Machine::Local || here(&dest.path).is_ok() {
         return Ok(false);
     }
     let asked = questions.ask(machine, |there| {
         let kind = there.stat(path, request.follow)?.kind;
         match &kind {
-            Kind::Symlink { target } if leads_on(led, target) => Ok(there.stat(path, true)?.kind),
+            Kind::Symlink { target } if is_followed(followed_links, target) => {
+                Ok(there.stat(path, true)?.kind)
+            }
             _ => Ok(kind),
         }
     });
@@ -126,6 +128,6 @@ fn becomes_dir(
 }
 
 /// True if a source that is a link with this `target` is replaced by what the link points to.
-fn leads_on(led: Led, target: &[u8]) -> bool {
-    led.to_dirs || led.out && links::leads_out(target, 0)
+fn is_followed(followed_links: FollowedLinks, target: &[u8]) -> bool {
+    followed_links.to_dirs || followed_links.out && links::leads_out(target, 0)
 }

@@ -2,23 +2,23 @@
 
 use crate::location::Machine;
 use crate::request::{Request, Unmatched};
-use haul_engine::{Leg, Route};
+use haul_engine::{Route, RoutedJob};
 use haul_model::{Fault, Missing, Relative, Side, Task};
 use std::ffi::OsStr;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 
-/// Removes the jobs from `legs` whose sources are local and all missing. Returns the others, and
+/// Removes the jobs from `routed_jobs` whose sources are local and all missing. Returns the others, and
 /// the number of missing sources, each of which is passed to `missing`. rsync creates no
 /// destination then either.
-pub fn left_out(
+pub fn without_missing(
     request: &Request,
     task: Task,
-    legs: Vec<Leg<Machine>>,
+    routed_jobs: Vec<RoutedJob<Machine>>,
     missing: &mut Unmatched<'_>,
-) -> (Vec<Leg<Machine>>, u64) {
-    let tells_of_each = match task {
+) -> (Vec<RoutedJob<Machine>>, u64) {
+    let reports_each = match task {
         Task::Copy(_) => true,
         // With a list or relative paths, the engine reports other paths.
         Task::Sync(_, mirror) => {
@@ -29,17 +29,17 @@ pub fn left_out(
         }
         Task::Check { .. } | Task::Remove { .. } => false,
     };
-    if !tells_of_each {
-        return (legs, 0);
+    if !reports_each {
+        return (routed_jobs, 0);
     }
     let is_mirror = task.mirrors().is_some();
-    let is_empty = |leg: &Leg<Machine>| {
-        let reads_here = matches!(leg.route, Route::Local | Route::Upload(_));
-        reads_here && leg.job.sources.iter().all(|source| is_missing(source))
+    let is_empty = |routed_job: &RoutedJob<Machine>| {
+        let has_local_sources = matches!(routed_job.route, Route::Local | Route::Upload(_));
+        has_local_sources && routed_job.job.sources.iter().all(|source| is_missing(source))
     };
-    let (empty, legs): (Vec<_>, Vec<_>) = legs.into_iter().partition(is_empty);
+    let (empty, routed_jobs): (Vec<_>, Vec<_>) = routed_jobs.into_iter().partition(is_empty);
     let mut failed = 0;
-    for source in empty.iter().flat_map(|leg| &leg.job.sources) {
+    for source in empty.iter().flat_map(|routed_job| &routed_job.job.sources) {
         // The source of a mirror ended with a slash before "." was added: report that form.
         let source = match source.strip_suffix(b".") {
             Some(typed) if is_mirror && typed.ends_with(b"/") => typed,
@@ -50,7 +50,7 @@ pub fn left_out(
             failed += 1;
         }
     }
-    (legs, failed)
+    (routed_jobs, failed)
 }
 
 /// True if the local source does not exist.

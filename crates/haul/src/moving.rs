@@ -2,13 +2,13 @@
 
 use crate::error::Error;
 use crate::hosts::Hosts;
-use crate::legs::{Course, run_legs};
 use crate::location::{Location, Machine};
 use crate::peer::Peers;
 use crate::request::Request;
+use crate::routed_jobs::{JobObserver, run_routed_jobs};
 use crate::state;
 use haul_engine::{
-    Leg, Machines, Monitor, MoveJob, NotCopied, RequestError, Requests, Summary, run_move,
+    Machines, Monitor, MoveJob, NotCopied, RequestError, Requests, RoutedJob, Summary, run_move,
 };
 use haul_model::{Fault, words};
 
@@ -19,8 +19,8 @@ impl Request {
     /// If both ends are on hosts, or a source has no name.
     pub fn refuse_to_move(&self) -> Result<(), Error> {
         let mut sources = self.sources.iter();
-        if self.dest.machine != Machine::Here
-            && let Some(source) = sources.find(|source| source.machine != Machine::Here)
+        if self.dest.machine != Machine::Local
+            && let Some(source) = sources.find(|source| source.machine != Machine::Local)
         {
             let what = format!("{source}: can't move from one host to another");
             return Err(Error::refused(what, "move it to this machine first"));
@@ -38,41 +38,41 @@ impl Request {
         hosts: &Hosts,
         peers: Peers,
         monitor: &dyn Monitor,
-        course: &mut dyn Course,
+        observer: &mut dyn JobObserver,
     ) -> (Summary, Result<(), Error>) {
         let job = MoveJob {
-            sources: self.sources.iter().map(Location::spot).collect(),
-            dest: self.dest.spot(),
+            sources: self.sources.iter().map(Location::host_path).collect(),
+            dest: self.dest.host_path(),
             dest_shown: self.dest.to_string(),
             policy: self.policy,
             state: state::journals(),
-            rate: self.passage.rate,
-            compression: self.passage.compression,
-            via: self.passage.via,
-            ports: self.passage.ports,
-            cache: self.passage.cache(),
+            rate: self.transfer_options.rate,
+            compression: self.transfer_options.compression,
+            via: self.transfer_options.via,
+            ports: self.transfer_options.ports,
+            cache: self.transfer_options.cache(),
         };
-        let mut reached = Reached { hosts, monitor, course, peers: Some(peers) };
+        let mut reached = MoveMachines { hosts, monitor, observer, peers: Some(peers) };
         run_move(&job, &mut reached, monitor)
     }
 }
 
 /// True if a source has no name of its own. On a host, `~` is the home directory.
 fn is_nameless(source: &Location) -> bool {
-    let is_home = source.machine != Machine::Here && words::split(&source.path).whole == b"~";
+    let is_home = source.machine != Machine::Local && words::split(&source.path).whole == b"~";
     source.final_name().is_none() || is_home
 }
 
 /// The machines of a move, for the engine.
-struct Reached<'m> {
+struct MoveMachines<'m> {
     hosts: &'m Hosts,
     monitor: &'m dyn Monitor,
-    course: &'m mut dyn Course,
+    observer: &'m mut dyn JobObserver,
     /// The connections for questions, until the engine hangs up.
     peers: Option<Peers>,
 }
 
-impl Machines for Reached<'_> {
+impl Machines for MoveMachines<'_> {
     type Host = Machine;
     type Error = Error;
 
@@ -83,7 +83,8 @@ impl Machines for Reached<'_> {
     ) -> Result<Result<T, Fault>, Error> {
         // The copy reports hosts without haul.
         let new = || Peers::new(self.hosts.diagnostics()).quietly();
-        let (peers, machine) = (self.peers.get_or_insert_with(new), host.unwrap_or(&Machine::Here));
+        let (peers, machine) =
+            (self.peers.get_or_insert_with(new), host.unwrap_or(&Machine::Local));
         self.hosts.ask(machine, peers, self.monitor, &|| 0, question)
     }
 
@@ -91,16 +92,24 @@ impl Machines for Reached<'_> {
         self.peers = None;
     }
 
-    fn copy(&mut self, legs: Vec<Leg<Machine>>, not_copied: &NotCopied) -> Result<Summary, Error> {
+    fn copy(
+        &mut self,
+        routed_jobs: Vec<RoutedJob<Machine>>,
+        not_copied: &NotCopied,
+    ) -> Result<Summary, Error> {
         let watch = not_copied.watch(self.monitor);
-        match run_legs(legs, self.hosts, &watch, self.course) {
+        match run_routed_jobs(routed_jobs, self.hosts, &watch, self.observer) {
             (summary, false) => Ok(summary),
             (_, true) => Err(Error::SourcesStay),
         }
     }
 
-    fn remove(&mut self, leg: &Leg<Machine>, monitor: &dyn Monitor) -> Result<(), Error> {
-        self.course.removes(leg);
-        self.hosts.run(leg, monitor).map(|_| ())
+    fn remove(
+        &mut self,
+        routed_job: &RoutedJob<Machine>,
+        monitor: &dyn Monitor,
+    ) -> Result<(), Error> {
+        self.observer.removes(routed_job);
+        self.hosts.run(routed_job, monitor).map(|_| ())
     }
 }

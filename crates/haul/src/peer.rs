@@ -4,9 +4,9 @@ use crate::endpoint::Call;
 use crate::error::Error;
 use crate::host::{Host, WithoutHaul};
 use crate::location::Machine;
-use haul_engine::{Event, JobError, Monitor, Requests, Standing};
+use haul_engine::{Event, JobError, Monitor, OpenConnection, Requests};
 use haul_model::Task;
-use haul_net::{ConnectError, Connection, Diagnostics, Patience};
+use haul_net::{ConnectError, Connection, Diagnostics, Timeouts};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,15 +19,15 @@ pub(crate) fn connect_sftp(
     host: &Host,
     diagnostics: &Diagnostics,
 ) -> Result<Connection, ConnectError> {
-    let patience = match host.has_timeout {
-        true => host.patience(),
-        false => Patience::of_seconds(SFTP_SILENCE_SECONDS),
+    let timeout = match host.has_timeout {
+        true => host.timeout(),
+        false => Timeouts::from_seconds(SFTP_SILENCE_SECONDS),
     };
-    haul_net::connect_sftp(&host.ssh().clone().with_patience(patience), Arc::clone(diagnostics))
+    haul_net::connect_sftp(&host.ssh().clone().with_timeouts(timeout), Arc::clone(diagnostics))
 }
 
 /// A host that answered.
-pub struct Answering {
+pub struct AnsweringHost {
     /// Takes requests.
     pub requests: Requests,
     /// Set if the host's SFTP server answered: why there is no haul.
@@ -36,7 +36,7 @@ pub struct Answering {
     pub login: Duration,
 }
 
-impl Answering {
+impl AnsweringHost {
     /// Connects to the haul of a host, or to its SFTP server if it has none.
     ///
     /// # Errors
@@ -44,7 +44,7 @@ impl Answering {
     pub fn at(call: &Call<'_>) -> Result<Self, Error> {
         let begun = Instant::now();
         let missing = match call.greet() {
-            Err(Error::Job(JobError::Connection(error))) if error.lacks_haul() => error,
+            Err(Error::Job(JobError::Connection(error))) if error.is_haul_missing() => error,
             answer => {
                 let (requests, login) = (answer?, begun.elapsed());
                 return Ok(Self { requests, missing: None, login });
@@ -96,9 +96,9 @@ struct Open {
 }
 
 /// The connection to a host that answered.
-pub struct WayThere {
+pub struct HostConnection {
     /// The connection.
-    pub standing: Standing,
+    pub connection: OpenConnection,
     /// The host starts no program.
     pub is_sftp_only: bool,
 }
@@ -124,38 +124,38 @@ impl Peers {
 
     /// The hosts whose hauls have greeted.
     pub fn greeted(&self) -> impl Iterator<Item = &Host> {
-        let open = self.open.iter().filter(|open| open.requests.are_at_agent());
+        let open = self.open.iter().filter(|open| open.requests.is_agent());
         open.filter_map(|open| open.machine.host())
     }
 
     /// Takes the connection to `machine`, if there is one, for the next job.
-    pub fn take_way(&mut self, machine: &Machine) -> Option<WayThere> {
+    pub fn take_connection(&mut self, machine: &Machine) -> Option<HostConnection> {
         let found = self.open.iter().position(|open| open.machine == *machine)?;
         let Open { requests, is_sftp_only, .. } = self.open.swap_remove(found);
-        let standing = requests.into_standing()?;
-        Some(WayThere { standing, is_sftp_only })
+        let connection = requests.into_connection()?;
+        Some(HostConnection { connection, is_sftp_only })
     }
 
     /// Connects to `machine`, unless there is a connection. Returns its number for
-    /// [`Self::requests`]. `is_again` if an earlier connection was lost.
+    /// [`Self::requests`]. `is_reconnect` if an earlier connection was lost.
     ///
     /// # Errors
     /// If the machine can't be reached, or `monitor` reports that the user has cancelled.
     pub fn reach(
         &mut self,
         machine: &Machine,
-        is_again: bool,
+        is_reconnect: bool,
         monitor: &dyn Monitor,
     ) -> Result<usize, Error> {
         if let Some(index) = self.open.iter().position(|open| open.machine == *machine) {
             return Ok(index);
         }
         let (requests, is_sftp_only) = match machine {
-            Machine::Here => (Requests::local(), false),
-            Machine::There(host) if host.by_sftp => {
-                (Answering::at_sftp(host, &self.diagnostics)?.requests, false)
+            Machine::Local => (Requests::local(), false),
+            Machine::Remote(host) if host.by_sftp => {
+                (AnsweringHost::at_sftp(host, &self.diagnostics)?.requests, false)
             }
-            Machine::There(host) => self.agent(host, is_again, monitor)?,
+            Machine::Remote(host) => self.agent(host, is_reconnect, monitor)?,
         };
         self.open.push(Open { machine: machine.clone(), requests, is_sftp_only });
         Ok(self.open.len() - 1)
@@ -176,24 +176,24 @@ impl Peers {
     fn agent(
         &self,
         host: &Host,
-        is_again: bool,
+        is_reconnect: bool,
         monitor: &dyn Monitor,
     ) -> Result<(Requests, bool), Error> {
         let call = Call {
             host,
             may_be_kept: true,
-            is_again,
+            is_reconnect,
             has_content: self.task.is_some_and(|task| !task.keeps_destination()),
             diagnostics: &self.diagnostics,
-            tell: &|event| monitor.event(Event::Link(event)),
+            on_event: &|event| monitor.event(Event::Link(event)),
             server_is_silent: false,
             cancelled: &|| monitor.cancelled(),
         };
-        let Answering { requests, missing, .. } = Answering::at(&call)?;
-        if missing.is_some() && host.without_haul == WithoutHaul::GoOn && !self.is_quiet {
+        let AnsweringHost { requests, missing, .. } = AnsweringHost::at(&call)?;
+        if missing.is_some() && host.without_haul == WithoutHaul::Continue && !self.is_quiet {
             let (path, message) = (host.to_string(), "no haul there: using SFTP");
             monitor.event(Event::Warning { side: None, path: path.as_bytes(), message });
         }
-        Ok((requests, missing.is_some_and(|missing| missing.runs_nothing())))
+        Ok((requests, missing.is_some_and(|missing| missing.has_no_shell())))
     }
 }

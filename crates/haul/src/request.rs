@@ -1,12 +1,12 @@
 //! A request: sources, a destination and options. It is checked, completed with answers from hosts,
-//! and split into jobs. Running the jobs is left to `legs.rs` and `hosts.rs`.
+//! and split into jobs. Running the jobs is left to `routed_jobs.rs` and `hosts.rs`.
 
 use crate::error::Error;
 use crate::hosts::Questions;
 use crate::location::{Location, Machine};
 use crate::peer::Peers;
 use crate::state;
-use haul_engine::{CachePlace, Expanded, Job, Leg, Munging, Route, expand, legs};
+use haul_engine::{CacheConfig, Expanded, Job, Munging, Route, RoutedJob, expand, routed_jobs};
 use haul_model::{
     Altered, Backup, Compression, Fault, FaultKind, Filter, Mirror, Part, Policy, Ports, Side,
     Task, Via, escape_bytes,
@@ -16,7 +16,7 @@ use std::num::NonZeroU64;
 
 /// How contents are sent between machines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Passage {
+pub struct TransferOptions {
     /// Maximum rate of content, in bytes per second.
     pub rate: Option<NonZeroU64>,
     /// The compression of what is sent.
@@ -31,11 +31,11 @@ pub struct Passage {
     pub kept_max: u64,
 }
 
-impl Passage {
+impl TransferOptions {
     /// The chunk cache of this machine. `None` if it may not be used.
-    pub fn cache(&self) -> Option<CachePlace> {
+    pub fn cache(&self) -> Option<CacheConfig> {
         let dir = || state::cache_dir().unwrap_or_default();
-        (!self.no_cache).then(|| CachePlace { dir: dir(), kept_max: self.kept_max })
+        (!self.no_cache).then(|| CacheConfig { dir: dir(), kept_max: self.kept_max })
     }
 }
 
@@ -67,7 +67,7 @@ pub struct Request {
     /// Targets of links are munged on a download, and unmunged otherwise.
     pub munges: bool,
     /// How contents are sent.
-    pub passage: Passage,
+    pub transfer_options: TransferOptions,
 }
 
 /// Receives each pattern, or path that matched a pattern, of which nothing is copied: the name of
@@ -90,7 +90,7 @@ impl Request {
             staging: None,
             list: None,
             munges: false,
-            passage: Passage::default(),
+            transfer_options: TransferOptions::default(),
         }
     }
 
@@ -117,7 +117,7 @@ impl Request {
     ///
     /// # Errors
     /// If sources would replace each other.
-    pub fn legs(&self, task: Task) -> Result<Vec<Leg<Machine>>, Error> {
+    pub fn routed_jobs(&self, task: Task) -> Result<Vec<RoutedJob<Machine>>, Error> {
         // The sources of a mirror are merged.
         if task.mirrors().is_none() {
             self.check_names()?;
@@ -131,27 +131,28 @@ impl Request {
             bases: self.bases.clone(),
             backup: self.backup.clone(),
             staging: self.staging.clone(),
-            rate: self.passage.rate,
-            compression: self.passage.compression,
-            via: self.passage.via,
-            ports: self.passage.ports,
-            cache: self.passage.cache(),
+            rate: self.transfer_options.rate,
+            compression: self.transfer_options.compression,
+            via: self.transfer_options.via,
+            ports: self.transfer_options.ports,
+            cache: self.transfer_options.cache(),
             state: state::journals(),
             spool: Some(std::env::temp_dir()),
             ..Job::default()
         };
-        let sources: Vec<_> = self.sources.iter().map(Location::spot).collect();
-        let mut legs = legs(&sources, &self.dest.spot(), &like);
-        if let (Some(list), [leg]) = (&self.list, &mut *legs) {
-            leg.job.base = Some(std::mem::replace(&mut leg.job.sources, list.clone()).concat());
+        let sources: Vec<_> = self.sources.iter().map(Location::host_path).collect();
+        let mut routed_jobs = routed_jobs(&sources, &self.dest.host_path(), &like);
+        if let (Some(list), [routed_job]) = (&self.list, &mut *routed_jobs) {
+            routed_job.job.base =
+                Some(std::mem::replace(&mut routed_job.job.sources, list.clone()).concat());
         }
-        for leg in legs.iter_mut().filter(|_| self.munges) {
-            leg.job.munging = match leg.route {
+        for routed_job in routed_jobs.iter_mut().filter(|_| self.munges) {
+            routed_job.job.munging = match routed_job.route {
                 Route::Download(_) => Munging::Done,
                 Route::Local | Route::Upload(_) | Route::Between(..) => Munging::Undone,
             };
         }
-        Ok(legs)
+        Ok(routed_jobs)
     }
 
     /// Refuses sources with the same name, of which the later would replace the earlier. If a
@@ -201,8 +202,8 @@ impl Request {
     /// # Errors
     /// If the request has such an option.
     fn refuse_between_hosts(&self, task: Task) -> Result<(), Error> {
-        let is_here = |location: &Location| location.machine == Machine::Here;
-        let is_between = !is_here(&self.dest) && !self.sources.iter().all(is_here);
+        let is_local = |location: &Location| location.machine == Machine::Local;
+        let is_between = !is_local(&self.dest) && !self.sources.iter().all(is_local);
         let refused = match task {
             _ if !is_between => None,
             _ if self.munges => Some("munge-links is not possible"),
@@ -246,7 +247,7 @@ pub struct Ready {
     /// The number of failures of patterns.
     pub unmatched: u64,
     /// The jobs of the request.
-    pub legs: Vec<Leg<Machine>>,
+    pub routed_jobs: Vec<RoutedJob<Machine>>,
     /// The hosts that were asked, with their open connections.
     pub peers: Peers,
 }
@@ -273,14 +274,14 @@ impl Request {
         complete(&mut request, &mut questions)?;
         let (request, unmatched) = request.expanded(&mut questions, unmatched)?;
         refuse(&request)?;
-        let legs = request.legs(task)?;
-        Ok(Ready { request, unmatched, legs, peers: questions.into_peers() })
+        let routed_jobs = request.routed_jobs(task)?;
+        Ok(Ready { request, unmatched, routed_jobs, peers: questions.into_peers() })
     }
 }
 
 /// The time at which a mirror removes entries that the sources do not have.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum When {
+pub enum DeleteTiming {
     /// In each directory, as soon as all names in it are known.
     #[default]
     During,
@@ -290,7 +291,7 @@ pub enum When {
     After,
 }
 
-impl When {
+impl DeleteTiming {
     /// The tasks of `mirror`, in their order.
     pub fn parts(self, policy: Policy, mirror: &Mirror) -> Vec<Task> {
         let part = |part| Task::Sync(policy, Mirror { part, ..*mirror });
@@ -330,7 +331,7 @@ impl Location {
         for (path, fault) in &found.faults {
             unmatched(self.machine.name(), path, fault);
         }
-        let paths = found.paths.into_iter().map(|path| self.beside(path)).collect();
+        let paths = found.paths.into_iter().map(|path| self.on_same_machine(path)).collect();
         Ok((paths, found.faults.len() as u64))
     }
 }
@@ -356,23 +357,24 @@ mod tests {
 
     /// The steps as `route: sources -> dest`, or the refusal.
     fn planned(words: &[&str]) -> String {
-        let legs = match request(words).legs(Task::default()) {
-            Ok(legs) => legs,
+        let routed_jobs = match request(words).routed_jobs(Task::default()) {
+            Ok(routed_jobs) => routed_jobs,
             Err(error) => return format!("refused: {error:?}\n"),
         };
-        let line = |leg: &Leg<Machine>| {
-            let route = match &leg.route {
+        let line = |routed_job: &RoutedJob<Machine>| {
+            let route = match &routed_job.route {
                 Route::Local => "local".to_owned(),
                 Route::Upload(machine) => format!("up to {}", host(machine)),
                 Route::Download(machine) => format!("down from {}", host(machine)),
                 Route::Between(from, to) => format!("from {} to {}", host(from), host(to)),
             };
-            let sources: Vec<String> = leg.job.sources.iter().map(|s| escape_bytes(s)).collect();
-            let into = if leg.job.into_dir { " (directory)" } else { "" };
-            let dest = escape_bytes(&leg.job.dest);
+            let sources: Vec<String> =
+                routed_job.job.sources.iter().map(|s| escape_bytes(s)).collect();
+            let into = if routed_job.job.into_dir { " (directory)" } else { "" };
+            let dest = escape_bytes(&routed_job.job.dest);
             format!("{route}: {} -> {dest}{into}\n", sources.join(" "))
         };
-        legs.iter().map(line).collect()
+        routed_jobs.iter().map(line).collect()
     }
 
     #[test]

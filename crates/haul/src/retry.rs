@@ -36,7 +36,7 @@ pub(crate) struct Retry<'j, 'm> {
     /// The destination is on the host.
     pub(crate) is_upload: bool,
     /// The sources are on this machine.
-    pub(crate) reads_here: bool,
+    pub(crate) has_local_sources: bool,
     /// Maximum number of attempts in a row to reconnect.
     pub(crate) retries: u32,
     pub(crate) monitor: &'m dyn Monitor,
@@ -57,21 +57,21 @@ impl Retry<'_, '_> {
         mut once: impl FnMut(&Job, bool, &dyn Monitor) -> Result<Summary, Error>,
     ) -> Result<Summary, Error> {
         let (progress, mut job) = (self.monitor.progress(), self.job.clone());
-        if self.retries == 0 || !may_be_repeated(&job, self.is_upload, self.reads_here) {
+        if self.retries == 0 || !may_be_repeated(&job, self.is_upload, self.has_local_sources) {
             return once(&job, true, self.monitor);
         }
         // Without a token, the agent of a lost connection holds its locks until it notices the
         // loss.
         job.token = haul_engine::secret().ok();
         progress.keep(&job.task, job.base.as_deref());
-        let watch = Once::new(self.monitor);
+        let watch = WarnOnce::new(self.monitor);
         let before = progress.summary();
         let (mut furthest, mut attempt, mut is_first) = (progress.furthest(), 0, true);
         let (mut was_reached, mut has_greeted) = (false, false);
         loop {
             let lost = match once(&job, is_first, &watch) {
                 Ok(summary) if is_first => return Ok(summary),
-                Ok(last) => return Ok(of_all(progress.summary().since(before), last)),
+                Ok(last) => return Ok(total_of_runs(progress.summary().since(before), last)),
                 Err(Error::Job(JobError::Connection(error))) if watch.is_loss(&error) => error,
                 Err(error) => return Err(error),
             };
@@ -82,7 +82,7 @@ impl Retry<'_, '_> {
                 attempt = 0;
             }
             let next = next_run(&job, self.job, progress, before, was_reached);
-            let may_go_on = has_greeted && attempt < self.retries && progress.again();
+            let may_go_on = has_greeted && attempt < self.retries && progress.begin_rerun();
             let Some(next) = next.filter(|_| may_go_on) else {
                 return Err(given_up(lost, has_greeted).into());
             };
@@ -134,7 +134,7 @@ fn pause(monitor: &dyn Monitor, host: &str, attempt: u32, reason: &str) -> Resul
 pub(crate) struct Attempts<'m> {
     monitor: &'m dyn Monitor,
     failed: u32,
-    /// `Lost` was reported, but `Regained` was not.
+    /// `Lost` was reported, but `Reconnected` was not.
     is_lost: bool,
 }
 
@@ -145,15 +145,15 @@ impl<'m> Attempts<'m> {
     }
 
     /// Records that a connection was made.
-    pub(crate) fn stands(&mut self) {
+    pub(crate) fn connected(&mut self) {
         if std::mem::take(&mut self.is_lost) {
-            self.monitor.event(Event::Link(LinkEvent::Regained));
+            self.monitor.event(Event::Link(LinkEvent::Reconnected));
         }
     }
 
     /// Records that the connection returned a new part of the answer. Failed attempts are counted
     /// from 0 again.
-    pub(crate) fn came_further(&mut self) {
+    pub(crate) fn made_progress(&mut self) {
         self.failed = 0;
     }
 
@@ -224,13 +224,13 @@ fn next_run(
 }
 
 /// The figures of all runs. Some are counted by the other side alone, and come from the `last` run.
-fn of_all(all: Summary, last: Summary) -> Summary {
+fn total_of_runs(all: Summary, last: Summary) -> Summary {
     let (failed, spared) = (all.failed.max(last.failed), all.spared.max(last.spared));
     Summary { failed, spared, renamed: all.renamed.max(last.renamed), ..all }
 }
 
 /// True if a second run of the job keeps what the first has finished.
-fn may_be_repeated(job: &Job, is_upload: bool, reads_here: bool) -> bool {
+fn may_be_repeated(job: &Job, is_upload: bool, has_local_sources: bool) -> bool {
     if job.task.lists() {
         return false;
     }
@@ -249,7 +249,7 @@ fn may_be_repeated(job: &Job, is_upload: bool, reads_here: bool) -> bool {
     // A file that was partly overwritten would be backed up as the old version.
     let spoils_backup = job.backup.is_some()
         && job.task.mirrors().is_some_and(|mirror| mirror.updating != Updating::Replaces);
-    let is_read_once = reads_here && has_stream(job);
+    let is_read_once = has_local_sources && has_stream(job);
     is_known && ![is_counted, spoils_backup, is_read_once].contains(&true)
 }
 
@@ -265,53 +265,53 @@ pub fn is_stream(path: &[u8]) -> bool {
 }
 
 /// Maximum number of messages that are remembered.
-const TOLD_MAX: usize = 4096;
+const REPORTED_MAX: usize = 4096;
 
 /// The messages that were reported, to report each once. These are messages about sources, which
 /// are the same for all destinations, and warnings of a job that is run again.
 #[derive(Default)]
-pub struct ToldOnce(Mutex<HashSet<u64>>);
+pub struct ReportedOnce(Mutex<HashSet<u64>>);
 
-impl ToldOnce {
-    /// True if the message was not reported before. At most `TOLD_MAX` messages are remembered.
+impl ReportedOnce {
+    /// True if the message was not reported before. At most `REPORTED_MAX` messages are remembered.
     pub fn is_new(&self, path: &[u8], message: &str) -> bool {
         let mut hasher = DefaultHasher::new();
         (path, message).hash(&mut hasher);
-        let mut told = self.0.lock();
-        match told.len() {
-            TOLD_MAX.. => !told.contains(&hasher.finish()),
-            _ => told.insert(hasher.finish()),
+        let mut reported = self.0.lock();
+        match reported.len() {
+            REPORTED_MAX.. => !reported.contains(&hasher.finish()),
+            _ => reported.insert(hasher.finish()),
         }
     }
 }
 
 /// The monitor of several runs, which passes on each warning once.
-pub struct Once<'m> {
+pub struct WarnOnce<'m> {
     monitor: &'m dyn Monitor,
-    warned: ToldOnce,
+    warned: ReportedOnce,
     /// Direct connections were open.
-    has_gone_directly: AtomicBool,
+    used_direct: AtomicBool,
 }
 
-impl<'m> Once<'m> {
+impl<'m> WarnOnce<'m> {
     /// Creates one that passes events on to `monitor`.
     pub fn new(monitor: &'m dyn Monitor) -> Self {
-        Self { monitor, warned: ToldOnce::default(), has_gone_directly: AtomicBool::new(false) }
+        Self { monitor, warned: ReportedOnce::default(), used_direct: AtomicBool::new(false) }
     }
 
     /// True if a run that ends with `error` may be retried. If direct connections were open before,
     /// the failure to make one counts as a loss, too.
     fn is_loss(&self, error: &ConnectError) -> bool {
         if matches!(error, ConnectError::DirectLost { .. }) {
-            self.has_gone_directly.store(true, Ordering::Relaxed);
+            self.used_direct.store(true, Ordering::Relaxed);
         }
-        let has_gone_directly = self.has_gone_directly.load(Ordering::Relaxed);
+        let used_direct = self.used_direct.load(Ordering::Relaxed);
         let is_undone = matches!(error, ConnectError::NotDirect { .. });
-        error.retriable() || is_undone && has_gone_directly
+        error.retriable() || is_undone && used_direct
     }
 }
 
-impl Monitor for Once<'_> {
+impl Monitor for WarnOnce<'_> {
     fn progress(&self) -> &Progress {
         self.monitor.progress()
     }
@@ -323,7 +323,7 @@ impl Monitor for Once<'_> {
             return;
         }
         if let Event::Link(LinkEvent::Direct { .. }) = event {
-            self.has_gone_directly.store(true, Ordering::Relaxed);
+            self.used_direct.store(true, Ordering::Relaxed);
         }
         self.monitor.event(event);
     }

@@ -6,8 +6,8 @@ use crate::host::Host;
 use crate::state;
 use haul_engine::Requests;
 use haul_net::{
-    ConnectError, Connection, Diagnostics, Identity, Measured, Patience, PublicKey, Reaching,
-    ServerAddress, ServerVia, SshTarget, connect_server,
+    ConnectError, ConnectOptions, Connection, Diagnostics, Identity, PacketStats, PublicKey,
+    ServerAddress, ServerVia, SshTarget, Timeouts, connect_server,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// A server that this user is enrolled at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Known {
+pub struct EnrolledServer {
     /// The host as the user types it.
     pub host: String,
     /// The addresses of the server.
@@ -69,7 +69,7 @@ impl Login {
     ) -> Result<Connection, ConnectError> {
         let target = self.target(target)?;
         let connection = haul_net::connect_server_command(&target, diagnostics)?;
-        let mut connection = connection.standing_in();
+        let mut connection = connection.as_fallback();
         let words = format!("[\"agent\",\"{client}\"]\n");
         // If ssh has ended, the greeting fails as well, with the reason.
         if let Err(error) = connection.writer.write_all(words.as_bytes()) {
@@ -83,7 +83,7 @@ impl Login {
 #[serde(deny_unknown_fields)]
 struct Servers {
     #[serde(default, rename = "server")]
-    servers: Vec<Known>,
+    servers: Vec<EnrolledServer>,
 }
 
 /// The client's files.
@@ -101,7 +101,7 @@ impl Files {
         self.dir.join("servers.toml")
     }
 
-    fn ways(&self) -> PathBuf {
+    fn server_paths(&self) -> PathBuf {
         self.dir.join("ways.toml")
     }
 
@@ -127,7 +127,7 @@ impl Files {
 /// The properties of the connection to a server, as earlier commands found them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct WayTo {
+struct ServerPath {
     host: String,
     /// Packets are lost on the path to the server.
     lossy: bool,
@@ -139,35 +139,38 @@ struct WayTo {
 }
 
 /// After a failure to connect, attempts are short for this time.
-const AWAY_SPAN: Duration = Duration::from_secs(600);
+const UNAVAILABLE_TIME: Duration = Duration::from_secs(600);
 
 /// The maximum duration of a short attempt.
-const AWAY_TRIES_MAX: Duration = Duration::from_secs(2);
+const UNAVAILABLE_CONNECT_MAX: Duration = Duration::from_secs(2);
 
-impl WayTo {
+impl ServerPath {
     /// True if the server recently did not answer.
-    fn is_away(&self, now: SystemTime) -> bool {
+    fn is_unavailable(&self, now: SystemTime) -> bool {
         let ago =
             self.away_at.and_then(files::unix_time).and_then(|at| now.duration_since(at).ok());
-        ago.is_some_and(|ago| ago < AWAY_SPAN)
+        ago.is_some_and(|ago| ago < UNAVAILABLE_TIME)
     }
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Ways {
+struct ServerPaths {
     #[serde(default, rename = "way")]
-    ways: Vec<WayTo>,
+    server_paths: Vec<ServerPath>,
 }
 
-impl Ways {
-    fn of(&mut self, host: &str) -> &mut WayTo {
-        let found = self.ways.iter().position(|way| way.host.eq_ignore_ascii_case(host));
+impl ServerPaths {
+    fn of(&mut self, host: &str) -> &mut ServerPath {
+        let found = self
+            .server_paths
+            .iter()
+            .position(|server_path| server_path.host.eq_ignore_ascii_case(host));
         let at = found.unwrap_or_else(|| {
-            self.ways.push(WayTo { host: host.to_owned(), ..WayTo::default() });
-            self.ways.len() - 1
+            self.server_paths.push(ServerPath { host: host.to_owned(), ..ServerPath::default() });
+            self.server_paths.len() - 1
         });
-        &mut self.ways[at]
+        &mut self.server_paths[at]
     }
 }
 
@@ -181,10 +184,10 @@ const LOSSY_ONE_IN: u64 = 200;
 const ROUND_TRIP_MIN: Duration = Duration::from_millis(10);
 
 /// True if the path is lossy. `None` if too few packets were sent, or the round trip is too short.
-fn is_lossy(measured: &Measured) -> Option<bool> {
-    let Measured { packets, lost, round_trip } = *measured;
-    let tells = packets >= PACKETS_MIN && round_trip >= ROUND_TRIP_MIN;
-    tells.then_some(lost.saturating_mul(LOSSY_ONE_IN) >= packets)
+fn is_lossy(packet_stats: &PacketStats) -> Option<bool> {
+    let PacketStats { packets, lost, round_trip } = *packet_stats;
+    let is_significant = packets >= PACKETS_MIN && round_trip >= ROUND_TRIP_MIN;
+    is_significant.then_some(lost.saturating_mul(LOSSY_ONE_IN) >= packets)
 }
 
 /// Loads this user's key. It is created if there is none.
@@ -200,7 +203,7 @@ pub fn identity() -> Result<Identity, Error> {
 ///
 /// # Errors
 /// If the file of the servers can't be read or parsed.
-pub fn find(host: &str) -> Result<Option<Known>, Error> {
+pub fn find(host: &str) -> Result<Option<EnrolledServer>, Error> {
     let Ok(files) = Files::find() else { return Ok(None) };
     let Servers { servers } = files::load_own(&files.servers())?;
     Ok(servers.into_iter().find(|known| known.host.eq_ignore_ascii_case(host)))
@@ -220,7 +223,7 @@ pub fn hosts() -> Result<Vec<String>, Error> {
 ///
 /// # Errors
 /// Errors of the file system.
-pub fn remember(known: Known) -> Result<(), Error> {
+pub fn remember(known: EnrolledServer) -> Result<(), Error> {
     Files::find()?.change_servers(|Servers { servers }| {
         servers.retain(|other| !other.host.eq_ignore_ascii_case(&known.host));
         servers.push(known);
@@ -235,15 +238,17 @@ fn replace_key(old: PublicKey, new: PublicKey) -> Result<(), Error> {
 }
 
 /// Stores a property of the connection to `host`, if it has changed.
-fn note(host: &str, change: impl Fn(&mut WayTo)) {
+fn note(host: &str, change: impl Fn(&mut ServerPath)) {
     let noted = Files::find().and_then(|files| {
-        let mut ways: Ways = files::load_own(&files.ways())?;
-        let before = ways.of(host).clone();
-        change(ways.of(host));
-        if *ways.of(host) == before {
+        let mut server_paths: ServerPaths = files::load_own(&files.server_paths())?;
+        let before = server_paths.of(host).clone();
+        change(server_paths.of(host));
+        if *server_paths.of(host) == before {
             return Ok(());
         }
-        files.change(&files.ways(), |ways: &mut Ways| change(ways.of(host)))
+        files.change(&files.server_paths(), |server_paths: &mut ServerPaths| {
+            change(server_paths.of(host))
+        })
     });
     if let Err(error) = noted {
         tracing::warn!(%error, "what is known of the way is not stored");
@@ -251,9 +256,9 @@ fn note(host: &str, change: impl Fn(&mut WayTo)) {
 }
 
 /// Records whether the server of `host` does not answer.
-pub(crate) fn note_away(host: &str, is_away: bool) {
+pub(crate) fn record_availability(host: &str, is_unavailable: bool) {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    note(host, |way| way.away_at = is_away.then_some(since_1970.as_secs()));
+    note(host, |server_path| server_path.away_at = is_unavailable.then_some(since_1970.as_secs()));
 }
 
 /// Connects to the server of `host`, and waits for its greeting.
@@ -263,16 +268,16 @@ pub(crate) fn note_away(host: &str, is_away: bool) {
 pub fn greet(host: &str, identity: &Identity) -> Result<(), Error> {
     let unknown = || Error::NotEnrolled { host: host.to_owned() };
     let known = find(host)?.ok_or_else(unknown)?;
-    let connection = known.connect(identity, Patience::default())?;
+    let connection = known.connect(identity, Timeouts::default())?;
     Requests::remote(connection)?;
     Ok(())
 }
 
-impl Known {
+impl EnrolledServer {
     /// The protocols to try, unless the user chooses one.
     pub fn usual_via(&self) -> ServerVia {
-        match self.way() {
-            Ok(WayTo { lossy: true, quic_failed: false, .. }) => ServerVia::QuicFirst,
+        match self.server_path() {
+            Ok(ServerPath { lossy: true, quic_failed: false, .. }) => ServerVia::QuicFirst,
             Ok(_) => ServerVia::TcpFirst,
             Err(error) => {
                 tracing::warn!(%error, "what is known of the way is not read");
@@ -281,9 +286,9 @@ impl Known {
         }
     }
 
-    fn way(&self) -> Result<WayTo, Error> {
-        let mut ways: Ways = files::load_own(&Files::find()?.ways())?;
-        Ok(ways.of(&self.host).clone())
+    fn server_path(&self) -> Result<ServerPath, Error> {
+        let mut server_paths: ServerPaths = files::load_own(&Files::find()?.server_paths())?;
+        Ok(server_paths.of(&self.host).clone())
     }
 
     /// Connects to the server. If the server announces a new key, it is stored for the next time.
@@ -295,7 +300,7 @@ impl Known {
     pub fn connect(
         &self,
         identity: &Identity,
-        reaching: impl Into<Reaching>,
+        options: impl Into<ConnectOptions>,
     ) -> Result<Connection, ConnectError> {
         let old = self.key;
         let store = move |new: PublicKey| {
@@ -304,30 +309,31 @@ impl Known {
             }
         };
         let now = SystemTime::now();
-        let was_away = self.way().is_ok_and(|way| way.is_away(now));
-        let mut reaching: Reaching = reaching.into();
+        let was_unavailable =
+            self.server_path().is_ok_and(|server_path| server_path.is_unavailable(now));
+        let mut options: ConnectOptions = options.into();
         // A server has no login, and greets at once.
-        let silence_max = reaching.patience.silence_max;
-        reaching.patience.login_max = silence_max;
-        if was_away {
-            reaching.tries_max = AWAY_TRIES_MAX;
-            reaching.patience.login_max = silence_max.map(|max| max.min(AWAY_TRIES_MAX));
+        let silence_max = options.timeout.silence_max;
+        options.timeout.login_max = silence_max;
+        if was_unavailable {
+            options.tries_max = UNAVAILABLE_CONNECT_MAX;
+            options.timeout.login_max = silence_max.map(|max| max.min(UNAVAILABLE_CONNECT_MAX));
         }
         let connected =
-            connect_server(&self.host, &self.addresses, self.key, identity, reaching, store);
-        let is_away = matches!(connected, Err(ConnectError::NoServer { .. }));
-        if is_away || was_away {
-            note_away(&self.host, is_away);
+            connect_server(&self.host, &self.addresses, self.key, identity, options, store);
+        let is_unavailable = matches!(connected, Err(ConnectError::NoServer { .. }));
+        if is_unavailable || was_unavailable {
+            record_availability(&self.host, is_unavailable);
         }
         let mut connection = connected?;
         let is_quic = connection.closer.is_quic();
-        if is_quic || reaching.via == ServerVia::QuicFirst {
-            note(&self.host, |way| way.quic_failed = !is_quic);
+        if is_quic || options.via == ServerVia::QuicFirst {
+            note(&self.host, |server_path| server_path.quic_failed = !is_quic);
         }
         let host = self.host.clone();
-        connection.closer.on_end(move |measured| {
-            if let Some(is_lossy) = is_lossy(&measured) {
-                note(&host, |way| way.lossy = is_lossy);
+        connection.closer.on_end(move |packet_stats| {
+            if let Some(is_lossy) = is_lossy(&packet_stats) {
+                note(&host, |server_path| server_path.lossy = is_lossy);
             }
         });
         Ok(connection)
@@ -347,27 +353,27 @@ mod tests {
             (100_000, 5000, 9, None),
             (100_000, 0, 200, Some(false)),
         ] {
-            let measured = Measured { packets, lost, round_trip: Duration::from_millis(ms) };
-            assert_eq!(is_lossy(&measured), told, "{measured:?}");
+            let packet_stats = PacketStats { packets, lost, round_trip: Duration::from_millis(ms) };
+            assert_eq!(is_lossy(&packet_stats), told, "{packet_stats:?}");
         }
     }
 
     #[test]
     fn a_server_is_away_for_ten_minutes() {
         let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
-        let away = WayTo { away_at: Some(1000), ..WayTo::default() };
-        for (now, is_away) in [(999, false), (1000, true), (1599, true), (1600, false)] {
-            assert_eq!(away.is_away(at(now)), is_away, "{now}");
+        let away = ServerPath { away_at: Some(1000), ..ServerPath::default() };
+        for (now, is_unavailable) in [(999, false), (1000, true), (1599, true), (1600, false)] {
+            assert_eq!(away.is_unavailable(at(now)), is_unavailable, "{now}");
         }
-        assert!(!WayTo::default().is_away(at(1000)));
+        assert!(!ServerPath::default().is_unavailable(at(1000)));
     }
 
     #[test]
     fn a_host_has_one_way_whatever_its_case() {
-        let mut ways = Ways::default();
-        ways.of("nas").lossy = true;
-        ways.of("NAS").quic_failed = true;
-        assert_eq!(ways.ways.len(), 1);
-        assert!(ways.of("Nas").lossy && !ways.of("box").lossy);
+        let mut server_paths = ServerPaths::default();
+        server_paths.of("nas").lossy = true;
+        server_paths.of("NAS").quic_failed = true;
+        assert_eq!(server_paths.server_paths.len(), 1);
+        assert!(server_paths.of("Nas").lossy && !server_paths.of("box").lossy);
     }
 }

@@ -2,15 +2,15 @@
 
 use crate::error::{Error, ErrorKind};
 use crate::hosts::{Hosts, Questions};
-use crate::legs::{Course, Next, in_parts, run_legs};
 use crate::location::{Location, Machine};
-use crate::missing::left_out;
+use crate::missing::without_missing;
 use crate::peer::Peers;
-use crate::request::{Passage, Ready, Request};
-use crate::retry::Once;
-use haul_engine::{At, Event, Leg, Monitor, Summary};
+use crate::request::{Ready, Request, TransferOptions};
+use crate::retry::WarnOnce;
+use crate::routed_jobs::{JobObserver, Next, in_parts, run_routed_jobs};
+use haul_engine::{Event, FaultLocation, Monitor, RoutedJob, Summary};
 use haul_model::{Compression, Fault, Task};
-use haul_net::{Diagnostics, Keep, Resting};
+use haul_net::{Diagnostics, IdleConnections, Keep};
 use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -34,14 +34,14 @@ use std::sync::Arc;
 /// ```
 pub struct Session {
     diagnostics: Diagnostics,
-    resting: Resting,
+    idle_connections: IdleConnections,
     /// The program to install on hosts without haul.
     deploys: Option<PathBuf>,
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.resting.close();
+        self.idle_connections.close();
     }
 }
 
@@ -62,7 +62,7 @@ impl Session {
     /// Creates a session whose `diagnostics` receives the lines of ssh's standard error, such as
     /// warnings about host keys.
     pub fn with_diagnostics(diagnostics: Diagnostics) -> Self {
-        Self { diagnostics, resting: Resting::default(), deploys: None }
+        Self { diagnostics, idle_connections: IdleConnections::default(), deploys: None }
     }
 
     /// Installs `program`, a haul that is built for such hosts, on hosts without haul. By default
@@ -83,13 +83,15 @@ impl Session {
         events: &dyn Monitor,
     ) -> Result<Summary, Error> {
         let hosts = Hosts::new(&self.diagnostics);
-        let Ready { request, unmatched, legs, peers } =
+        let Ready { request, unmatched, routed_jobs, peers } =
             self.prepare(request, task, &hosts, refuse, events)?;
-        let (legs, missing) = left_out(&request, task, legs, &mut stays(events));
-        hosts.go_on(peers, &legs);
-        let watch = Once::new(events);
+        let (routed_jobs, missing) =
+            without_missing(&request, task, routed_jobs, &mut report_not_copied(events));
+        hosts.reuse_connections(peers, &routed_jobs);
+        let watch = WarnOnce::new(events);
         let mut jobs = Jobs::new(&watch);
-        let (mut summary, _) = run_legs(in_parts(legs, parts), &hosts, &watch, &mut jobs);
+        let (mut summary, _) =
+            run_routed_jobs(in_parts(routed_jobs, parts), &hosts, &watch, &mut jobs);
         summary.failed += unmatched + missing;
         jobs.end(summary)
     }
@@ -102,17 +104,17 @@ impl Session {
     ) -> Result<Summary, Error> {
         let task = Task::Copy(request.policy);
         let hosts = Hosts::new(&self.diagnostics);
-        let Ready { request, unmatched, legs, peers } =
+        let Ready { request, unmatched, routed_jobs, peers } =
             self.prepare(request, task, &hosts, &Request::refuse_to_move, events)?;
-        let is_one = legs.len() == 1;
-        let (legs, missing) = match is_one {
-            true => left_out(&request, task, legs, &mut stays(events)),
-            false => (legs, 0),
+        let is_one = routed_jobs.len() == 1;
+        let (routed_jobs, missing) = match is_one {
+            true => without_missing(&request, task, routed_jobs, &mut report_not_copied(events)),
+            false => (routed_jobs, 0),
         };
-        if legs.is_empty() {
+        if routed_jobs.is_empty() {
             return Ok(Summary { failed: unmatched + missing, ..Summary::default() });
         }
-        let watch = Once::new(events);
+        let watch = WarnOnce::new(events);
         let mut jobs = Jobs::new(&watch);
         let (mut summary, moved) = request.run_move(&hosts, peers, &watch, &mut jobs);
         summary.failed += unmatched;
@@ -134,19 +136,19 @@ impl Session {
             Task::Sync(_, mirror) => request.complete_mirror(&mirror, questions),
             _ => Ok(()),
         };
-        request.prepare(task, questions, refuse, complete, &mut stays(events))
+        request.prepare(task, questions, refuse, complete, &mut report_not_copied(events))
     }
 
     /// `request` with hosts that use the connections of this session.
     fn reached(&self, request: &Request) -> Result<Request, Error> {
         let mut request = request.clone();
-        let Passage { rate, compression, .. } = request.passage;
+        let TransferOptions { rate, compression, .. } = request.transfer_options;
         for Location { machine, .. } in request.sources.iter_mut().chain([&mut request.dest]) {
-            let Machine::There(host) = machine else { continue };
-            host.asks_for_rate |= rate.is_some();
-            host.asks_to_compress |= compression != Compression::default();
+            let Machine::Remote(host) = machine else { continue };
+            host.sets_rate |= rate.is_some();
+            host.sets_compression |= compression != Compression::default();
             host.deploy = host.deploy.take().or_else(|| self.deploys.clone());
-            let keep = Arc::new(Keep::Here(self.resting.clone()));
+            let keep = Arc::new(Keep::Here(self.idle_connections.clone()));
             let kept = host.clone().with_ssh(|ssh| Ok(ssh.with_keep(keep)));
             *host = kept?;
         }
@@ -155,22 +157,22 @@ impl Session {
 }
 
 /// Reports a source that can't be copied.
-fn stays(events: &dyn Monitor) -> impl FnMut(Option<String>, &[u8], &Fault) {
+fn report_not_copied(events: &dyn Monitor) -> impl FnMut(Option<String>, &[u8], &Fault) {
     move |host, path, fault| {
-        let at = At::Named { host: host.as_deref(), path };
+        let at = FaultLocation::Named { host: host.as_deref(), path };
         events.event(Event::Stays { path, at, fault, is_copied: false });
     }
 }
 
 /// The jobs of a request.
 struct Jobs<'w, 'e> {
-    watch: &'w Once<'e>,
+    watch: &'w WarnOnce<'e>,
     before: Cell<Summary>,
     first_error: Option<Error>,
 }
 
 impl<'w, 'e> Jobs<'w, 'e> {
-    fn new(watch: &'w Once<'e>) -> Self {
+    fn new(watch: &'w WarnOnce<'e>) -> Self {
         Self { watch, before: Cell::default(), first_error: None }
     }
 
@@ -180,8 +182,8 @@ impl<'w, 'e> Jobs<'w, 'e> {
     }
 }
 
-impl Course for Jobs<'_, '_> {
-    fn begins(&self, _: &Leg<Machine>, _: bool) {
+impl JobObserver for Jobs<'_, '_> {
+    fn begins(&self, _: &RoutedJob<Machine>, _: bool) {
         let progress = self.watch.progress();
         progress.begin();
         self.before.set(progress.summary());
@@ -191,7 +193,7 @@ impl Course for Jobs<'_, '_> {
         self.watch.progress().summary().since(self.before.get())
     }
 
-    fn fails(&mut self, _: &Leg<Machine>, error: Error) -> Next {
+    fn fails(&mut self, _: &RoutedJob<Machine>, error: Error) -> Next {
         let kind = error.kind();
         match &self.first_error {
             Some(_) if kind != ErrorKind::Interrupted => {
@@ -202,8 +204,8 @@ impl Course for Jobs<'_, '_> {
         }
         match kind {
             // Another host may answer.
-            ErrorKind::Connection | ErrorKind::Protocol => Next::GoesOn,
-            _ => Next::Ends,
+            ErrorKind::Connection | ErrorKind::Protocol => Next::Continue,
+            _ => Next::Stop,
         }
     }
 }

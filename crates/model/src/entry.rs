@@ -131,9 +131,9 @@ pub struct Entry {
     /// The kind of a [`Kind::Special`] that is created or queried.
     pub special: Option<Special>,
     /// A directory above a source, of which only the name is sent.
-    pub is_way: bool,
+    pub is_implied_dir: bool,
     /// A directory that was listed before for an earlier source, with these attributes.
-    pub is_again: bool,
+    pub is_repeated: bool,
     /// The object, only where it was listed.
     pub id: Option<FileId>,
     /// The target of a symbolic link, only where it was listed.
@@ -152,8 +152,8 @@ impl Entry {
             has_holes: false,
             links: 0,
             special: None,
-            is_way: false,
-            is_again: false,
+            is_implied_dir: false,
+            is_repeated: false,
             id: None,
             leads_to: None,
         }

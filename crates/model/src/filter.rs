@@ -88,7 +88,7 @@ pub enum Action {
 /// A side of a job that applies rules: the Sender to entries that it lists, the Receiver to entries
 /// that it removes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asking {
+pub enum FilterSide {
     /// Excluded entries are not listed.
     Sender,
     /// Excluded entries are not removed.
@@ -108,10 +108,10 @@ pub enum Sides {
 }
 
 impl Sides {
-    fn has(self, asking: Asking) -> bool {
-        match asking {
-            Asking::Sender => self != Self::Receiver,
-            Asking::Receiver => self != Self::Sender,
+    fn has(self, side: FilterSide) -> bool {
+        match side {
+            FilterSide::Sender => self != Self::Receiver,
+            FilterSide::Receiver => self != Self::Sender,
         }
     }
 }
@@ -125,9 +125,9 @@ pub struct Subject<'s> {
     /// It is a directory.
     pub is_dir: bool,
     /// The side that applies the rules.
-    pub asking: Asking,
+    pub side: FilterSide,
     /// Its directory is being removed.
-    pub is_going: bool,
+    pub is_being_removed: bool,
 }
 
 /// The reason why a filter is invalid.
@@ -159,8 +159,8 @@ impl Rule {
 
     /// True if it applies to this subject.
     fn is_about(&self, subject: &Subject<'_>) -> bool {
-        let is_spared = self.of_xattrs || self.perishable && subject.is_going;
-        self.sides.has(subject.asking) && !is_spared
+        let is_spared = self.of_xattrs || self.perishable && subject.is_being_removed;
+        self.sides.has(subject.side) && !is_spared
     }
 
     /// True if it matches this path, or does not if it is negated.
@@ -262,8 +262,8 @@ impl Filter {
     ///
     /// On the Receiver, all entries are excluded if a rule file was skipped: its rules may protect
     /// any of them.
-    pub fn leaves_out(&self, subject: &Subject<'_>, scope: &Scope) -> bool {
-        if subject.asking == Asking::Receiver && scope.lacks_rules() {
+    pub fn excludes(&self, subject: &Subject<'_>, scope: &Scope) -> bool {
+        if subject.side == FilterSide::Receiver && scope.has_unknown_rules() {
             return true;
         }
         let mut files = 0..;
@@ -284,10 +284,10 @@ impl Filter {
 
     /// True if the extended attribute `name` is excluded: the Sender does not send it, and the
     /// Receiver neither sets nor removes it.
-    pub fn leaves_out_xattr(&self, name: &[u8], asking: Asking) -> bool {
+    pub fn excludes_xattr(&self, name: &[u8], side: FilterSide) -> bool {
         let first = self
             .rules_of_xattrs()
-            .find(|rule| rule.sides.has(asking) && rule.takes(name, false))
+            .find(|rule| rule.sides.has(side) && rule.takes(name, false))
             .map(|rule| rule.action);
         first == Some(Action::Exclude)
     }
@@ -305,7 +305,7 @@ impl Filter {
 
     /// True if the Sender excludes this path. `None` if that depends on the sources' side.
     pub fn hides(&self, path: &[u8], is_dir: bool) -> Option<bool> {
-        let subject = Subject { path, is_dir, asking: Asking::Sender, is_going: false };
+        let subject = Subject { path, is_dir, side: FilterSide::Sender, is_being_removed: false };
         for item in &self.items {
             match item {
                 Item::Rule(rule) if !rule.is_about(&subject) => {}

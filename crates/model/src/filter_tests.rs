@@ -19,14 +19,14 @@ fn filter(rules: &[&str]) -> Filter {
 
 fn hides(filter: &Filter, path: &str, is_dir: bool) -> bool {
     let path = path.as_bytes();
-    let subject = Subject { path, is_dir, asking: Asking::Sender, is_going: false };
-    filter.leaves_out(&subject, &Scope::default())
+    let subject = Subject { path, is_dir, side: FilterSide::Sender, is_being_removed: false };
+    filter.excludes(&subject, &Scope::default())
 }
 
-fn protects(filter: &Filter, path: &str, is_going: bool) -> bool {
+fn protects(filter: &Filter, path: &str, is_being_removed: bool) -> bool {
     let path = path.as_bytes();
-    let subject = Subject { path, is_dir: false, asking: Asking::Receiver, is_going };
-    filter.leaves_out(&subject, &Scope::default())
+    let subject = Subject { path, is_dir: false, side: FilterSide::Receiver, is_being_removed };
+    filter.excludes(&subject, &Scope::default())
 }
 
 #[test]
@@ -82,8 +82,9 @@ fn whole_paths_begin_at_the_root_of_a_side() {
     let rules = filter(&["-/ /home/me/secret", "-/ me/b"]);
     let scope = Scope::at(b"home/me/");
     let is_out = |path: &[u8]| {
-        let subject = Subject { path, is_dir: false, asking: Asking::Sender, is_going: false };
-        rules.leaves_out(&subject, &scope)
+        let subject =
+            Subject { path, is_dir: false, side: FilterSide::Sender, is_being_removed: false };
+        rules.excludes(&subject, &scope)
     };
     assert!(is_out(b"secret") && is_out(b"b"));
     assert!(!is_out(b"me/secret") && !is_out(b"x/b"));
@@ -106,8 +107,9 @@ fn rules_of_files_are_about_their_directory_and_what_is_below() {
     let mut lower = upper.below();
     put(&mut lower, "# none\n+ /b", Ok(b"a/"));
     let is_out = |scope: &Scope, path: &[u8]| {
-        let subject = Subject { path, is_dir: false, asking: Asking::Sender, is_going: false };
-        rules.leaves_out(&subject, scope)
+        let subject =
+            Subject { path, is_dir: false, side: FilterSide::Sender, is_being_removed: false };
+        rules.excludes(&subject, scope)
     };
     for (path, out) in [("top", false), ("above", true), ("b", true), ("a/in", true), ("b.o", true)]
     {
@@ -133,7 +135,7 @@ fn rules_of_files_are_about_their_directory_and_what_is_below() {
 #[test]
 fn rules_about_extended_attributes_leave_entries_alone() {
     let filter = filter(&["+x user.keep", "-xs user.sent*", "-xr user.set", "-x! user.*", "- f"]);
-    let out = |name: &[u8], asking| filter.leaves_out_xattr(name, asking);
+    let out = |name: &[u8], side| filter.excludes_xattr(name, side);
     for (name, sender, receiver) in [
         (&b"user.keep"[..], false, false),
         (b"user.sent1", true, false),
@@ -142,14 +144,14 @@ fn rules_about_extended_attributes_leave_entries_alone() {
         (b"trusted.a", true, true),
         (b"f", true, true),
     ] {
-        assert_eq!(out(name, Asking::Sender), sender, "{}", crate::escape_bytes(name));
-        assert_eq!(out(name, Asking::Receiver), receiver, "{}", crate::escape_bytes(name));
+        assert_eq!(out(name, FilterSide::Sender), sender, "{}", crate::escape_bytes(name));
+        assert_eq!(out(name, FilterSide::Receiver), receiver, "{}", crate::escape_bytes(name));
     }
     assert_eq!(filter.hides(b"user.sent1", false), Some(false));
     assert_eq!(filter.hides(b"f", false), Some(true));
     assert!(filter.has_rules_of_xattrs());
     let last = self::filter(&["- g"]).behind(filter).expect("few rules");
-    assert!(last.has_rules_of_xattrs() && last.leaves_out_xattr(b"f", Asking::Sender));
+    assert!(last.has_rules_of_xattrs() && last.excludes_xattr(b"f", FilterSide::Sender));
     assert_eq!(last.hides(b"g", false), Some(true));
 }
 
@@ -237,15 +239,16 @@ fn there_are_not_more_rules_than_allowed() {
 fn where_rules_are_unknown_all_is_protected() {
     let rules = filter(&["+ shown", ": .rules", "- hidden"]);
     let mut upper = Scope::default();
-    upper.pass_over(&Name::new(b".rules").unwrap());
+    upper.skip_file(&Name::new(b".rules").unwrap());
     let lower = upper.below();
-    assert_eq!((upper.passed_over().len(), lower.passed_over().len()), (1, 0));
+    assert_eq!((upper.skipped_files().len(), lower.skipped_files().len()), (1, 0));
     for (scope, path) in [(&upper, "shown"), (&upper, "a"), (&lower, "d/shown"), (&lower, "d/a")] {
-        let is_out = |asking| {
-            let subject = Subject { path: path.as_bytes(), is_dir: false, asking, is_going: true };
-            rules.leaves_out(&subject, scope)
+        let is_out = |side| {
+            let subject =
+                Subject { path: path.as_bytes(), is_dir: false, side, is_being_removed: true };
+            rules.excludes(&subject, scope)
         };
-        assert!(is_out(Asking::Receiver) && !is_out(Asking::Sender), "{path}");
+        assert!(is_out(FilterSide::Receiver) && !is_out(FilterSide::Sender), "{path}");
     }
 }
 
@@ -259,22 +262,23 @@ fn a_kind_of_files_that_names_itself_is_asked_once() {
     };
     let mut scope = Scope::default();
     let named = || Item::Files(inner.clone());
-    assert!(scope.look_for(&inner) && scope.look_for(&inner) && scope.nested(1).is_none());
+    assert!(scope.add_kind(&inner) && scope.add_kind(&inner) && scope.nested(1).is_none());
     let of_outer = vec![named(), named(), rule(b"x")];
     assert!(scope.put((FilesKind::Filter(0), &outer), of_outer, false, Ok(b""), 9));
     let of_inner = vec![named(), rule(b"y")];
     assert!(scope.put((FilesKind::Nested(0), &inner), of_inner, false, Ok(b""), 9));
     let is_out = |path: &[u8]| {
-        let subject = Subject { path, is_dir: false, asking: Asking::Sender, is_going: false };
-        rules.leaves_out(&subject, &scope.below())
+        let subject =
+            Subject { path, is_dir: false, side: FilterSide::Sender, is_being_removed: false };
+        rules.excludes(&subject, &scope.below())
     };
     assert!(is_out(b"x") && is_out(b"d/y") && !is_out(b"z"));
     // No more of them are looked for than may be.
     for number in 1..Filter::FILES_MAX {
         let name = Name::new(format!("{number}").as_bytes()).unwrap();
-        assert!(scope.look_for(&RuleFiles { name, ..inner.clone() }));
+        assert!(scope.add_kind(&RuleFiles { name, ..inner.clone() }));
     }
-    assert!(!scope.look_for(&RuleFiles { name: Name::new(b"more").unwrap(), ..inner.clone() }));
+    assert!(!scope.add_kind(&RuleFiles { name: Name::new(b"more").unwrap(), ..inner.clone() }));
 }
 
 #[test]

@@ -8,7 +8,7 @@
 //! - `words.rs`: paths as users write them, split by their text alone. `place.rs`: the destination
 //!   of a source, by the text of its path.
 //! - `entry.rs`: `Entry`, `Kind`, and `Timestamp`, whose bound is checked on decoding.
-//!   `travelling.rs`: an entry's encoding, with a mask of its fields.
+//!   `entry_encoding.rs`: an entry's encoding, with a mask of its fields.
 //! - `meta.rs`: the metadata of an existing entry.
 //! - `attributes.rs`: `Attributes` of an entry, and `Kept`, a set of them. `extended.rs`: extended
 //!   attributes and ACLs. `altered.rs`: changes of the sources' attributes (`altered/accounts.rs`,
@@ -17,7 +17,7 @@
 //!   set of such blocks, as a peer requests them.
 //! - `granularity.rs`: the units in which file systems store times.
 //! - `policy.rs`: `Task`, the one task of a job: to copy, to compare, or to remove, each with its
-//!   own rules. `faking.rs`: the sides on which root's attributes are stored in an extended
+//!   own rules. `fake_super.rs`: the sides on which root's attributes are stored in an extended
 //!   attribute.
 //! - `filter.rs`: rules that exclude parts of a tree; `filter/lines.rs`: their syntax;
 //!   `filter/scope.rs`: rules from files in the trees; `filter/pattern.rs`: their patterns, as in
@@ -39,10 +39,11 @@ mod attributes;
 mod changes;
 mod compression;
 mod entry;
+mod entry_encoding;
 mod escape;
 mod executable;
 mod extended;
-mod faking;
+mod fake_super;
 mod fault;
 mod filter;
 mod granularity;
@@ -56,7 +57,6 @@ mod place;
 mod policy;
 mod ranges;
 mod size;
-mod travelling;
 mod via;
 pub mod words;
 
@@ -78,7 +78,7 @@ pub use fault::{
     Fault, FaultKind, ForeignLink, ParentFailed, Side, is_missing, is_mounted, os_text,
 };
 pub use filter::{
-    Action, Asking, FilesKind, Filter, FilterError, Item as FilterItem, Line, Lines, Merge,
+    Action, FilesKind, Filter, FilterError, FilterSide, Item as FilterItem, Line, Lines, Merge,
     Pattern, PatternError, Rule, RuleError, RuleFiles, Scope, Sides, Start, Style, Subject,
     cvs_defaults,
 };
@@ -90,9 +90,9 @@ pub use outcome::{Outcome, Skip, Summary};
 pub use path::{MAX_DEPTH, MAX_NAME_LEN, Name, NameError, Naming};
 pub use place::{Place, PlaceError};
 pub use policy::{
-    Backup, Bases, Conflict, Delete, Led, Mirror, Missing, Moving, Part, Policy, Relative, Remove,
-    Resume, Sameness, Systems, Task, Updating, Walking,
+    Backup, Bases, Conflict, Delete, FollowedLinks, Mirror, Missing, Moving, Part, Policy,
+    Relative, Remove, Resume, Sameness, Systems, Task, Updating, Walking,
 };
 pub use ranges::{BlockRange, BlockRanges};
-pub use size::size_words;
+pub use size::format_size;
 pub use via::{Logins, Ports, PortsError, Via, ViaError};

@@ -65,7 +65,7 @@ pub struct Summary {
     /// Regular files and links that were copied (dry run: would be).
     pub copied: u64,
     /// Directories that were created (dry run: would be).
-    pub dirs_made: u64,
+    pub dirs_created: u64,
     /// Bytes of content in the copied files.
     pub bytes: u64,
     /// Bytes of content that were read and written. Holes may or may not count.
@@ -121,7 +121,7 @@ impl Summary {
     fn with(self, other: Self, both: impl Fn(u64, u64) -> u64) -> Self {
         Self {
             copied: both(self.copied, other.copied),
-            dirs_made: both(self.dirs_made, other.dirs_made),
+            dirs_created: both(self.dirs_created, other.dirs_created),
             bytes: both(self.bytes, other.bytes),
             bytes_transferred: both(self.bytes_transferred, other.bytes_transferred),
             bytes_resumed: both(self.bytes_resumed, other.bytes_resumed),
@@ -171,7 +171,7 @@ mod tests {
     fn figures_are_added_and_taken_off_one_by_one() {
         let one = Summary {
             copied: 1,
-            dirs_made: 2,
+            dirs_created: 2,
             bytes: 3,
             bytes_transferred: 4,
             bytes_resumed: 5,
@@ -195,7 +195,7 @@ mod tests {
         total += one;
         let twice = Summary {
             copied: 2,
-            dirs_made: 4,
+            dirs_created: 4,
             bytes: 6,
             bytes_transferred: 8,
             bytes_resumed: 10,

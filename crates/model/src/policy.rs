@@ -165,9 +165,9 @@ pub struct Mirror {
     /// Files with more bytes are skipped.
     pub size_max: Option<u64>,
     /// Missing directories above the destination are created, too.
-    pub makes_path: bool,
+    pub creates_parents: bool,
     /// A non-empty directory may be replaced by another kind of entry.
-    pub makes_way: bool,
+    pub replaces_dirs: bool,
     /// The rules for removing entries that only the destination has.
     pub delete: Option<Delete>,
     /// Maximum number of entries that are removed, for any reason.
@@ -193,7 +193,7 @@ pub struct Mirror {
     /// Storage for a file is reserved before it is written.
     pub preallocates: bool,
     /// Files wait until everything else is done, and then get their names in quick succession.
-    pub delays: bool,
+    pub delays_updates: bool,
     /// Only the difference of a missing file to one with a similar name is sent.
     pub fuzzy: bool,
     /// A large missing file that would be removed elsewhere is renamed. Removals wait for that.
@@ -206,7 +206,7 @@ pub struct Mirror {
     /// besides it.
     pub foreign_links: bool,
     /// Runs of zeros in large files become holes.
-    pub leaves_zeros: bool,
+    pub writes_sparse: bool,
     /// Reading files does not change their access times, if the system supports that.
     pub keeps_atimes: bool,
 }
@@ -284,21 +284,21 @@ pub struct Walking {
     /// The part of the sources' paths that is kept.
     pub relative: Relative,
     /// The symbolic links that are followed, if not all.
-    pub led: Led,
+    pub followed_links: FollowedLinks,
 }
 
 /// The symbolic links in sources that are followed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Led {
+pub struct FollowedLinks {
     /// Links to directories.
     pub to_dirs: bool,
     /// Links that may lead out of the sources; see [`crate::links::leads_out`].
     pub out: bool,
 }
 
-impl Led {
+impl FollowedLinks {
     /// True if any links are followed.
-    pub fn may_be(self) -> bool {
+    pub fn follows_any(self) -> bool {
         self.to_dirs || self.out
     }
 }
@@ -313,7 +313,7 @@ pub enum Relative {
     Yes,
     /// The same path. Its directories are created if they are missing, but existing ones are not
     /// changed.
-    WithoutWay,
+    WithoutImplied,
 }
 
 /// The file systems that a walk enters.
@@ -335,7 +335,7 @@ pub enum Missing {
     #[default]
     Fails,
     /// They are ignored.
-    PassedOver,
+    Ignored,
     /// The destination's entries with their names are removed.
     Removed,
 }
@@ -605,7 +605,7 @@ mod tests {
     #[test]
     fn links_may_be_led_by_either_rule() {
         for (to_dirs, out) in [(false, false), (false, true), (true, false)] {
-            assert_eq!(Led { to_dirs, out }.may_be(), to_dirs || out);
+            assert_eq!(FollowedLinks { to_dirs, out }.follows_any(), to_dirs || out);
         }
     }
 

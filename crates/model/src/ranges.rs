@@ -65,7 +65,7 @@ impl BlockRanges {
     }
 
     /// Number of bytes of a content of `size` bytes that are in none of the ranges.
-    pub fn left_out(&self, size: u64) -> u64 {
+    pub fn unwanted_len(&self, size: u64) -> u64 {
         size - self
             .iter()
             .map(|range| range.bytes(size))
@@ -119,7 +119,7 @@ mod tests {
         assert!(BlockRanges::none().begin_within(0));
         let far = BlockRanges::try_from(vec![1, u64::MAX]).expect("in order");
         assert!(far.begin_within(size));
-        assert_eq!(far.left_out(size), BLOCK_LEN);
+        assert_eq!(far.unwanted_len(size), BLOCK_LEN);
     }
 
     proptest! {
@@ -134,8 +134,8 @@ mod tests {
             let is_in = |block: u64| bounds.range(..=block).count() % 2 == 1;
             let len = |block: u64| (size - block * BLOCK_LEN).min(BLOCK_LEN);
             let blocks = 0..size.div_ceil(BLOCK_LEN);
-            let left_out: u64 = blocks.filter(|block| !is_in(*block)).map(len).sum();
-            prop_assert_eq!(ranges.left_out(size), left_out);
+            let unwanted_len: u64 = blocks.filter(|block| !is_in(*block)).map(len).sum();
+            prop_assert_eq!(ranges.unwanted_len(size), unwanted_len);
             prop_assert_eq!(ranges.is_empty(), bounds.is_empty());
             for range in ranges.iter() {
                 let (start, end) = range.bytes(size);

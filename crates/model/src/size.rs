@@ -4,7 +4,7 @@
 const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
 /// Formats a number of bytes with a unit: `1023 B`, `19.9 MiB`.
-pub fn size_words(bytes: u64) -> String {
+pub fn format_size(bytes: u64) -> String {
     if bytes < 1024 {
         return format!("{bytes} B");
     }
@@ -34,7 +34,7 @@ mod tests {
             (1 << 30, "1.0 GiB"),
             (u64::MAX, "16.0 EiB"),
         ] {
-            assert_eq!(size_words(bytes), text);
+            assert_eq!(format_size(bytes), text);
         }
     }
 }

@@ -78,7 +78,7 @@ pub fn join_upwards<'n>(names: impl Iterator<Item = &'n Name> + Clone, path: &mu
 ///
 /// # Errors
 /// If the last component is not a valid name.
-pub fn travel_name(path: &[u8]) -> Result<Option<Name>, NameError> {
+pub fn wire_name(path: &[u8]) -> Result<Option<Name>, NameError> {
     split(path).name.map(Name::new).transpose()
 }
 
@@ -116,7 +116,7 @@ pub fn without_dot(path: &[u8]) -> &[u8] {
 
 /// True if two names in one directory may be the same entry. Some file systems ignore case, or the
 /// encoding of a character.
-pub fn may_be_one_name(one: &[u8], other: &[u8]) -> bool {
+pub fn may_be_same_name(one: &[u8], other: &[u8]) -> bool {
     one.eq_ignore_ascii_case(other) || !(one.is_ascii() && other.is_ascii())
 }
 
@@ -217,9 +217,9 @@ mod tests {
     fn slashes_make_no_components_and_dots_no_names() {
         let all: Vec<_> = components(b"//a/./b//").collect();
         assert_eq!(all, [&b"a"[..], b".", b"b"]);
-        assert_eq!(travel_name(b"a/b/"), Ok(Some(Name::new(b"b").unwrap())));
-        assert_eq!(travel_name(b"a/.."), Ok(None));
-        assert_eq!(travel_name(b"a\0"), Err(NameError::Nul));
+        assert_eq!(wire_name(b"a/b/"), Ok(Some(Name::new(b"b").unwrap())));
+        assert_eq!(wire_name(b"a/.."), Ok(None));
+        assert_eq!(wire_name(b"a\0"), Err(NameError::Nul));
         let names = [b"c", b"b"].map(|name| Name::new(name).unwrap());
         assert_eq!(path_upwards(names.iter()), b"b/c");
     }
@@ -235,11 +235,11 @@ mod tests {
 
     #[test]
     fn names_that_some_file_system_takes_for_one_may_be_one() {
-        assert!(may_be_one_name(b"File", b"fILE") && may_be_one_name(b"a", b"a"));
-        assert!(!may_be_one_name(b"a", b"b"));
+        assert!(may_be_same_name(b"File", b"fILE") && may_be_same_name(b"a", b"a"));
+        assert!(!may_be_same_name(b"a", b"b"));
         // An accent may be a character by itself.
         let (one, two) = ("\u{e9}".as_bytes(), "e\u{301}".as_bytes());
-        assert!(may_be_one_name(one, two) && may_be_one_name(one, b"e"));
-        assert!(may_be_one_name(b"e", one));
+        assert!(may_be_same_name(one, two) && may_be_same_name(one, b"e"));
+        assert!(may_be_same_name(b"e", one));
     }
 }

@@ -39,29 +39,29 @@ pub(crate) struct Settings {
     /// The list for `Ciphers`, or `None` to leave it alone.
     pub(crate) ciphers: Option<String>,
     /// The user has enabled ssh's keep-alive messages.
-    pub(crate) keeps_alive: bool,
+    pub(crate) has_keep_alive: bool,
     /// The name or address that ssh looks up, if ssh was asked.
     pub(crate) host: Option<String>,
     /// The client has options for its session.
-    pub(crate) knows_sessions: bool,
+    pub(crate) supports_session_options: bool,
 }
 
 impl Settings {
     /// The settings of a client that was not asked for the user's.
-    pub(crate) fn of_client(knows_sessions: bool) -> Self {
-        Self { knows_sessions, ..Self::default() }
+    pub(crate) fn for_client(supports_session_options: bool) -> Self {
+        Self { supports_session_options, ..Self::default() }
     }
 }
 
 /// The first version of OpenSSH with options for its session.
-const KNOWS_SESSIONS_SINCE: (u32, u32) = (8, 7);
+const SESSION_OPTIONS_SINCE: (u32, u32) = (8, 7);
 
 /// Asks a client for its version. True if it has options for its session.
-pub(crate) fn knows_sessions(shell: &RemoteShell) -> bool {
+pub(crate) fn supports_session_options(shell: &RemoteShell) -> bool {
     let mut ask = Command::new(&shell.program);
     ask.arg("-V").stdin(Stdio::null()).stdout(Stdio::null());
     // ssh prints its version on standard error.
-    stderr_of(&mut ask).is_some_and(|words| version(&words) >= Some(KNOWS_SESSIONS_SINCE))
+    stderr_of(&mut ask).is_some_and(|words| version(&words) >= Some(SESSION_OPTIONS_SINCE))
 }
 
 /// The version in words like "OpenSSH_9.2p1 Debian-2, OpenSSL 3.0.19".
@@ -75,48 +75,52 @@ fn version(words: &[u8]) -> Option<(u32, u32)> {
 /// The client's cached answer for a host, as asking takes a noticeable time. The answer follows
 /// from how the host is reached, so two of them always compare as equal.
 #[derive(Debug, Clone)]
-pub(crate) struct Known<T>(OnceLock<T>);
+pub(crate) struct Cached<T>(OnceLock<T>);
 
-impl<T> Known<T> {
+impl<T> Cached<T> {
     /// Returns the cached answer, or calls `ask`.
-    pub(crate) fn or_ask(&self, ask: impl FnOnce() -> T) -> &T {
+    pub(crate) fn get_or_init(&self, ask: impl FnOnce() -> T) -> &T {
         self.0.get_or_init(ask)
     }
 }
 
-impl<T> Default for Known<T> {
+impl<T> Default for Cached<T> {
     fn default() -> Self {
         Self(OnceLock::new())
     }
 }
 
-impl<T> PartialEq for Known<T> {
+impl<T> PartialEq for Cached<T> {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl<T> Eq for Known<T> {}
+impl<T> Eq for Cached<T> {}
 
 /// Asks ssh for the user's settings. `args` are the arguments that ssh will be started with, up to
 /// the remote command.
 ///
 /// Waits for one or two short runs of ssh: the ciphers are arguments of the connection and can't be
 /// changed later. The first run executes a `Match exec` in the user's configuration.
-pub(crate) fn settings_of(shell: &RemoteShell, args: &[String], host: &str) -> Settings {
-    let Some(users) = settings(&shell.program, args, host) else { return Settings::default() };
-    let interval = users.lines().find_map(|line| line.strip_prefix("serveraliveinterval "));
+pub(crate) fn query_settings(shell: &RemoteShell, args: &[String], host: &str) -> Settings {
+    let Some(user_settings) = settings(&shell.program, args, host) else {
+        return Settings::default();
+    };
+    let interval = user_settings.lines().find_map(|line| line.strip_prefix("serveraliveinterval "));
     Settings {
-        ciphers: preferred_list(shell, &users, host),
-        keeps_alive: interval.is_some_and(|interval| interval != "0"),
-        host: host_name(&users),
-        knows_sessions: users.lines().any(|line| line.starts_with("sessiontype ")),
+        ciphers: preferred_list(shell, &user_settings, host),
+        has_keep_alive: interval.is_some_and(|interval| interval != "0"),
+        host: host_name(&user_settings),
+        supports_session_options: user_settings
+            .lines()
+            .any(|line| line.starts_with("sessiontype ")),
     }
 }
 
-/// The list for ssh's `Ciphers` option, given the settings `users`.
-fn preferred_list(shell: &RemoteShell, users: &str, host: &str) -> Option<String> {
-    let list = ciphers(users).filter(|_| cpu_has_aes())?;
+/// The list for ssh's `Ciphers` option, given the settings `user_settings`.
+fn preferred_list(shell: &RemoteShell, user_settings: &str, host: &str) -> Option<String> {
+    let list = ciphers(user_settings).filter(|_| cpu_has_aes())?;
     let preferred = reordered(list)?;
     if !DEFAULTS.contains(&list) {
         // Every client accepts an empty file; "-F none" is newer than "-G".
@@ -129,7 +133,7 @@ fn preferred_list(shell: &RemoteShell, users: &str, host: &str) -> Option<String
 }
 
 /// Asks ssh for the name or address that it looks up for `host`.
-pub(crate) fn host_name_of(shell: &RemoteShell, args: &[String], host: &str) -> Option<String> {
+pub(crate) fn query_host_name(shell: &RemoteShell, args: &[String], host: &str) -> Option<String> {
     host_name(&settings(&shell.program, args, host)?)
 }
 
@@ -200,7 +204,7 @@ mod tests {
         let mut args = vec!["-F".to_owned(), file.path().to_str().unwrap().to_owned()];
         args.extend(words.iter().map(|&word| word.to_owned()));
         let shell = RemoteShell { program: "ssh".into(), args: Vec::new() };
-        settings_of(&shell, &args, "box").ciphers
+        query_settings(&shell, &args, "box").ciphers
     }
 
     #[test]
@@ -234,7 +238,7 @@ mod tests {
         let written = Command::new("sh").args(["-c", writes]).arg(&program).arg(script).status();
         assert!(written.unwrap().success());
         let shell = RemoteShell { program: program.to_str().unwrap().to_owned(), args: Vec::new() };
-        settings_of(&shell, &["-p2222".to_owned()], "box").ciphers
+        query_settings(&shell, &["-p2222".to_owned()], "box").ciphers
     }
 
     #[test]
@@ -243,26 +247,29 @@ mod tests {
             return;
         }
         let shell = RemoteShell { program: "ssh".into(), args: Vec::new() };
-        let keeps_alive = |words: &[&str]| {
+        let has_keep_alive = |words: &[&str]| {
             let words = [&["-F", "/dev/null"], words].concat();
             let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
-            settings_of(&shell, &words, "box").keeps_alive
+            query_settings(&shell, &words, "box").has_keep_alive
         };
-        assert!(keeps_alive(&["-oServerAliveInterval=30"]));
-        assert!(!keeps_alive(&["-oServerAliveInterval=0"]));
-        assert!(!keeps_alive(&[]));
+        assert!(has_keep_alive(&["-oServerAliveInterval=30"]));
+        assert!(!has_keep_alive(&["-oServerAliveInterval=0"]));
+        assert!(!has_keep_alive(&[]));
     }
 
     #[test]
     fn a_clients_version_shows_if_it_has_session_options() {
-        let known = |words: &str| version(words.as_bytes()) >= Some(KNOWS_SESSIONS_SINCE);
+        let known = |words: &str| version(words.as_bytes()) >= Some(SESSION_OPTIONS_SINCE);
         assert!(known("OpenSSH_9.2p1 Debian-2+deb12u10, OpenSSL 3.0.19 27 Jan 2026\r\n"));
         assert!(known("OpenSSH_10.0p2, LibreSSL 4.1.0") && known("OpenSSH_8.7p1, OpenSSL"));
         assert!(!known("OpenSSH_8.0p1, OpenSSL 1.1.1k") && !known("OpenSSH_for_Windows"));
         assert!(!known("Dropbear v2024.86") && !known(""));
         let shell = RemoteShell { program: "ssh".into(), args: Vec::new() };
         let words = ["-F", "/dev/null"].map(str::to_owned);
-        assert_eq!(settings_of(&shell, &words, "box").knows_sessions, knows_sessions(&shell));
+        assert_eq!(
+            query_settings(&shell, &words, "box").supports_session_options,
+            supports_session_options(&shell)
+        );
     }
 
     #[test]
@@ -285,7 +292,7 @@ mod tests {
     #[test]
     fn a_client_without_dash_g_keeps_its_ciphers() {
         let shell = |program: &str| RemoteShell { program: program.into(), args: Vec::new() };
-        assert_eq!(settings_of(&shell("false"), &[], "box").ciphers, None);
-        assert_eq!(settings_of(&shell("/nonexistent/ssh"), &[], "box").ciphers, None);
+        assert_eq!(query_settings(&shell("false"), &[], "box").ciphers, None);
+        assert_eq!(query_settings(&shell("/nonexistent/ssh"), &[], "box").ciphers, None);
     }
 }

@@ -1,13 +1,13 @@
 //! [`Connection`]: a byte stream in both directions, and the handles that end it.
 
-use crate::cut::{AsBefore, Cut, Cuttable, wait_for_room};
-use crate::diagnosis::{Peer, Remote, diagnose};
+use crate::diagnosis::{Peer, RemoteProgram, diagnose};
 use crate::error::CLOSED;
-use crate::kept::{Keeper, Resting, Streams};
+use crate::interrupt::{FlagsGuard, Interrupt, Interruptible, wait_writable};
+use crate::kept::{IdleConnections, Keeper, Streams};
 use crate::process::Process;
 use crate::stderr::{Diagnostics, StderrReader};
-use crate::{ConnectError, Further, Patience, Refusal, Whereabouts};
-use haul_sys::Measured;
+use crate::{ConnectError, ExtraLogins, HostAddresses, Refusal, Timeouts};
+use haul_sys::PacketStats;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -26,11 +26,11 @@ use std::time::{Duration, Instant};
 const EXIT_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Timeout for ssh to exit by itself when the remote program exits, too.
-const LEAVING_MAX: Duration = Duration::from_secs(1);
+const PEER_EXIT_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Timeout for the last lines on standard error after ssh has exited. A process that ssh left
 /// behind can hold that stream open for ever.
-const LAST_WORDS_WAIT_MAX: Duration = Duration::from_millis(250);
+const STDERR_WAIT_MAX: Duration = Duration::from_millis(250);
 
 /// Shortest pause between two checks whether ssh has exited.
 const EXIT_POLL_MIN: Duration = Duration::from_millis(1);
@@ -68,16 +68,16 @@ impl Connection {
     ///
     /// # Errors
     /// Those of `fcntl` and `pipe`.
-    pub fn of_streams(
+    pub fn from_streams(
         reader: impl Read + AsFd + Send + 'static,
         writer: impl Write + AsFd + Send + 'static,
     ) -> io::Result<Self> {
-        let cut = Cut::new()?;
-        let before = Some([AsBefore::of(&reader)?, AsBefore::of(&writer)?]);
-        let reader = Cuttable::new(reader, &cut)?;
-        let writer = Writer::cuttable(writer, &cut)?;
+        let interrupt = Interrupt::new()?;
+        let before = Some([FlagsGuard::of(&reader)?, FlagsGuard::of(&writer)?]);
+        let reader = Interruptible::new(reader, &interrupt)?;
+        let writer = Writer::interruptible(writer, &interrupt)?;
         let mut closer = Closer::default();
-        (closer.cut, closer.before) = (Some(cut), before);
+        (closer.interrupt, closer.before) = (Some(interrupt), before);
         Ok(Self { reader: Box::new(reader), writer, closer })
     }
 
@@ -86,17 +86,17 @@ impl Connection {
     pub(crate) fn of_kept(
         streams: Streams,
         keeper: Keeper,
-        further: Further,
+        extra_logins: ExtraLogins,
         diagnostics: Diagnostics,
     ) -> io::Result<Self> {
         let Streams { input, output, errors } = &streams;
         let handles = Streams::of(input, output, errors)?;
-        let connection = Self::of_streams(File::from(streams.input), File::from(streams.output))?;
+        let connection = Self::from_streams(File::from(streams.input), File::from(streams.output))?;
         let errors = StderrReader::start(File::from(streams.errors), diagnostics)?;
         let Self { reader, writer, mut closer } = connection;
-        closer.patience = further.0.patience();
-        closer.name = Some(further.0.display());
-        let kept = Kept { streams: handles, keeper, further, _errors: Some(errors) };
+        closer.timeout = extra_logins.0.timeout();
+        closer.name = Some(extra_logins.0.display());
+        let kept = Kept { streams: handles, keeper, extra_logins, _errors: Some(errors) };
         closer.kept = Some(Box::new(kept));
         Ok(Self { reader, writer, closer })
     }
@@ -108,8 +108,8 @@ impl Connection {
     }
 
     /// Sets where in this process the connection is kept while it is idle.
-    pub(crate) fn resting(mut self, host: String, place: Resting) -> Self {
-        self.closer.rests = Some((host, place));
+    pub(crate) fn idle_connections(mut self, host: String, place: IdleConnections) -> Self {
+        self.closer.kept_by_process = Some((host, place));
         self
     }
 
@@ -117,39 +117,39 @@ impl Connection {
     pub(crate) fn of_server(
         reader: Box<dyn Read + Send>,
         writer: Writer,
-        served: Served,
-        patience: Patience,
+        served: ServerLink,
+        timeout: Timeouts,
     ) -> Self {
         let mut closer = Closer::default();
-        (closer.served, closer.patience) = (Some(Box::new(served)), patience);
+        (closer.served, closer.timeout) = (Some(Box::new(served)), timeout);
         Self { reader, writer, closer }
     }
 
     /// Marks the connection as the fallback for a server that does not answer. If it fails before
     /// the agent there is reached, [`Closer::explain`] returns [`ConnectError::NoServer`].
     #[must_use]
-    pub fn standing_in(mut self) -> Self {
-        self.closer.stands_in = true;
+    pub fn as_fallback(mut self) -> Self {
+        self.closer.is_fallback = true;
         self
     }
 
     /// Sets the timeouts for the peer.
     #[must_use]
-    pub fn with_patience(mut self, patience: Patience) -> Self {
-        self.closer.patience = patience;
+    pub fn with_timeouts(mut self, timeout: Timeouts) -> Self {
+        self.closer.timeout = timeout;
         self
     }
 }
 
-/// Waits up to `patience` until `stream` has input or has ended. Returns whether it has.
+/// Waits up to `timeout` until `stream` has input or has ended. Returns whether it has.
 ///
 /// # Errors
 /// Those of `poll`.
-pub fn await_input(stream: BorrowedFd<'_>, patience: Duration) -> io::Result<bool> {
-    let patience = Timespec::try_from(patience).ok();
+pub fn wait_for_input(stream: BorrowedFd<'_>, timeout: Duration) -> io::Result<bool> {
+    let timeout = Timespec::try_from(timeout).ok();
     loop {
         let mut input = [PollFd::from_borrowed_fd(stream, PollFlags::IN)];
-        match poll(&mut input, patience.as_ref()) {
+        match poll(&mut input, timeout.as_ref()) {
             Ok(ready) => return Ok(ready > 0),
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
@@ -164,39 +164,39 @@ impl fmt::Debug for Connection {
 }
 
 /// The bytes from the remote program.
-pub(crate) struct Listener<R> {
+pub(crate) struct FirstByteReader<R> {
     stream: R,
     /// Set when the first byte has arrived.
-    was_heard: Arc<AtomicBool>,
+    has_received: Arc<AtomicBool>,
 }
 
-impl<R: Read> Listener<R> {
+impl<R: Read> FirstByteReader<R> {
     pub(crate) fn to(stream: R) -> Self {
-        Self { stream, was_heard: Arc::default() }
+        Self { stream, has_received: Arc::default() }
     }
 
     /// The flag that is set when the first byte has arrived.
-    pub(crate) fn was_heard(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.was_heard)
+    pub(crate) fn has_received(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.has_received)
     }
 
-    fn heard(&self, read: io::Result<usize>) -> io::Result<usize> {
-        if matches!(read, Ok(1..)) && !self.was_heard.load(Ordering::Relaxed) {
-            self.was_heard.store(true, Ordering::Relaxed);
+    fn record_first_byte(&self, read: io::Result<usize>) -> io::Result<usize> {
+        if matches!(read, Ok(1..)) && !self.has_received.load(Ordering::Relaxed) {
+            self.has_received.store(true, Ordering::Relaxed);
         }
         read
     }
 }
 
-impl<R: Read> Read for Listener<R> {
+impl<R: Read> Read for FirstByteReader<R> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let read = self.stream.read(bytes);
-        self.heard(read)
+        self.record_first_byte(read)
     }
 
     fn read_vectored(&mut self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         let read = self.stream.read_vectored(slices);
-        self.heard(read)
+        self.record_first_byte(read)
     }
 }
 
@@ -208,26 +208,26 @@ pub struct Writer {
     stream: Box<dyn Write + Send>,
     pipe: Option<OwnedFd>,
     /// Releases the stream.
-    cut: Option<Arc<Cut>>,
+    interrupt: Option<Arc<Interrupt>>,
 }
 
 impl Writer {
     /// A writer over `stream`; `pipe` is the pipe behind it, if it is one.
     pub fn new(stream: impl Write + Send + 'static, pipe: Option<OwnedFd>) -> Self {
-        Self { stream: Box::new(stream), pipe, cut: None }
+        Self { stream: Box::new(stream), pipe, interrupt: None }
     }
 
-    /// A writer over `stream`, which `cut` can release.
+    /// A writer over `stream`, which `interrupt` can release.
     ///
     /// # Errors
     /// Those of `fcntl`.
-    pub(crate) fn cuttable(
+    pub(crate) fn interruptible(
         stream: impl Write + AsFd + Send + 'static,
-        cut: &Arc<Cut>,
+        interrupt: &Arc<Interrupt>,
     ) -> io::Result<Self> {
         let pipe = pipe_of(&stream);
-        let stream = Box::new(Cuttable::new(stream, cut)?);
-        Ok(Self { stream, pipe, cut: Some(Arc::clone(cut)) })
+        let stream = Box::new(Interruptible::new(stream, interrupt)?);
+        Ok(Self { stream, pipe, interrupt: Some(Arc::clone(interrupt)) })
     }
 
     /// The pipe behind this writer, if there is one. Content can be spliced into it between two
@@ -241,8 +241,8 @@ impl Writer {
     ///
     /// # Errors
     /// Those of `poll`; a broken pipe if the connection was killed.
-    pub fn wait_for_room(&self) -> io::Result<()> {
-        self.pipe().map_or(Ok(()), |pipe| wait_for_room(pipe, self.cut.as_deref()))
+    pub fn wait_writable(&self) -> io::Result<()> {
+        self.pipe().map_or(Ok(()), |pipe| wait_writable(pipe, self.interrupt.as_deref()))
     }
 }
 
@@ -281,21 +281,21 @@ impl fmt::Debug for Writer {
 pub struct Closer {
     ssh: Option<Box<Ssh>>,
     /// The peer, if it is a server or the client of one.
-    served: Option<Box<Served>>,
+    served: Option<Box<ServerLink>>,
     /// Releases the streams. `None` if they lead to ssh.
-    cut: Option<Arc<Cut>>,
-    patience: Patience,
+    interrupt: Option<Arc<Interrupt>>,
+    timeout: Timeouts,
     /// The flags of streams that were given to this process. They are restored when this is
     /// dropped.
-    before: Option<[AsBefore; 2]>,
+    before: Option<[FlagsGuard; 2]>,
     /// Set if a process keeps the connection while it is idle.
     kept: Option<Box<Kept>>,
     /// Set if this process keeps the idle connection: the target's name and the place.
-    rests: Option<(String, Resting)>,
+    kept_by_process: Option<(String, IdleConnections)>,
     /// The peer's name, if no ssh of this process leads to it.
     name: Option<String>,
     /// This connection by ssh replaces a server that does not answer.
-    stands_in: bool,
+    is_fallback: bool,
 }
 
 /// The streams and handles for keeping an idle connection.
@@ -303,25 +303,25 @@ pub(crate) struct Kept {
     pub(crate) streams: Streams,
     pub(crate) keeper: Keeper,
     /// Opens another login to the host.
-    pub(crate) further: Further,
+    pub(crate) extra_logins: ExtraLogins,
     /// Reads its standard error, unless an ssh of this process has a reader for it.
     pub(crate) _errors: Option<StderrReader>,
 }
 
 /// A line to the peer that any thread can close.
-pub(crate) trait HangUp {
+pub(crate) trait Transport {
     /// Ends both directions: reads return the end of the file, writes a broken pipe.
-    fn hang_up(&self);
+    fn shut_down(&self);
 
     /// The peer's address, if it accepts further connections by TCP.
     fn peer(&self) -> Option<SocketAddr>;
 
     /// Statistics about the packets that this side has sent, if they are counted.
-    fn measured(&self) -> Option<Measured>;
+    fn packet_stats(&self) -> Option<PacketStats>;
 }
 
-impl HangUp for TcpStream {
-    fn hang_up(&self) {
+impl Transport for TcpStream {
+    fn shut_down(&self) {
         // It can only fail because the peer has left.
         let _ = self.shutdown(Shutdown::Both);
     }
@@ -330,23 +330,23 @@ impl HangUp for TcpStream {
         self.peer_addr().ok()
     }
 
-    fn measured(&self) -> Option<Measured> {
-        haul_sys::measured(self)
+    fn packet_stats(&self) -> Option<PacketStats> {
+        haul_sys::packet_stats(self)
     }
 }
 
 /// A connection to a server, or to the client of one.
-pub(crate) struct Served {
+pub(crate) struct ServerLink {
     pub(crate) peer: String,
-    pub(crate) line: Arc<dyn HangUp + Send + Sync>,
+    pub(crate) transport: Arc<dyn Transport + Send + Sync>,
     /// Set if the peer refused this side before it sent anything else.
     pub(crate) refusal: Arc<OnceLock<Refusal>>,
     /// The connection uses QUIC, not TCP.
     pub(crate) is_quic: bool,
     /// Dropped last. Dropping it waits until all written data has arrived.
-    pub(crate) rest: Option<Box<dyn Send + Sync>>,
+    pub(crate) linger: Option<Box<dyn Send + Sync>>,
     /// Called with the measurements when the connection has ended.
-    pub(crate) on_end: Option<Box<dyn FnOnce(Measured) + Send + Sync>>,
+    pub(crate) on_end: Option<Box<dyn FnOnce(PacketStats) + Send + Sync>>,
 }
 
 /// The child behind a connection.
@@ -355,37 +355,37 @@ pub(crate) struct Ssh {
     pub(crate) stderr: StderrReader,
     pub(crate) peer: Peer,
     /// The remote program has sent something.
-    pub(crate) was_heard: Arc<AtomicBool>,
+    pub(crate) has_received: Arc<AtomicBool>,
     /// False for another program in place of ssh.
     pub(crate) is_ssh: bool,
     /// Opens another login, if the remote program is `haul serve`.
-    pub(crate) further: Option<Further>,
+    pub(crate) extra_logins: Option<ExtraLogins>,
 }
 
 impl Closer {
     pub(crate) fn new(
         ssh: Ssh,
-        cut: Option<Arc<Cut>>,
-        patience: Patience,
+        interrupt: Option<Arc<Interrupt>>,
+        timeout: Timeouts,
         kept: Option<Box<Kept>>,
-        rests: Option<(String, Resting)>,
+        kept_by_process: Option<(String, IdleConnections)>,
     ) -> Self {
         let mut closer = Self::default();
-        (closer.ssh, closer.cut, closer.patience) = (Some(Box::new(ssh)), cut, patience);
-        (closer.kept, closer.rests) = (kept, rests);
+        (closer.ssh, closer.interrupt, closer.timeout) = (Some(Box::new(ssh)), interrupt, timeout);
+        (closer.kept, closer.kept_by_process) = (kept, kept_by_process);
         closer
     }
 
     /// True if the connection is kept while it is idle.
     pub fn keeps(&self) -> bool {
-        self.kept.is_some() || self.rests.is_some()
+        self.kept.is_some() || self.kept_by_process.is_some()
     }
 
     /// Keeps the idle connection; `reader` and `writer` are its streams. If that fails, the
     /// connection is closed.
     pub fn keep(mut self, reader: Box<dyn Read + Send>, writer: Writer) {
-        if let Some((host, resting)) = self.rests.take() {
-            return resting.put(host, Connection { reader, writer, closer: self });
+        if let Some((host, idle_connections)) = self.kept_by_process.take() {
+            return idle_connections.put(host, Connection { reader, writer, closer: self });
         }
         drop((reader, writer));
         // The flags are restored before another process gets the streams.
@@ -403,14 +403,14 @@ impl Closer {
         }
     }
 
-    /// Waits up to `patience` for more input from the peer. Returns another connection over the
+    /// Waits up to `timeout` for more input from the peer. Returns another connection over the
     /// same streams, or `None` if nothing arrives or the streams were not given to this process.
     ///
     /// # Errors
-    /// Those of `poll`, and of [`Connection::of_streams`].
-    pub fn renewed_within(self, patience: Duration) -> io::Result<Option<Connection>> {
+    /// Those of `poll`, and of [`Connection::from_streams`].
+    pub fn reuse_within(self, timeout: Duration) -> io::Result<Option<Connection>> {
         let Some(before) = &self.before else { return Ok(None) };
-        if !await_input(before[0].stream(), patience)? {
+        if !wait_for_input(before[0].stream(), timeout)? {
             return Ok(None);
         }
         let streams = before.each_ref().map(|stream| stream.stream().try_clone_to_owned());
@@ -418,12 +418,12 @@ impl Closer {
         let (input, output) = (input?, output?);
         // The flags are restored first.
         drop(self);
-        Connection::of_streams(input, output).map(Some)
+        Connection::from_streams(input, output).map(Some)
     }
 
     /// The timeouts for the peer. Readers must obey them.
-    pub fn patience(&self) -> Patience {
-        self.patience
+    pub fn timeout(&self) -> Timeouts {
+        self.timeout
     }
 
     /// The peer's name for messages, `user@host`; "the peer" if none is known.
@@ -439,22 +439,23 @@ impl Closer {
     }
 
     /// Sets a function to call with the measurements when a connection to a server has ended.
-    pub fn on_end(&mut self, tell: impl FnOnce(Measured) + Send + Sync + 'static) {
+    pub fn on_end(&mut self, callback: impl FnOnce(PacketStats) + Send + Sync + 'static) {
         if let Some(served) = &mut self.served {
-            served.on_end = Some(Box::new(tell));
+            served.on_end = Some(Box::new(callback));
         }
     }
 
     /// The addresses of the host as its name resolves here. The lookup runs in the background.
-    pub fn whereabouts(&self) -> Whereabouts {
+    pub fn host_addresses(&self) -> HostAddresses {
         let server = self.served.as_ref().and_then(|served| {
-            let round_trip = served.line.measured().map(|measured| measured.round_trip);
-            Some((served.line.peer()?, round_trip))
+            let round_trip =
+                served.transport.packet_stats().map(|packet_stats| packet_stats.round_trip);
+            Some((served.transport.peer()?, round_trip))
         });
-        match (self.further(), server) {
-            (Some(further), _) => Whereabouts::of(&further.0),
-            (None, Some((server, round_trip))) => Whereabouts::of_server(server, round_trip),
-            (None, None) => Whereabouts::at(Vec::new()),
+        match (self.extra_logins(), server) {
+            (Some(extra_logins), _) => HostAddresses::of(&extra_logins.0),
+            (None, Some((server, round_trip))) => HostAddresses::of_server(server, round_trip),
+            (None, None) => HostAddresses::at(Vec::new()),
         }
     }
 
@@ -464,16 +465,16 @@ impl Closer {
     }
 
     /// Opens another login to the host, if ssh leads to it.
-    pub fn further(&self) -> Option<Further> {
-        let of_kept = || self.kept.as_ref().map(|kept| kept.further.clone());
-        self.ssh.as_ref().and_then(|ssh| ssh.further.clone()).or_else(of_kept)
+    pub fn extra_logins(&self) -> Option<ExtraLogins> {
+        let of_kept = || self.kept.as_ref().map(|kept| kept.extra_logins.clone());
+        self.ssh.as_ref().and_then(|ssh| ssh.extra_logins.clone()).or_else(of_kept)
     }
 
     /// A handle to inspect this connection's ssh. `None` if there is none, or another program in
     /// its place.
-    pub fn onlooker(&self) -> Option<Onlooker> {
+    pub fn ssh_process(&self) -> Option<SshProcess> {
         let ssh = self.ssh.as_ref().filter(|ssh| ssh.is_ssh)?;
-        Some(Onlooker(Arc::clone(&ssh.process)))
+        Some(SshProcess(Arc::clone(&ssh.process)))
     }
 
     /// The streams, reader and writer, if they were given to this process.
@@ -486,17 +487,17 @@ impl Closer {
     pub fn killer(&self) -> Killer {
         Killer {
             process: self.ssh.as_ref().map(|ssh| Arc::clone(&ssh.process)),
-            cut: self.cut.clone(),
-            line: self.served.as_ref().map(|served| Arc::clone(&served.line)),
+            interrupt: self.interrupt.clone(),
+            transport: self.served.as_ref().map(|served| Arc::clone(&served.transport)),
         }
     }
 
     /// Ends the child now and waits until it has exited; see [`Killer::kill`].
     pub fn kill(&mut self) {
-        match (&self.ssh, &self.cut) {
-            (Some(ssh), _) => ssh.process.end(),
-            (None, Some(cut)) => cut.let_go(),
-            (None, None) => self.served.iter().for_each(|served| served.line.hang_up()),
+        match (&self.ssh, &self.interrupt) {
+            (Some(ssh), _) => ssh.process.kill_and_reap(),
+            (None, Some(interrupt)) => interrupt.release(),
+            (None, None) => self.served.iter().for_each(|served| served.transport.shut_down()),
         }
     }
 
@@ -511,19 +512,19 @@ impl Closer {
             return Ok(());
         };
         let Some(status) = ssh.wait() else {
-            ssh.process.end();
+            ssh.process.kill_and_reap();
             return Err(ConnectError::Lost {
                 host: ssh.peer.name,
                 detail: format!("not closed within {} s", EXIT_WAIT_MAX.as_secs()),
             });
         };
-        ssh.stderr.wait_closed(LAST_WORDS_WAIT_MAX);
+        ssh.stderr.wait_closed(STDERR_WAIT_MAX);
         if ssh.process.was_killed() {
             return Err(ConnectError::Stopped { host: ssh.peer.name });
         }
-        let was_heard = ssh.was_heard.load(Ordering::Relaxed);
-        diagnose(&ssh.peer, status, &ssh.stderr.said(), was_heard)
-            .inspect_err(|error| ssh.stderr.is_told(error))
+        let has_received = ssh.has_received.load(Ordering::Relaxed);
+        diagnose(&ssh.peer, status, &ssh.stderr.tail(), has_received)
+            .inspect_err(|error| ssh.stderr.drop_repeated(error))
     }
 
     /// Closes a connection whose exchange is complete, and whose peer exits by itself. **Drop the
@@ -534,7 +535,7 @@ impl Closer {
     pub fn leave(mut self) {
         drop(self.kept.take());
         match &self.ssh {
-            Some(ssh) if ssh.is_ssh => drop(self.killer().ends_within(LEAVING_MAX)),
+            Some(ssh) if ssh.is_ssh => drop(self.killer().wait_for_exit(PEER_EXIT_WAIT_MAX)),
             Some(_) => drop(self.finish()),
             None => {}
         }
@@ -547,14 +548,14 @@ impl Closer {
         if let Some(refusal) = self.served.as_ref().and_then(|served| served.refusal.get()) {
             return refusal.error(host);
         }
-        let mute = self.ssh.as_ref().and_then(|ssh| match &ssh.peer.runs {
+        let mute = self.ssh.as_ref().and_then(|ssh| match &ssh.peer.remote_program {
             // haul greets first, or fails.
-            Remote::Haul { path, .. } if !ssh.was_heard.load(Ordering::Relaxed) => {
+            RemoteProgram::Haul { path, .. } if !ssh.has_received.load(Ordering::Relaxed) => {
                 Some(ConnectError::NoHaul { host: host.clone(), tried: path.clone() })
             }
             _ => None,
         });
-        let stands_in = self.stands_in;
+        let is_fallback = self.is_fallback;
         let error = match self.finish() {
             Err(error) => error,
             Ok(()) => {
@@ -567,7 +568,7 @@ impl Closer {
             | ConnectError::NotEnrolled { .. }
             | ConnectError::Busy { .. }
             | ConnectError::Unserved { .. } => error,
-            error if stands_in => {
+            error if is_fallback => {
                 ConnectError::NoServer { host, detail: format!("nor through ssh: {error}") }
             }
             error => error,
@@ -578,14 +579,14 @@ impl Closer {
 impl Drop for Closer {
     fn drop(&mut self) {
         if let Some(ssh) = self.ssh.take() {
-            ssh.process.end();
+            ssh.process.kill_and_reap();
         }
         if let Some(served) = self.served.take() {
-            let Served { line, rest, on_end, .. } = *served;
-            line.hang_up();
-            drop(rest);
-            if let (Some(tell), Some(measured)) = (on_end, line.measured()) {
-                tell(measured);
+            let ServerLink { transport, linger, on_end, .. } = *served;
+            transport.shut_down();
+            drop(linger);
+            if let (Some(callback), Some(packet_stats)) = (on_end, transport.packet_stats()) {
+                callback(packet_stats);
             }
         }
     }
@@ -618,17 +619,17 @@ impl Ssh {
 
 /// Inspects the process of an ssh while it runs.
 #[derive(Clone)]
-pub struct Onlooker(Arc<Process>);
+pub struct SshProcess(Arc<Process>);
 
-impl Onlooker {
-    /// Calls `look` with the process ID, which is not reused before `look` returns. `None` if the
+impl SshProcess {
+    /// Calls `inspect` with the process ID, which is not reused before `inspect` returns. `None` if the
     /// process has exited.
-    pub fn look<T>(&self, look: impl FnOnce(u32) -> T) -> Option<T> {
-        self.0.look_at(look)
+    pub fn inspect<T>(&self, inspect: impl FnOnce(u32) -> T) -> Option<T> {
+        self.0.inspect(inspect)
     }
 }
 
-impl fmt::Debug for Onlooker {
+impl fmt::Debug for SshProcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Onlooker").finish_non_exhaustive()
     }
@@ -638,15 +639,15 @@ impl fmt::Debug for Onlooker {
 #[derive(Clone)]
 pub struct Killer {
     process: Option<Arc<Process>>,
-    cut: Option<Arc<Cut>>,
-    line: Option<Arc<dyn HangUp + Send + Sync>>,
+    interrupt: Option<Arc<Interrupt>>,
+    transport: Option<Arc<dyn Transport + Send + Sync>>,
 }
 
 impl Killer {
     /// A killer that shuts `socket` down: reads return the end of the file, writes a broken pipe.
-    pub(crate) fn of_socket(socket: &TcpStream) -> io::Result<Self> {
-        let line: Arc<dyn HangUp + Send + Sync> = Arc::new(socket.try_clone()?);
-        Ok(Self { process: None, cut: None, line: Some(line) })
+    pub(crate) fn from_socket(socket: &TcpStream) -> io::Result<Self> {
+        let transport: Arc<dyn Transport + Send + Sync> = Arc::new(socket.try_clone()?);
+        Ok(Self { process: None, interrupt: None, transport: Some(transport) })
     }
 
     /// Sends ssh SIGTERM, so that it can restore the terminal if it is asking for a password. The
@@ -662,21 +663,21 @@ impl Killer {
         if let Some(process) = &self.process {
             process.kill();
         }
-        match (&self.process, &self.cut) {
-            (Some(_), Some(cut)) => cut.ask(),
-            (None, Some(cut)) => cut.let_go(),
+        match (&self.process, &self.interrupt) {
+            (Some(_), Some(interrupt)) => interrupt.request(),
+            (None, Some(interrupt)) => interrupt.release(),
             (_, None) => {}
         }
-        if let Some(line) = &self.line {
-            line.hang_up();
+        if let Some(transport) = &self.transport {
+            transport.shut_down();
         }
     }
 
-    /// Waits up to `patience` until ssh has exited by itself. Returns whether it has. A connection
+    /// Waits up to `timeout` until ssh has exited by itself. Returns whether it has. A connection
     /// made from parts has no ssh to wait for.
-    pub fn ends_within(&self, patience: Duration) -> bool {
+    pub fn wait_for_exit(&self, timeout: Duration) -> bool {
         let Some(process) = &self.process else { return true };
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + timeout;
         while matches!(process.try_wait(), Ok(None)) {
             if Instant::now() >= deadline {
                 return false;

@@ -6,7 +6,7 @@
 
 use crate::error::shown;
 use crate::remote_command::Subcommand;
-use crate::stderr::Said;
+use crate::stderr::StderrTail;
 use crate::{ConnectError, Refusal};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -28,12 +28,12 @@ pub(crate) struct Peer {
     /// `user@host`, safe to show.
     pub(crate) name: String,
     /// The program that ssh runs there.
-    pub(crate) runs: Remote,
+    pub(crate) remote_program: RemoteProgram,
 }
 
 /// The program that ssh runs on the other machine.
 #[derive(Debug, Clone)]
-pub(crate) enum Remote {
+pub(crate) enum RemoteProgram {
     /// haul.
     Haul {
         /// Its path there, if the user named it; safe to show.
@@ -50,56 +50,59 @@ pub(crate) enum Remote {
 }
 
 /// Why the connection ended, or `Ok` if it ended well. `status` is `None` if the system does not
-/// report it. `was_heard` is true if the remote program has sent something, so the login worked.
+/// report it. `has_received` is true if the remote program has sent something, so the login worked.
 pub(crate) fn diagnose(
     peer: &Peer,
     status: Option<ExitStatus>,
-    said: &Said,
-    was_heard: bool,
+    tail: &StderrTail,
+    has_received: bool,
 ) -> Result<(), ConnectError> {
     let host = || peer.name.clone();
-    let last_words = || said.lines.back().map(|line| shown(line)).unwrap_or_default();
-    let is_agent_of_server = matches!(&peer.runs, Remote::Haul { command: Subcommand::Server, .. });
-    let missing = match &peer.runs {
-        Remote::Haul { path, address, .. } => Some(ConnectError::HaulMissing {
+    let last_lines = || tail.lines.back().map(|line| shown(line)).unwrap_or_default();
+    let is_agent_of_server =
+        matches!(&peer.remote_program, RemoteProgram::Haul { command: Subcommand::Server, .. });
+    let missing = match &peer.remote_program {
+        RemoteProgram::Haul { path, address, .. } => Some(ConnectError::HaulMissing {
             host: host(),
             tried: path.clone(),
             address: address.clone(),
         }),
         // A "not found" of this shell is not about an installed haul.
-        Remote::Deploy => None,
-        Remote::Subsystem(name) => return diagnose_subsystem(peer, name, status, said, was_heard),
+        RemoteProgram::Deploy => None,
+        RemoteProgram::Subsystem(name) => {
+            return diagnose_subsystem(peer, name, status, tail, has_received);
+        }
     };
     let missing = match missing {
-        Some(missing) if said.haul_missing => return Err(missing),
+        Some(missing) if tail.haul_missing => return Err(missing),
         missing => missing,
     };
     let Some(status) = status else {
-        return recognised(peer, said, was_heard).map_or(Ok(()), Err);
+        return recognised(peer, tail, has_received).map_or(Ok(()), Err);
     };
     match (status.code(), missing) {
         (Some(0), _) => Ok(()),
         (Some(NOT_FOUND), Some(missing)) => Err(missing),
         // csh exits with the ordinary status 1 for a missing command.
-        (Some(1), Some(missing)) if ends_with(said, b"Command not found.") => Err(missing),
+        (Some(1), Some(missing)) if ends_with(tail, b"Command not found.") => Err(missing),
         (Some(NOT_EXECUTABLE), Some(_)) => {
-            Err(ConnectError::HaulUnusable { host: host(), detail: last_words() })
+            Err(ConnectError::HaulUnusable { host: host(), detail: last_lines() })
         }
-        (Some(SSH_FAILED), _) => Err(failed(peer, said, was_heard)),
+        (Some(SSH_FAILED), _) => Err(failed(peer, tail, has_received)),
         // A shell that fails before it runs haul may exit with the same status.
-        (Some(status), Some(_)) if status == i32::from(CLIENT_LOST_STATUS) && was_heard => {
+        (Some(status), Some(_)) if status == i32::from(CLIENT_LOST_STATUS) && has_received => {
             let detail = "the host timed out".to_owned();
             Err(ConnectError::Lost { host: host(), detail })
         }
-        (Some(status), _) => Err(match Refusal::of_status(status) {
+        (Some(status), _) => Err(match Refusal::from_status(status) {
             Some(refusal) if is_agent_of_server => refusal.error(host()),
-            _ => ConnectError::Agent { host: host(), status, detail: last_words() },
+            _ => ConnectError::Agent { host: host(), status, detail: last_lines() },
         }),
         (None, _) => Err(ConnectError::Lost {
             host: host(),
             detail: match status.signal() {
                 Some(signal) => format!("ssh was killed by signal {signal}"),
-                None => last_words(),
+                None => last_lines(),
             },
         }),
     }
@@ -110,27 +113,27 @@ fn diagnose_subsystem(
     peer: &Peer,
     name: &'static str,
     status: Option<ExitStatus>,
-    said: &Said,
-    was_heard: bool,
+    tail: &StderrTail,
+    has_received: bool,
 ) -> Result<(), ConnectError> {
     let host = || peer.name.clone();
-    let detail = said.lines.back().map(|line| shown(line)).unwrap_or_default();
+    let detail = tail.lines.back().map(|line| shown(line)).unwrap_or_default();
     let missing = || ConnectError::SubsystemMissing { host: host(), name };
-    if said.lines.iter().any(|line| contains(line, SUBSYSTEM_REFUSED)) {
+    if tail.lines.iter().any(|line| contains(line, SUBSYSTEM_REFUSED)) {
         return Err(missing());
     }
     match status.map(|status| (status.code(), status.signal())) {
         Some((Some(0), _)) => Ok(()),
         // The server has configured a command for it, but the command is missing.
         Some((Some(NOT_FOUND | NOT_EXECUTABLE), _)) => Err(missing()),
-        Some((Some(SSH_FAILED), _)) => Err(failed(peer, said, was_heard)),
+        Some((Some(SSH_FAILED), _)) => Err(failed(peer, tail, has_received)),
         Some((Some(status), _)) => Err(ConnectError::Agent { host: host(), status, detail }),
         Some((None, Some(signal))) => Err(ConnectError::Lost {
             host: host(),
             detail: format!("ssh was killed by signal {signal}"),
         }),
         Some((None, None)) => Err(ConnectError::Lost { host: host(), detail }),
-        None => recognised(peer, said, was_heard).map_or(Ok(()), Err),
+        None => recognised(peer, tail, has_received).map_or(Ok(()), Err),
     }
 }
 
@@ -144,7 +147,7 @@ enum Meaning {
     Unreachable,
     LoginRefused,
     /// A login refused, with further tries to come.
-    Again,
+    LoginRetry,
     HostKey,
     Setup,
 }
@@ -168,7 +171,7 @@ const MEANINGS: &[(&[&str], Meaning)] = &[
     (&["open failed: administratively prohibited"], Meaning::Unreachable),
     (&[HOST_KEY_FAILED], Meaning::HostKey),
     (&[": Permission denied ("], Meaning::LoginRefused),
-    (&["Permission denied, please try again"], Meaning::Again),
+    (&["Permission denied, please try again"], Meaning::LoginRetry),
     (&["Too many authentication failures"], Meaning::LoginRefused),
     (&["Unable to negotiate with"], Meaning::Setup),
     (&["Bad configuration option"], Meaning::Setup),
@@ -200,16 +203,16 @@ const CLOSED: [&str; 3] =
 /// again" is not final.
 pub(crate) fn ends_connection(line: &[u8]) -> bool {
     let means = |(pieces, meaning): &(&[&str], Meaning)| {
-        !matches!(meaning, Meaning::Again) && pieces.iter().all(|piece| contains(line, piece))
+        !matches!(meaning, Meaning::LoginRetry) && pieces.iter().all(|piece| contains(line, piece))
     };
-    !contains(line, NOT_OF_SSH) && (is_closing(line) || MEANINGS.iter().any(means))
+    !contains(line, RUST_OS_ERROR) && (is_closing(line) || MEANINGS.iter().any(means))
 }
 
-/// True if an error with the text `told` makes `line` redundant.
-pub(crate) fn is_repeated(line: &[u8], told: &str) -> bool {
+/// True if an error with the text `error_text` makes `line` redundant.
+pub(crate) fn is_repeated(line: &[u8], error_text: &str) -> bool {
     is_closing(line)
         || contains(line, HOST_KEY_FAILED)
-        || told.contains(&shown(line.strip_prefix(b"ssh: ").unwrap_or(line)))
+        || error_text.contains(&shown(line.strip_prefix(b"ssh: ").unwrap_or(line)))
 }
 
 /// True for messages that report the end of the connection without its cause.
@@ -221,19 +224,19 @@ fn is_closing(line: &[u8]) -> bool {
 }
 
 /// True if the command that leads to the host exited before the login.
-fn way_has_failed(said: &Said, was_heard: bool) -> bool {
+fn proxy_has_failed(tail: &StderrTail, has_received: bool) -> bool {
     let early = |line: &Vec<u8>| CLOSED_EARLY.iter().any(|words| contains(line, words));
-    let is_early = !was_heard || said.lines.iter().any(early);
-    is_early && said.lines.iter().any(|line| contains(line, NO_ADDRESS))
+    let is_early = !has_received || tail.lines.iter().any(early);
+    is_early && tail.lines.iter().any(|line| contains(line, NO_ADDRESS))
 }
 
 /// The error of an ssh that has failed. As long as the host has sent nothing, the login counts as
 /// not done.
-fn failed(peer: &Peer, said: &Said, was_heard: bool) -> ConnectError {
+fn failed(peer: &Peer, tail: &StderrTail, has_received: bool) -> ConnectError {
     let unknown = || {
-        let (host, last) = (peer.name.clone(), said.lines.back());
+        let (host, last) = (peer.name.clone(), tail.lines.back());
         let words = last.map(|line| shown(line));
-        match was_heard {
+        match has_received {
             true => ConnectError::Lost { host, detail: words.unwrap_or_default() },
             false => {
                 let silent = || {
@@ -243,30 +246,30 @@ fn failed(peer: &Peer, said: &Said, was_heard: bool) -> ConnectError {
             }
         }
     };
-    recognised(peer, said, was_heard).unwrap_or_else(unknown)
+    recognised(peer, tail, has_received).unwrap_or_else(unknown)
 }
 
 /// Part of the system's errors as Rust prints them. The agent's messages may have it, ssh's never
 /// do.
-const NOT_OF_SSH: &str = "(os error ";
+const RUST_OS_ERROR: &str = "(os error ";
 
 /// The error for the last line with a known meaning.
-fn recognised(peer: &Peer, said: &Said, was_heard: bool) -> Option<ConnectError> {
-    let known = said.lines.iter().rev().find_map(|line| {
+fn recognised(peer: &Peer, tail: &StderrTail, has_received: bool) -> Option<ConnectError> {
+    let known = tail.lines.iter().rev().find_map(|line| {
         let (_, meaning) =
             MEANINGS.iter().find(|(pieces, _)| pieces.iter().all(|piece| contains(line, piece)))?;
-        (!contains(line, NOT_OF_SSH) && !contains(line, NO_ADDRESS)).then_some((line, *meaning))
+        (!contains(line, RUST_OS_ERROR) && !contains(line, NO_ADDRESS)).then_some((line, *meaning))
     });
     let host = peer.name.clone();
     let (line, meaning) = match known {
         Some(known) => known,
-        None if way_has_failed(said, was_heard) => {
+        None if proxy_has_failed(tail, has_received) => {
             let detail = "ProxyCommand or ProxyJump failed";
             return Some(ConnectError::Unreachable { host, detail: detail.into() });
         }
         // After the login ssh has other messages for it.
-        None if !was_heard => {
-            let line = said.lines.iter().rev().find(|line| is_closing(line))?;
+        None if !has_received => {
+            let line = tail.lines.iter().rev().find(|line| is_closing(line))?;
             return Some(ConnectError::Unreachable { host, detail: shown(line) });
         }
         None => return None,
@@ -275,10 +278,10 @@ fn recognised(peer: &Peer, said: &Said, was_heard: bool) -> Option<ConnectError>
     Some(match meaning {
         Meaning::Lost => ConnectError::Lost { host, detail },
         Meaning::Unreachable => ConnectError::Unreachable { host, detail },
-        Meaning::LoginRefused | Meaning::Again => ConnectError::LoginRefused { host, detail },
+        Meaning::LoginRefused | Meaning::LoginRetry => ConnectError::LoginRefused { host, detail },
         Meaning::HostKey => ConnectError::HostKey {
             host,
-            changed: said.lines.iter().any(|line| contains(line, "IDENTIFICATION HAS CHANGED")),
+            changed: tail.lines.iter().any(|line| contains(line, "IDENTIFICATION HAS CHANGED")),
         },
         Meaning::Setup => ConnectError::Setup { host, detail },
     })
@@ -288,8 +291,8 @@ fn contains(line: &[u8], text: &str) -> bool {
     line.windows(text.len()).any(|part| part == text.as_bytes())
 }
 
-fn ends_with(said: &Said, text: &[u8]) -> bool {
-    said.lines.back().is_some_and(|line| line.ends_with(text))
+fn ends_with(tail: &StderrTail, text: &[u8]) -> bool {
+    tail.lines.back().is_some_and(|line| line.ends_with(text))
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn haul() -> Remote {
-    Remote::Haul { path: None, address: "ann@box".into(), command: Subcommand::Serve }
+fn haul() -> RemoteProgram {
+    RemoteProgram::Haul { path: None, address: "ann@box".into(), command: Subcommand::Serve }
 }
 
 fn after(code: i32, lines: &[&str]) -> Result<(), ConnectError> {
@@ -15,13 +15,17 @@ fn before_login(lines: &[&str]) -> ConnectError {
     ended(Some(ExitStatus::from_raw(SSH_FAILED << 8)), lines, false).unwrap_err()
 }
 
-fn ended(status: Option<ExitStatus>, lines: &[&str], was_heard: bool) -> Result<(), ConnectError> {
-    let peer = Peer { name: "ann@box".into(), runs: haul() };
-    let said = Said {
+fn ended(
+    status: Option<ExitStatus>,
+    lines: &[&str],
+    has_received: bool,
+) -> Result<(), ConnectError> {
+    let peer = Peer { name: "ann@box".into(), remote_program: haul() };
+    let said = StderrTail {
         lines: lines.iter().map(|line| line.as_bytes().to_vec()).collect(),
         haul_missing: false,
     };
-    diagnose(&peer, status, &said, was_heard)
+    diagnose(&peer, status, &said, has_received)
 }
 
 #[test]
@@ -85,10 +89,12 @@ fn an_agent_in_place_of_a_server_refuses_by_exit_status() {
     {
         let status = i32::from(refusal.status());
         assert!(matches!(after(status, &[]), Err(ConnectError::Agent { .. })));
-        let runs = Remote::Haul { path: None, address: "box".into(), command: Subcommand::Server };
-        let said = Said { lines: Default::default(), haul_missing: false };
+        let remote_program =
+            RemoteProgram::Haul { path: None, address: "box".into(), command: Subcommand::Server };
+        let said = StderrTail { lines: Default::default(), haul_missing: false };
         let status = Some(ExitStatus::from_raw(status << 8));
-        let error = diagnose(&Peer { name: "box".into(), runs }, status, &said, false).unwrap_err();
+        let error = diagnose(&Peer { name: "box".into(), remote_program }, status, &said, false)
+            .unwrap_err();
         assert_eq!(error.to_string(), refusal.error("box".into()).to_string());
         assert_eq!(error.retriable(), is_retriable, "{error}");
     }
@@ -244,9 +250,9 @@ fn failures_of_the_remote_command() {
 
 #[test]
 fn a_failure_while_deploying_is_no_missing_haul() {
-    let peer = Peer { name: "ann@box".into(), runs: Remote::Deploy };
+    let peer = Peer { name: "ann@box".into(), remote_program: RemoteProgram::Deploy };
     for status in [1, 126, 127] {
-        let said = Said { lines: [b"oops".to_vec()].into(), haul_missing: false };
+        let said = StderrTail { lines: [b"oops".to_vec()].into(), haul_missing: false };
         let error = diagnose(&peer, Some(ExitStatus::from_raw(status << 8)), &said, true);
         let error = error.unwrap_err();
         assert!(matches!(error, ConnectError::Agent { .. }), "{error}");
@@ -256,8 +262,9 @@ fn a_failure_while_deploying_is_no_missing_haul() {
 #[test]
 fn a_missing_subsystem_differs_from_a_failed_one() {
     let after = |status: i32, line: &str| {
-        let peer = Peer { name: "ann@box".into(), runs: Remote::Subsystem("sftp") };
-        let said = Said { lines: [line.as_bytes().to_vec()].into(), haul_missing: false };
+        let peer =
+            Peer { name: "ann@box".into(), remote_program: RemoteProgram::Subsystem("sftp") };
+        let said = StderrTail { lines: [line.as_bytes().to_vec()].into(), haul_missing: false };
         diagnose(&peer, Some(ExitStatus::from_raw(status)), &said, true)
     };
     assert!(after(0, "").is_ok());

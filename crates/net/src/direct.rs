@@ -4,9 +4,9 @@
 //! nothing is sent in clear.
 
 use crate::connection::Writer;
-use crate::doorway::Forwarded;
 use crate::duplex::Established;
-use crate::tls::{broken, client_config, only, server_config};
+use crate::listen_target::Forwarded;
+use crate::tls::{accept_only, client_config, server_config, tls_error};
 use crate::{Identity, Killer, PublicKey};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, FdFlags};
@@ -37,8 +37,8 @@ pub(crate) const READ_LEN: usize = 128 << 10;
 /// Timeout of a handshake.
 pub(crate) const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
 
-/// How often `goes_on` is checked while waiting for the other side.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// How often `should_continue` is checked while waiting for the other side.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A port that is open for one client.
 pub struct DirectListener {
@@ -95,7 +95,7 @@ impl DirectListener {
         client: [u8; 32],
     ) -> io::Result<Self> {
         let resolver = Arc::new(AlwaysResolvesServerRawPublicKeys::new(identity.certified()));
-        let config = Arc::new(server_config(resolver, only(PublicKey::new(client)))?);
+        let config = Arc::new(server_config(resolver, accept_only(PublicKey::new(client)))?);
         Ok(Self { callers, address, key: identity.key(), config })
     }
 
@@ -109,23 +109,23 @@ impl DirectListener {
         *self.key.as_bytes()
     }
 
-    /// Waits for a caller, up to `patience` or until the pipe `ended` is closed.
+    /// Waits for a caller, up to `timeout` or until the pipe `ended` is closed.
     ///
     /// # Errors
     /// Those of `poll` and `accept`.
     pub fn accept_within(
         &self,
-        patience: Duration,
+        timeout: Duration,
         ended: Option<&PipeReader>,
     ) -> io::Result<Option<DirectCaller>> {
-        let patience = Timespec::try_from(patience).unwrap_or_default();
+        let timeout = Timespec::try_from(timeout).unwrap_or_default();
         let fd = match &self.callers {
             Callers::Port(socket) => socket.as_fd(),
             Callers::Server(forwarded) => forwarded.socket().as_fd(),
         };
         let fds = [Some(fd), ended.map(AsFd::as_fd)].into_iter().flatten();
         let mut fds: Vec<_> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-        match poll(&mut fds, Some(&patience)) {
+        match poll(&mut fds, Some(&timeout)) {
             Ok(0) | Err(Errno::INTR) => return Ok(None),
             Ok(_) => {}
             Err(error) => return Err(error.into()),
@@ -137,12 +137,12 @@ impl DirectListener {
             Callers::Server(forwarded) => forwarded.take(),
         };
         match accepted {
-            Ok((socket, from, early)) => {
+            Ok((socket, from, received)) => {
                 let (config, has_greeted) = (Arc::clone(&self.config), Arc::default());
-                Ok(Some(DirectCaller { socket, from, early, has_greeted, config }))
+                Ok(Some(DirectCaller { socket, from, received, has_greeted, config }))
             }
             // The caller has left, or its connection failed.
-            Err(error) if is_of_caller(&error) => Ok(None),
+            Err(error) if is_caller_error(&error) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -169,7 +169,7 @@ fn bind_one(ip: IpAddr, first: u16, last: u16) -> io::Result<TcpListener> {
     Err(io::Error::new(last_error.kind(), format!("{ports}: {}", last_error.kind())))
 }
 
-pub(crate) fn is_of_caller(error: &io::Error) -> bool {
+pub(crate) fn is_caller_error(error: &io::Error) -> bool {
     use io::ErrorKind as E;
     matches!(
         error.kind(),
@@ -183,7 +183,7 @@ pub struct DirectCaller {
     socket: TcpStream,
     from: IpAddr,
     /// Bytes that were already read from the socket.
-    early: Vec<u8>,
+    received: Vec<u8>,
     has_greeted: Arc<AtomicBool>,
     config: Arc<ServerConfig>,
 }
@@ -204,30 +204,30 @@ impl DirectCaller {
     /// # Errors
     /// When the descriptor can't be duplicated.
     pub fn killer(&self) -> io::Result<Killer> {
-        Killer::of_socket(&self.socket)
+        Killer::from_socket(&self.socket)
     }
 
-    /// Does the handshake, within five seconds and while `goes_on` returns true.
+    /// Does the handshake, within five seconds and while `should_continue` returns true.
     ///
     /// # Errors
     /// When the key is wrong, the time is over, or the caller leaves.
-    pub fn identify(self, goes_on: &dyn Fn() -> bool) -> io::Result<Direct> {
+    pub fn identify(self, should_continue: &dyn Fn() -> bool) -> io::Result<Direct> {
         let mut tls = rustls::ServerConnection::new(self.config).map_err(io::Error::other)?;
-        let mut early = &*self.early;
-        while !early.is_empty() {
-            if tls.read_tls(&mut early)? == 0 {
+        let mut received = &*self.received;
+        while !received.is_empty() {
+            if tls.read_tls(&mut received)? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            tls.process_new_packets().map_err(broken)?;
+            tls.process_new_packets().map_err(tls_error)?;
         }
         self.has_greeted.store(tls.wants_write(), Ordering::Relaxed);
-        Direct::begin(self.socket, tls.into(), goes_on, &self.has_greeted)
+        Direct::begin(self.socket, tls.into(), should_continue, &self.has_greeted)
     }
 }
 
 /// Makes writes block once the socket holds [`UNSENT_MAX`] unsent bytes. If the system refuses,
 /// only speed suffers.
-fn bound_unsent(socket: &TcpStream) {
+fn limit_unsent(socket: &TcpStream) {
     #[cfg(target_os = "linux")]
     if let Err(error) = socket2::SockRef::from(socket).set_tcp_notsent_lowat(UNSENT_MAX) {
         tracing::debug!(%error, "the socket takes what it likes");
@@ -240,22 +240,22 @@ fn bound_unsent(socket: &TcpStream) {
 pub(crate) fn prepare(socket: &TcpStream, tls: &mut Connection) -> io::Result<()> {
     socket.set_nonblocking(false)?;
     socket.set_nodelay(true)?;
-    bound_unsent(socket);
+    limit_unsent(socket);
     tls.set_buffer_limit(Some(WRITTEN_MAX));
     Ok(())
 }
 
 /// True if no data has arrived yet.
-fn is_early(error: &io::Error) -> bool {
+fn would_block(error: &io::Error) -> bool {
     use io::ErrorKind as E;
     matches!(error.kind(), E::WouldBlock | E::TimedOut | E::Interrupted)
 }
 
-/// Connects to `address` within `patience`, while `goes_on` returns true.
-fn reach(
+/// Connects to `address` within `timeout`, while `should_continue` returns true.
+fn connect_tcp(
     address: SocketAddr,
-    patience: Duration,
-    goes_on: &dyn Fn() -> bool,
+    timeout: Duration,
+    should_continue: &dyn Fn() -> bool,
 ) -> io::Result<TcpStream> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = net::socket(family, SocketType::STREAM, None)?;
@@ -266,9 +266,9 @@ fn reach(
         Err(Errno::INPROGRESS | Errno::INTR) => {}
         Err(error) => return Err(error.into()),
     }
-    let deadline = Instant::now() + patience;
-    while goes_on() && Instant::now() < deadline {
-        let step = Timespec::try_from(LOOK_AGAIN).unwrap_or_default();
+    let deadline = Instant::now() + timeout;
+    while should_continue() && Instant::now() < deadline {
+        let step = Timespec::try_from(POLL_INTERVAL).unwrap_or_default();
         match poll(&mut [PollFd::new(&socket, PollFlags::OUT)], Some(&step)) {
             Ok(0) | Err(Errno::INTR) => {}
             Ok(_) => {
@@ -290,7 +290,7 @@ pub struct Direct {
 
 impl Direct {
     /// Connects to the host with the key `host` at `address`, using the key of `identity`. Gives up
-    /// after `patience`, or when `goes_on` returns false.
+    /// after `timeout`, or when `should_continue` returns false.
     ///
     /// # Errors
     /// When no host answers there, or one with another key.
@@ -298,35 +298,40 @@ impl Direct {
         address: SocketAddr,
         identity: &Identity,
         host: [u8; 32],
-        patience: Duration,
-        goes_on: &dyn Fn() -> bool,
+        timeout: Duration,
+        should_continue: &dyn Fn() -> bool,
     ) -> io::Result<Self> {
         let key = PublicKey::new(host);
-        let config = client_config(identity, only(key))?;
+        let config = client_config(identity, accept_only(key))?;
         // The label of the expected key replaces a host name: a server forwards by it.
         let name = ServerName::try_from(key.label()).map_err(io::Error::other)?;
-        let socket = reach(address, patience, goes_on)?;
+        let socket = connect_tcp(address, timeout, should_continue)?;
         let tls = rustls::ClientConnection::new(Arc::new(config), name);
-        Self::begin(socket, tls.map_err(io::Error::other)?.into(), goes_on, &AtomicBool::default())
+        Self::begin(
+            socket,
+            tls.map_err(io::Error::other)?.into(),
+            should_continue,
+            &AtomicBool::default(),
+        )
     }
 
     fn begin(
         socket: TcpStream,
         mut tls: Connection,
-        goes_on: &dyn Fn() -> bool,
+        should_continue: &dyn Fn() -> bool,
         has_greeted: &AtomicBool,
     ) -> io::Result<Self> {
         prepare(&socket, &mut tls)?;
         let socket = BufReader::with_capacity(READ_LEN, socket);
         let mut direct = Self { tls, socket, round_trip: Duration::MAX };
-        direct.shake_hands(goes_on, has_greeted)?;
+        direct.shake_hands(should_continue, has_greeted)?;
         Ok(direct)
     }
 
     /// Sets `has_greeted` when the other side has sent data that can be answered.
     fn shake_hands(
         &mut self,
-        goes_on: &dyn Fn() -> bool,
+        should_continue: &dyn Fn() -> bool,
         has_greeted: &AtomicBool,
     ) -> io::Result<()> {
         let deadline = Instant::now() + HANDSHAKE_MAX;
@@ -334,17 +339,17 @@ impl Direct {
         let mut asked: Option<Instant> = None;
         while self.tls.is_handshaking() {
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() || !goes_on() {
+            if left.is_zero() || !should_continue() {
                 return Err(io::ErrorKind::TimedOut.into());
             }
-            self.socket.get_ref().set_read_timeout(Some(left.min(LOOK_AGAIN)))?;
+            self.socket.get_ref().set_read_timeout(Some(left.min(POLL_INTERVAL)))?;
             self.socket.get_ref().set_write_timeout(Some(left))?;
             asked = self.tls.wants_write().then(Instant::now).or(asked);
             self.send()?;
             if self.tls.is_handshaking() && self.tls.wants_read() {
                 match self.tls.read_tls(&mut self.socket) {
                     Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                    Err(error) if is_early(&error) => continue,
+                    Err(error) if would_block(&error) => continue,
                     read => drop(read?),
                 }
                 if let Some(asked) = asked.take() {
@@ -358,7 +363,7 @@ impl Direct {
                 }
                 let sent = self.send();
                 // The other side may have left. The error about its data says more.
-                processed.map_err(broken)?;
+                processed.map_err(tls_error)?;
                 sent?;
             }
         }
@@ -377,21 +382,21 @@ impl Direct {
     /// # Errors
     /// When the descriptor can't be duplicated.
     pub fn killer(&self) -> io::Result<Killer> {
-        Killer::of_socket(self.socket.get_ref())
+        Killer::from_socket(self.socket.get_ref())
     }
 
     /// Sets the timeout of a read.
     ///
     /// # Errors
     /// Those of `setsockopt`.
-    pub fn set_patience(&self, patience: Option<Duration>) -> io::Result<()> {
-        self.socket.get_ref().set_read_timeout(patience)
+    pub fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.socket.get_ref().set_read_timeout(timeout)
     }
 
     /// Prepares this connection for both directions at once.
     pub(crate) fn established(self) -> Established {
-        let early = self.socket.buffer().to_vec();
-        Established { tls: self.tls, socket: self.socket.into_inner(), early }
+        let received = self.socket.buffer().to_vec();
+        Established { tls: self.tls, socket: self.socket.into_inner(), received }
     }
 
     /// A writer over this connection.
@@ -421,7 +426,7 @@ impl Read for Direct {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 read => read?,
             };
-            self.tls.process_new_packets().map_err(broken)?;
+            self.tls.process_new_packets().map_err(tls_error)?;
             // An answer to a key update.
             self.send()?;
         }

@@ -67,10 +67,10 @@ fn bytes_arrive_in_both_directions() {
     thread::scope(|scope| {
         let there = scope.spawn(|| {
             let mut direct = caller(&listener).identify(&|| true).expect("the client");
-            let mut heard = vec![0; 3_000_000];
-            direct.read_exact(&mut heard).expect("read");
-            direct.write_all(&heard[..1000]).expect("written");
-            heard
+            let mut received = vec![0; 3_000_000];
+            direct.read_exact(&mut received).expect("read");
+            direct.write_all(&received[..1000]).expect("written");
+            received
         });
         let connected = Direct::connect(address, &identity, own.public(), PATIENCE, &|| true);
         let mut direct = connected.expect("the host");
@@ -177,8 +177,8 @@ fn an_unanswered_call_ends_once_it_is_not_needed() {
     let silent = TcpListener::bind((HERE, 0)).expect("a port");
     let address = silent.local_addr().expect("an address");
     let begin = Instant::now();
-    let goes_on = || begin.elapsed() < Duration::from_millis(200);
-    assert!(Direct::connect(address, &own, own.public(), PATIENCE, &goes_on).is_err());
+    let should_continue = || begin.elapsed() < Duration::from_millis(200);
+    assert!(Direct::connect(address, &own, own.public(), PATIENCE, &should_continue).is_err());
     assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
     // An address without a listener.
     drop(silent);

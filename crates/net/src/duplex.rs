@@ -5,10 +5,10 @@
 //! its own; or the byte of a refusal, and then the end. The reader removes the opening from the
 //! stream, so it costs no round trip.
 
-use crate::connection::{Connection, Served, Writer};
+use crate::connection::{Connection, ServerLink, Writer};
 use crate::direct::{READ_LEN, WRITTEN_MAX, prepare};
-use crate::tls::{Broken, broken};
-use crate::{Patience, PublicKey, Refusal};
+use crate::tls::{TlsFailure, tls_error};
+use crate::{PublicKey, Refusal, Timeouts};
 use parking_lot::Mutex;
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -28,11 +28,11 @@ pub(crate) type OnNewKey = Box<dyn FnOnce(PublicKey) + Send>;
 /// This side's part of the opening.
 pub(crate) enum Opening {
     /// The server announces a new key of its own, if it has one.
-    Says(Option<PublicKey>),
+    Announce(Option<PublicKey>),
     /// The server refuses the client.
-    Refuses(Refusal),
+    Refuse(Refusal),
     /// The client reads the opening.
-    Hears(OnNewKey),
+    Receive(OnNewKey),
 }
 
 /// A connection whose handshake is done.
@@ -40,7 +40,7 @@ pub(crate) struct Established {
     pub(crate) tls: rustls::Connection,
     pub(crate) socket: TcpStream,
     /// Bytes received after the handshake and not decrypted yet.
-    pub(crate) early: Vec<u8>,
+    pub(crate) received: Vec<u8>,
 }
 
 impl Established {
@@ -51,33 +51,33 @@ impl Established {
     pub(crate) fn into_connection(
         self,
         peer: String,
-        patience: Patience,
+        timeout: Timeouts,
         opening: Opening,
     ) -> io::Result<Connection> {
-        let Self { mut tls, socket, early } = self;
+        let Self { mut tls, socket, received } = self;
         prepare(&socket, &mut tls)?;
         let (socket, tls) = (Arc::new(socket), Arc::new(Mutex::new(tls)));
         let refusal = Arc::new(OnceLock::new());
         let mut writer =
             TlsWriter { tls: Arc::clone(&tls), socket: Arc::clone(&socket), sealed: Vec::new() };
-        let on_new_key = say_opening(opening, &mut writer)?;
-        let mut came = early.into_boxed_slice();
-        let filled = 0..came.len();
+        let on_new_key = send_opening(opening, &mut writer)?;
+        let mut received = received.into_boxed_slice();
+        let filled = 0..received.len();
         if filled.is_empty() {
-            came = vec![0; READ_LEN].into_boxed_slice();
+            received = vec![0; READ_LEN].into_boxed_slice();
         }
         let reader = TlsReader {
             tls,
             socket: Arc::clone(&socket),
-            came,
+            received,
             filled,
             on_new_key,
             refusal: Arc::clone(&refusal),
         };
-        let (is_quic, rest, on_end) = (false, None, None);
-        let served = Served { peer, line: socket, refusal, is_quic, rest, on_end };
+        let (is_quic, linger, on_end) = (false, None, None);
+        let served = ServerLink { peer, transport: socket, refusal, is_quic, linger, on_end };
         let writer = Writer::new(writer, None);
-        Ok(Connection::of_server(Box::new(reader), writer, served, patience))
+        Ok(Connection::of_server(Box::new(reader), writer, served, timeout))
     }
 }
 
@@ -85,7 +85,7 @@ struct TlsReader {
     tls: Arc<Mutex<rustls::Connection>>,
     socket: Arc<TcpStream>,
     /// Bytes from the socket. Those in `filled` are not decrypted yet.
-    came: Box<[u8]>,
+    received: Box<[u8]>,
     filled: std::ops::Range<usize>,
     /// Set until the opening was read.
     on_new_key: Option<OnNewKey>,
@@ -105,18 +105,18 @@ impl TlsReader {
             if self.filled.is_empty() {
                 return Ok(None);
             }
-            self.filled.start += tls.read_tls(&mut &self.came[self.filled.clone()])?;
+            self.filled.start += tls.read_tls(&mut &self.received[self.filled.clone()])?;
             // An answer to a key update is sent before the next written data.
-            tls.process_new_packets().map_err(broken)?;
+            tls.process_new_packets().map_err(tls_error)?;
         }
     }
 
     fn receive(&mut self) -> io::Result<()> {
-        if self.came.len() < READ_LEN {
-            self.came = vec![0; READ_LEN].into_boxed_slice();
+        if self.received.len() < READ_LEN {
+            self.received = vec![0; READ_LEN].into_boxed_slice();
         }
         let len = loop {
-            match (&*self.socket).read(&mut self.came) {
+            match (&*self.socket).read(&mut self.received) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 read => break read?,
             }
@@ -140,24 +140,24 @@ impl TlsReader {
 }
 
 /// Sends this side's part of the opening. Returns the function to call with the other side's part.
-pub(crate) fn say_opening(
+pub(crate) fn send_opening(
     opening: Opening,
     writer: &mut impl Write,
 ) -> io::Result<Option<OnNewKey>> {
     match opening {
-        Opening::Hears(on_new_key) => Ok(Some(on_new_key)),
-        Opening::Says(key) => {
-            let mut said = vec![if key.is_some() { NEW_KEY } else { NO_NEW_KEY }];
-            said.extend(key.iter().flat_map(PublicKey::as_bytes));
-            writer.write_all(&said)?;
+        Opening::Receive(on_new_key) => Ok(Some(on_new_key)),
+        Opening::Announce(key) => {
+            let mut opening_bytes = vec![if key.is_some() { NEW_KEY } else { NO_NEW_KEY }];
+            opening_bytes.extend(key.iter().flat_map(PublicKey::as_bytes));
+            writer.write_all(&opening_bytes)?;
             Ok(None)
         }
-        Opening::Refuses(refusal) => writer.write_all(&[refusal.byte()]).map(|()| None),
+        Opening::Refuse(refusal) => writer.write_all(&[refusal.byte()]).map(|()| None),
     }
 }
 
 /// Reads the opening with `read`. Sets `refusal` if the peer refuses this side.
-pub(crate) fn hear_opening(
+pub(crate) fn receive_opening(
     mut read: impl FnMut(&mut [u8]) -> io::Result<usize>,
     on_new_key: OnNewKey,
     refusal: &OnceLock<Refusal>,
@@ -173,7 +173,7 @@ pub(crate) fn hear_opening(
     };
     let mut kind = [0];
     match read_exact(&mut kind) {
-        Err(error) if Broken::of(&error) == Some(Broken::Refused) => {
+        Err(error) if TlsFailure::of(&error) == Some(TlsFailure::Refused) => {
             let _ = refusal.set(Refusal::NotEnrolled);
             return Err(error);
         }
@@ -189,9 +189,9 @@ pub(crate) fn hear_opening(
         }
         [byte] => {
             let refused =
-                Refusal::of_byte(byte).ok_or_else(|| io::Error::other(Broken::Invalid))?;
+                Refusal::from_byte(byte).ok_or_else(|| io::Error::other(TlsFailure::Invalid))?;
             let _ = refusal.set(refused);
-            Err(io::Error::other(Broken::Refused))
+            Err(io::Error::other(TlsFailure::Refused))
         }
     }
 }
@@ -200,7 +200,7 @@ impl Read for TlsReader {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         if let Some(on_new_key) = self.on_new_key.take() {
             let refusal = Arc::clone(&self.refusal);
-            hear_opening(|buf| self.read_some(buf), on_new_key, &refusal)?;
+            receive_opening(|buf| self.read_some(buf), on_new_key, &refusal)?;
         }
         self.read_some(buf)
     }
@@ -269,7 +269,7 @@ mod tests {
     fn an_opening_arrives_as_it_was_sent() {
         let key = Identity::new().expect("a key").key();
         let whole = [&[NEW_KEY][..], key.as_bytes()].concat();
-        for (said, new_key, refused) in [
+        for (opening_bytes, new_key, refused) in [
             (&[NO_NEW_KEY][..], None, Ok(None)),
             (&whole, Some(key), Ok(None)),
             (&whole[..20], None, Err(None)),
@@ -279,25 +279,25 @@ mod tests {
             (&[5], None, Err(None)),
             (&[], None, Err(None)),
         ] {
-            let (mut bytes, refusal) = (said, OnceLock::new());
+            let (mut bytes, refusal) = (opening_bytes, OnceLock::new());
             let heard = Arc::new(Mutex::new(None));
             let tell = Arc::clone(&heard);
             let on_new_key = Box::new(move |key| *tell.lock() = Some(key));
-            let result = hear_opening(|buf| bytes.read(buf), on_new_key, &refusal);
+            let result = receive_opening(|buf| bytes.read(buf), on_new_key, &refusal);
             let refusal = refusal.get().copied();
-            assert_eq!(result.map(|()| refusal).map_err(|_| refusal), refused, "{said:?}");
-            assert_eq!(*heard.lock(), new_key, "{said:?}");
+            assert_eq!(result.map(|()| refusal).map_err(|_| refusal), refused, "{opening_bytes:?}");
+            assert_eq!(*heard.lock(), new_key, "{opening_bytes:?}");
         }
-        for (opening, said) in [
-            (Opening::Says(None), &[NO_NEW_KEY][..]),
-            (Opening::Says(Some(key)), &whole),
-            (Opening::Refuses(Refusal::Busy), &[2]),
-            (Opening::Refuses(Refusal::Unserved), &[3]),
-            (Opening::Refuses(Refusal::NotEnrolled), &[4]),
+        for (opening, opening_bytes) in [
+            (Opening::Announce(None), &[NO_NEW_KEY][..]),
+            (Opening::Announce(Some(key)), &whole),
+            (Opening::Refuse(Refusal::Busy), &[2]),
+            (Opening::Refuse(Refusal::Unserved), &[3]),
+            (Opening::Refuse(Refusal::NotEnrolled), &[4]),
         ] {
             let mut written = Vec::new();
-            assert!(say_opening(opening, &mut written).expect("written").is_none());
-            assert_eq!(written, said);
+            assert!(send_opening(opening, &mut written).expect("written").is_none());
+            assert_eq!(written, opening_bytes);
         }
     }
 }

@@ -284,22 +284,22 @@ impl ConnectError {
 
     /// True if the login worked but the host has no usable haul, though it may have SFTP. False if
     /// the user named haul's path.
-    pub fn lacks_haul(&self) -> bool {
-        matches!(self, Self::HaulMissing { tried: None, .. }) || self.runs_nothing()
+    pub fn is_haul_missing(&self) -> bool {
+        matches!(self, Self::HaulMissing { tried: None, .. }) || self.has_no_shell()
     }
 
     /// True if the login worked but the host runs no command for that user.
-    pub fn runs_nothing(&self) -> bool {
+    pub fn has_no_shell(&self) -> bool {
         matches!(self, Self::SftpOnly { .. } | Self::NoShell { .. })
     }
 
     /// True if the login worked but the host offers no SFTP.
-    pub fn lacks_sftp(&self) -> bool {
+    pub fn is_sftp_missing(&self) -> bool {
         matches!(self, Self::SubsystemMissing { .. })
     }
 
     /// True if the user's arguments that name or reach the host are invalid.
-    pub fn is_usage(&self) -> bool {
+    pub fn is_usage_error(&self) -> bool {
         matches!(
             self,
             Self::HostName { .. }
@@ -357,21 +357,21 @@ mod tests {
         let said = b"This service allows sftp connections only.\n";
         let sftp_only = ConnectError::noisy_shell("box", said);
         assert_eq!(sftp_only.to_string(), "box allows only SFTP");
-        assert!(sftp_only.lacks_haul());
-        assert!(!ConnectError::noisy_shell("box", &said[1..]).lacks_haul());
+        assert!(sftp_only.is_haul_missing());
+        assert!(!ConnectError::noisy_shell("box", &said[1..]).is_haul_missing());
         let no_shell = ConnectError::noisy_shell("box", &[NO_LOGIN, b"\n"].concat());
         assert_eq!(
             no_shell.to_string(),
             "box runs no commands for this user: \"This account is currently not available.\""
         );
-        assert!(no_shell.lacks_haul());
+        assert!(no_shell.is_haul_missing());
         let missing = |tried| ConnectError::HaulMissing {
             host: "box".into(),
             tried,
             address: "ssh://box:7".into(),
         };
-        assert!(missing(None).lacks_haul());
-        assert!(!missing(Some("/opt/haul".into())).lacks_haul());
+        assert!(missing(None).is_haul_missing());
+        assert!(!missing(Some("/opt/haul".into())).is_haul_missing());
     }
 
     #[test]

@@ -8,11 +8,11 @@ mod own_keys;
 
 use self::handshake::{Handshake, Progress};
 use self::own_keys::OwnKeys;
-use crate::direct::{HANDSHAKE_MAX, is_of_caller};
+use crate::direct::{HANDSHAKE_MAX, is_caller_error};
 use crate::duplex::{Established, Opening};
-use crate::quic::{Handed, QuicCaller, QuicGate};
+use crate::quic::{JobStream, QuicCaller, QuicGate};
 use crate::tls::server_config;
-use crate::{Congestion, Connection, Forwarder, Identity, Patience, PublicKey, QuicChild, Refusal};
+use crate::{Congestion, Connection, Forwarder, Identity, PublicKey, QuicChild, Refusal, Timeouts};
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -36,7 +36,7 @@ const BACKLOG: i32 = 1024;
 const REFUSED_LEN_MAX: u64 = 1 << 20;
 
 /// Pause in accepting callers after the system failed to accept one.
-const REST: Duration = Duration::from_millis(100);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Bits of the prefix of an IPv6 address that one subscriber has.
 const SUBSCRIBER_BITS: u32 = 64;
@@ -59,7 +59,7 @@ impl Default for GateLimits {
 }
 
 /// Keys of clients, each with its time of expiry.
-pub(crate) type Known = Arc<Mutex<HashMap<PublicKey, Option<SystemTime>>>>;
+pub(crate) type AcceptedKeys = Arc<Mutex<HashMap<PublicKey, Option<SystemTime>>>>;
 
 /// Listens for callers and checks their keys.
 pub struct Gate {
@@ -67,19 +67,19 @@ pub struct Gate {
     quic: QuicGate,
     limits: GateLimits,
     own: Vec<Identity>,
-    known: Known,
+    known: AcceptedKeys,
     config: Arc<ServerConfig>,
     /// Oldest first.
     handshakes: VecDeque<Handshake>,
     /// Jobs that callers are forwarded to.
     jobs: Vec<Weak<Forwarder>>,
     /// No caller is accepted before this time.
-    rests_until: Option<Instant>,
+    paused_until: Option<Instant>,
 }
 
 impl Gate {
     /// Accepts callers at `listeners`. `own` are the server's keys, newest first. Refuses all
-    /// clients until [`Self::know`] is called.
+    /// clients until [`Self::set_known_keys`] is called.
     ///
     /// # Errors
     /// Those of `fcntl`; when `own` is empty.
@@ -89,36 +89,36 @@ impl Gate {
         limits: GateLimits,
     ) -> io::Result<Self> {
         prepare(&listeners)?;
-        let known = Known::default();
+        let known = AcceptedKeys::default();
         let config = tls_config(own, &known)?;
         let quic = QuicGate::new(Vec::new(), Congestion::default());
         let (handshakes, jobs, own) = (VecDeque::new(), Vec::new(), own.to_vec());
-        let rests_until = None;
-        Ok(Self { listeners, quic, limits, own, known, config, handshakes, jobs, rests_until })
+        let paused_until = None;
+        Ok(Self { listeners, quic, limits, own, known, config, handshakes, jobs, paused_until })
     }
 
-    /// Adds QUIC at `sockets`; see [`Self::begin_quic`].
+    /// Adds QUIC at `sockets`; see [`Self::prepare_quic`].
     #[must_use]
     pub fn with_quic(self, sockets: Vec<UdpSocket>, congestion: Congestion) -> Self {
         Self { quic: QuicGate::new(sockets, congestion), ..self }
     }
 
-    /// Prepares a process for QUIC. `None` if QUIC has no sockets. Call [`Self::started_quic`] once
+    /// Prepares a process for QUIC. `None` if QUIC has no sockets. Call [`Self::set_quic_process`] once
     /// the process runs.
     ///
     /// # Errors
     /// When there are no descriptors left.
-    pub fn begin_quic(&mut self) -> io::Result<Option<QuicChild>> {
+    pub fn prepare_quic(&mut self) -> io::Result<Option<QuicChild>> {
         self.quic.begin(&self.own, snapshot(&self.known), self.limits)
     }
 
     /// Records the running process for QUIC.
-    pub fn started_quic(&mut self, process: haul_sys::Child) {
-        self.quic.started(process);
+    pub fn set_quic_process(&mut self, process: haul_sys::Child) {
+        self.quic.set_process(process);
     }
 
     /// True unless a process for QUIC is needed and none runs.
-    pub fn serves_quic(&self) -> bool {
+    pub fn is_quic_served(&self) -> bool {
         self.quic.is_served()
     }
 
@@ -128,7 +128,7 @@ impl Gate {
     }
 
     /// Lets the process for QUIC exit once it has sent all remaining data of the jobs.
-    pub fn end_quic(&mut self) {
+    pub fn stop_quic(&mut self) {
         self.quic.end();
     }
 
@@ -139,7 +139,10 @@ impl Gate {
     }
 
     /// Replaces the known keys. Each is accepted until its time of expiry.
-    pub fn know(&mut self, keys: impl IntoIterator<Item = (PublicKey, Option<SystemTime>)>) {
+    pub fn set_known_keys(
+        &mut self,
+        keys: impl IntoIterator<Item = (PublicKey, Option<SystemTime>)>,
+    ) {
         *self.known.lock() = keys.into_iter().collect();
         self.update_quic();
     }
@@ -152,7 +155,7 @@ impl Gate {
     ///
     /// # Errors
     /// When `own` is empty.
-    pub fn set_own(&mut self, own: &[Identity]) -> io::Result<()> {
+    pub fn set_own_keys(&mut self, own: &[Identity]) -> io::Result<()> {
         self.config = tls_config(own, &self.known)?;
         self.own = own.to_vec();
         self.update_quic();
@@ -222,10 +225,10 @@ impl Gate {
     }
 
     /// Closes this process's copies of all sockets. For a child process, which must not hold them.
-    pub fn abandon(&mut self) {
+    pub fn close_in_child(&mut self) {
         self.listeners.clear();
         self.handshakes.clear();
-        self.quic.abandon();
+        self.quic.close_in_child();
     }
 
     /// Stops accepting callers.
@@ -235,7 +238,7 @@ impl Gate {
         self.quic.close(&self.own, self.limits);
     }
 
-    /// Waits until a caller or one of `others` is ready, or `patience` is over. Then continues all
+    /// Waits until a caller or one of `others` is ready, or `timeout` is over. Then continues all
     /// handshakes.
     ///
     /// # Errors
@@ -243,15 +246,15 @@ impl Gate {
     pub fn turn(
         &mut self,
         others: &[BorrowedFd<'_>],
-        patience: Option<Duration>,
+        timeout: Option<Duration>,
     ) -> io::Result<Turn> {
         let now = Instant::now();
-        let rest = self.rests_until.map(|until| until.saturating_duration_since(now));
+        let rest = self.paused_until.map(|until| until.saturating_duration_since(now));
         let rest = rest.filter(|left| !left.is_zero());
         let oldest = self.handshakes.front();
         let deadline =
             oldest.map(|oldest| self.limits.handshake_max.saturating_sub(now - oldest.since));
-        let timeout = [patience, rest, deadline].into_iter().flatten().min();
+        let timeout = [timeout, rest, deadline].into_iter().flatten().min();
         let listening = if rest.is_none() { &self.listeners[..] } else { &[] };
         let mut fds: Vec<PollFd<'_>> =
             others.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
@@ -259,7 +262,9 @@ impl Gate {
         fds.extend(quic.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         let quics = usize::from(quic.is_some());
         fds.extend(listening.iter().map(|listener| PollFd::new(listener, PollFlags::IN)));
-        fds.extend(self.handshakes.iter().map(|it| PollFd::from_borrowed_fd(it.fd(), it.awaits())));
+        fds.extend(
+            self.handshakes.iter().map(|it| PollFd::from_borrowed_fd(it.fd(), it.interest())),
+        );
         // Rounded up, since a timeout below a millisecond would become a busy wait.
         let timeout = timeout.map(|left| left + Duration::from_millis(1));
         let timeout = timeout.map(|left| Timespec::try_from(left).unwrap_or_default());
@@ -275,7 +280,7 @@ impl Gate {
         drop(fds);
         let mut callers = self.proceed(&moved);
         if arrives {
-            callers.extend(self.quic.next().map(Caller::of_quic));
+            callers.extend(self.quic.next().map(Caller::from_quic));
         }
         if calls {
             self.accept();
@@ -289,13 +294,13 @@ impl Gate {
         let mut callers = Vec::new();
         let is_late = |it: &Handshake| it.since.elapsed() >= self.limits.handshake_max;
         let jobs = &self.jobs;
-        let job_of =
+        let find_job =
             |label: &str| jobs.iter().filter_map(Weak::upgrade).find(|job| job.is_for(label));
         let mut left = VecDeque::with_capacity(self.handshakes.len());
         for (mut handshake, moved) in self.handshakes.drain(..).zip(moved) {
-            match if *moved { handshake.proceed(&job_of) } else { Progress::Waits } {
-                Progress::Waits if is_late(&handshake) => {}
-                Progress::Waits => left.push_back(handshake),
+            match if *moved { handshake.proceed(&find_job) } else { Progress::Pending } {
+                Progress::Pending if is_late(&handshake) => {}
+                Progress::Pending => left.push_back(handshake),
                 Progress::Done(key) => {
                     let caller = handshake.established();
                     callers.extend(caller.map(|(from, tls)| Caller {
@@ -319,7 +324,7 @@ impl Gate {
                 match self.listeners[nth].accept() {
                     Ok((socket, from)) => {
                         any = true;
-                        self.make_way(source(from.ip()), new);
+                        self.evict_for(source(from.ip()), new);
                         match Handshake::begin(socket, from, &self.config) {
                             Ok(handshake) => {
                                 self.handshakes.push_back(handshake);
@@ -328,13 +333,13 @@ impl Gate {
                             Err(error) => tracing::debug!(%error, "a caller was dropped"),
                         }
                     }
-                    Err(error) if is_of_caller(&error) => {}
+                    Err(error) if is_caller_error(&error) => {}
                     // The system may have no descriptor left. Dropping the oldest handshake frees
                     // one.
                     Err(error) => {
                         tracing::debug!(%error, "no caller can be accepted");
                         self.handshakes.pop_front();
-                        self.rests_until = Some(Instant::now() + REST);
+                        self.paused_until = Some(Instant::now() + ACCEPT_PAUSE);
                         return;
                     }
                 }
@@ -347,22 +352,22 @@ impl Gate {
 
     /// Drops handshakes until there is room for another from `caller`. The last `new` ones were not
     /// read yet.
-    fn make_way(&mut self, caller: IpAddr, new: usize) {
+    fn evict_for(&mut self, caller: IpAddr, new: usize) {
         let same = |it: &Handshake| source(it.from.ip()) == caller;
         if self.handshakes.iter().filter(|it| same(it)).count() >= self.limits.per_source_max {
-            self.end_oldest(same, new);
+            self.evict_oldest(same, new);
         }
         if self.handshakes.len() >= self.limits.handshakes_max {
-            self.end_oldest(|_| true, new);
+            self.evict_oldest(|_| true, new);
         }
     }
 
-    /// Drops the oldest handshake that `are_meant` selects. Prefers one without a greeting, since
+    /// Drops the oldest handshake that `is_candidate` selects. Prefers one without a greeting, since
     /// those cost the caller the least. The last `new` ones had no time to greet and are not
     /// preferred.
-    fn end_oldest(&mut self, are_meant: impl Fn(&Handshake) -> bool, new: usize) {
+    fn evict_oldest(&mut self, is_candidate: impl Fn(&Handshake) -> bool, new: usize) {
         let read = self.handshakes.len().saturating_sub(new);
-        let mut meant = self.handshakes.iter().enumerate().filter(|(_, it)| are_meant(it));
+        let mut meant = self.handshakes.iter().enumerate().filter(|(_, it)| is_candidate(it));
         let silent = meant.clone().find(|(at, it)| *at < read && !it.has_greeted);
         let oldest = silent.or(meant.next()).map(|(at, _)| at);
         if let Some(at) = oldest {
@@ -415,13 +420,13 @@ pub(crate) fn source(ip: IpAddr) -> IpAddr {
 }
 
 /// A copy of the known keys.
-fn snapshot(known: &Known) -> Vec<(PublicKey, Option<SystemTime>)> {
+fn snapshot(known: &AcceptedKeys) -> Vec<(PublicKey, Option<SystemTime>)> {
     let known = known.lock();
     known.iter().map(|(key, expires)| (*key, *expires)).collect()
 }
 
 /// The TLS configuration of a server with the keys `own`, for the clients in `known`.
-pub(crate) fn tls_config(own: &[Identity], known: &Known) -> io::Result<Arc<ServerConfig>> {
+pub(crate) fn tls_config(own: &[Identity], known: &AcceptedKeys) -> io::Result<Arc<ServerConfig>> {
     let keys = Arc::new(OwnKeys::new(own).ok_or(io::ErrorKind::InvalidInput)?);
     let known = Arc::clone(known);
     // Unknown, revoked and expired keys take the same path.
@@ -452,13 +457,13 @@ pub struct Caller {
 /// The connection to a caller.
 enum Line {
     Tls(Box<Established>),
-    Quic { handed: Handed, reached: SocketAddr, label: Option<String> },
+    Quic { job_stream: JobStream, reached: SocketAddr, label: Option<String> },
 }
 
 impl Caller {
-    fn of_quic(caller: QuicCaller) -> Self {
-        let QuicCaller { key, from, reached, label, handed } = caller;
-        Self { key, from, line: Line::Quic { handed, reached, label } }
+    fn from_quic(caller: QuicCaller) -> Self {
+        let QuicCaller { key, from, reached, label, job_stream } = caller;
+        Self { key, from, line: Line::Quic { job_stream, reached, label } }
     }
 
     /// The caller's key.
@@ -467,7 +472,7 @@ impl Caller {
     }
 
     /// True if the caller asked for `key` as the server's, so it knows that key.
-    pub fn knows(&self, key: &PublicKey) -> bool {
+    pub fn expects_key(&self, key: &PublicKey) -> bool {
         let label = match &self.line {
             Line::Tls(established) => match &established.tls {
                 rustls::Connection::Server(tls) => tls.server_name(),
@@ -503,7 +508,7 @@ impl Caller {
     pub fn socket(&self) -> BorrowedFd<'_> {
         match &self.line {
             Line::Tls(established) => established.socket.as_fd(),
-            Line::Quic { handed, .. } => handed.stream().as_fd(),
+            Line::Quic { job_stream, .. } => job_stream.stream().as_fd(),
         }
     }
 
@@ -517,35 +522,37 @@ impl Caller {
         peer: String,
         new_key: Option<PublicKey>,
     ) -> io::Result<Connection> {
-        self.opened(peer, Opening::Says(new_key))
+        self.connection_with(peer, Opening::Announce(new_key))
     }
 
-    fn opened(self, peer: String, opening: Opening) -> io::Result<Connection> {
-        let patience = Patience::default();
+    fn connection_with(self, peer: String, opening: Opening) -> io::Result<Connection> {
+        let timeout = Timeouts::default();
         match self.line {
-            Line::Tls(established) => established.into_connection(peer, patience, opening),
-            Line::Quic { handed, .. } => handed.into_connection(peer, patience, opening, None),
+            Line::Tls(established) => established.into_connection(peer, timeout, opening),
+            Line::Quic { job_stream, .. } => {
+                job_stream.into_connection(peer, timeout, opening, None)
+            }
         }
     }
 
-    /// Refuses the caller and waits up to `patience` until it has left. Only one process may call
-    /// this. With zero `patience` it returns at once, for a process that must not wait or has no
+    /// Refuses the caller and waits up to `timeout` until it has left. Only one process may call
+    /// this. With zero `timeout` it returns at once, for a process that must not wait or has no
     /// descriptors left. The caller may then lose the answer if it is still sending.
     ///
     /// # Errors
     /// When the caller had left before, or stays.
-    pub fn refuse(self, refusal: Refusal, patience: Duration) -> io::Result<()> {
+    pub fn refuse(self, refusal: Refusal, timeout: Duration) -> io::Result<()> {
         let socket = self.socket().try_clone_to_owned();
         let Connection { reader: _reader, writer, closer: _closer } =
-            self.opened(String::new(), Opening::Refuses(refusal))?;
+            self.connection_with(String::new(), Opening::Refuse(refusal))?;
         drop(writer);
-        if patience.is_zero() {
+        if timeout.is_zero() {
             return Ok(());
         }
         // Closing a socket that has unread data discards its unsent data.
         let socket = TcpStream::from(socket?);
         socket.set_nonblocking(false)?;
-        socket.set_read_timeout(Some(patience))?;
+        socket.set_read_timeout(Some(timeout))?;
         io::copy(&mut socket.take(REFUSED_LEN_MAX), &mut io::sink()).map(drop)
     }
 }

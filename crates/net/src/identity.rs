@@ -21,20 +21,21 @@ use std::sync::Arc;
 const KEY_LEN: usize = 32;
 
 /// The bytes in front of a public Ed25519 key in its structure (RFC 8410, section 4).
-const PUBLIC_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 3, 0x21, 0];
+const PUBLIC_DER_PREFIX: [u8; 12] =
+    [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 3, 0x21, 0];
 
 /// The bytes in front of the seed of a private one (RFC 8410, section 7).
-const PRIVATE_PREFIX: [u8; 16] =
+const PRIVATE_DER_PREFIX: [u8; 16] =
     [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
 
 /// Bytes of a key's SHA-256 in its fingerprint: 96 bits.
 const FINGERPRINT_LEN: usize = 12;
 
 /// The beginning of a public key as text. It never looks like an option.
-const PUBLIC_MARK: &str = "ed25519:";
+const PUBLIC_TEXT_PREFIX: &str = "ed25519:";
 
 /// The first word of a file that holds a key.
-const FILE_MARK: &str = "haul-key-1.";
+const FILE_MAGIC: &str = "haul-key-1.";
 
 /// Size limit of a key file, in bytes.
 const FILE_LEN_MAX: u64 = 128;
@@ -79,20 +80,20 @@ impl PublicKey {
     }
 
     /// The key in its DER structure.
-    pub(crate) fn structure(&self) -> Vec<u8> {
-        [&PUBLIC_PREFIX[..], &self.0].concat()
+    pub(crate) fn der(&self) -> Vec<u8> {
+        [&PUBLIC_DER_PREFIX[..], &self.0].concat()
     }
 
     /// The key in a DER structure; `None` if that holds no Ed25519 key.
-    pub(crate) fn of_structure(structure: &[u8]) -> Option<Self> {
-        let key = structure.strip_prefix(&PUBLIC_PREFIX)?;
+    pub(crate) fn from_der(der: &[u8]) -> Option<Self> {
+        let key = der.strip_prefix(&PUBLIC_DER_PREFIX)?;
         key.try_into().ok().map(Self)
     }
 }
 
 impl fmt::Display for PublicKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{PUBLIC_MARK}{}", BASE64URL_NOPAD.encode(&self.0))
+        write!(f, "{PUBLIC_TEXT_PREFIX}{}", BASE64URL_NOPAD.encode(&self.0))
     }
 }
 
@@ -105,22 +106,22 @@ impl fmt::Debug for PublicKey {
 /// A text that is no [`PublicKey`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a public key")]
-pub struct NotAKey;
+pub struct InvalidKey;
 
 impl FromStr for PublicKey {
-    type Err = NotAKey;
+    type Err = InvalidKey;
 
-    fn from_str(text: &str) -> Result<Self, NotAKey> {
-        let encoded = text.strip_prefix(PUBLIC_MARK).ok_or(NotAKey)?;
-        let bytes = BASE64URL_NOPAD.decode(encoded.as_bytes()).map_err(|_| NotAKey)?;
-        bytes.try_into().map(Self).map_err(|_| NotAKey)
+    fn from_str(text: &str) -> Result<Self, InvalidKey> {
+        let encoded = text.strip_prefix(PUBLIC_TEXT_PREFIX).ok_or(InvalidKey)?;
+        let bytes = BASE64URL_NOPAD.decode(encoded.as_bytes()).map_err(|_| InvalidKey)?;
+        bytes.try_into().map(Self).map_err(|_| InvalidKey)
     }
 }
 
 impl TryFrom<String> for PublicKey {
-    type Error = NotAKey;
+    type Error = InvalidKey;
 
-    fn try_from(text: String) -> Result<Self, NotAKey> {
+    fn try_from(text: String) -> Result<Self, InvalidKey> {
         text.parse()
     }
 }
@@ -145,21 +146,21 @@ impl Identity {
     /// # Errors
     /// When the system has no random numbers.
     pub fn new() -> io::Result<Self> {
-        Self::of_seed(&fresh_seed()?)
+        Self::from_seed(&random_seed()?)
     }
 
     /// The key pair derived from `seed`.
     ///
     /// # Errors
     /// None that is known.
-    pub fn of_seed(seed: &[u8; KEY_LEN]) -> io::Result<Self> {
+    pub fn from_seed(seed: &[u8; KEY_LEN]) -> io::Result<Self> {
         let failed = || io::Error::other("can't create a key");
         let pair = Ed25519KeyPair::from_seed_unchecked(seed).map_err(|_| failed())?;
         let public = pair.public_key().as_ref().try_into().map_err(|_| failed())?;
         let public = PublicKey::new(public);
-        let private = PrivatePkcs8KeyDer::from([&PRIVATE_PREFIX[..], seed].concat());
+        let private = PrivatePkcs8KeyDer::from([&PRIVATE_DER_PREFIX[..], seed].concat());
         let private = provider::sign::any_eddsa_type(&private).map_err(io::Error::other)?;
-        let key = Arc::new(CertifiedKey::new(vec![public.structure().into()], private));
+        let key = Arc::new(CertifiedKey::new(vec![public.der().into()], private));
         Ok(Self { key, public, seed: *seed })
     }
 
@@ -174,7 +175,7 @@ impl Identity {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             loaded => return loaded,
         }
-        create(path, &fresh_seed()?)?;
+        create(path, &random_seed()?)?;
         load(path)
     }
 
@@ -209,7 +210,7 @@ impl fmt::Debug for Identity {
 ///
 /// # Errors
 /// When the system has no random numbers.
-pub fn fresh_seed() -> io::Result<[u8; KEY_LEN]> {
+pub fn random_seed() -> io::Result<[u8; KEY_LEN]> {
     let mut seed = [0; KEY_LEN];
     let filled = SystemRandom::new().fill(&mut seed);
     filled.map_err(|_| io::Error::other("can't create a key: no random numbers"))?;
@@ -235,18 +236,18 @@ fn load(path: &Path) -> io::Result<Identity> {
     if found.mode() & OTHERS != 0 {
         return Err(refused("other users can read it: run 'chmod 600' on it"));
     }
-    refuse_open_dir(path, user)?;
+    refuse_writable_dir(path, user)?;
     let mut text = String::new();
     file.take(FILE_LEN_MAX).read_to_string(&mut text)?;
-    let seed = text.trim_end().strip_prefix(FILE_MARK);
+    let seed = text.trim_end().strip_prefix(FILE_MAGIC);
     let seed = seed.and_then(|seed| BASE64URL_NOPAD.decode(seed.as_bytes()).ok());
     let seed = seed.and_then(|seed| <[u8; KEY_LEN]>::try_from(seed).ok());
     let seed = seed.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it holds no key"))?;
-    Identity::of_seed(&seed)
+    Identity::from_seed(&seed)
 }
 
 /// Refuses a directory in which another user could replace the file.
-fn refuse_open_dir(path: &Path, user: u32) -> io::Result<()> {
+fn refuse_writable_dir(path: &Path, user: u32) -> io::Result<()> {
     let dir = fs::metadata(dir_of(path))?;
     if dir.mode() & OTHERS_WRITE != 0 || ![user, 0].contains(&dir.uid()) {
         return Err(refused("other users can write to its directory: run 'chmod 700' on that"));
@@ -262,11 +263,11 @@ fn dir_of(path: &Path) -> &Path {
 fn create(path: &Path, seed: &[u8; KEY_LEN]) -> io::Result<()> {
     let dir = dir_of(path);
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-    refuse_open_dir(path, rustix::process::geteuid().as_raw())?;
-    let name = PublicKey::new(fresh_seed()?).label();
+    refuse_writable_dir(path, rustix::process::geteuid().as_raw())?;
+    let name = PublicKey::new(random_seed()?).label();
     let staged = dir.join(format!(".{name}.new"));
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&staged)?;
-    let text = format!("{FILE_MARK}{}\n", BASE64URL_NOPAD.encode(seed));
+    let text = format!("{FILE_MAGIC}{}\n", BASE64URL_NOPAD.encode(seed));
     let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
     // Unlike a rename, a hard link replaces nothing.
     let named = written.and_then(|()| fs::hard_link(&staged, path));
@@ -299,7 +300,7 @@ mod tests {
             252, 247, 105, 171, 214, 3, 249, 150, 211, 118, 151, 91, 139, 200, 37, 103, 91, 46,
             116, 120, 135, 74, 196, 253, 28, 162, 127, 246, 229, 96, 123, 122,
         ];
-        let key = Identity::of_seed(&DIGITS).expect("a key").key();
+        let key = Identity::from_seed(&DIGITS).expect("a key").key();
         assert_eq!(key.label(), "k455423190919980422434021");
         for key in [key, Identity::new().expect("a key").key()] {
             rustls::pki_types::ServerName::try_from(key.label()).expect("a name");
@@ -311,10 +312,10 @@ mod tests {
         let key = Identity::new().expect("a key").key();
         assert_eq!(key.to_string().len(), 51);
         assert_eq!(key.to_string().parse(), Ok(key));
-        assert_eq!(PublicKey::of_structure(&key.structure()), Some(key));
+        assert_eq!(PublicKey::from_der(&key.der()), Some(key));
         let (cut, bare) = (&key.to_string()[..50], &key.to_string()[8..]);
         for text in ["", "x", cut, bare, &format!("{key}="), &format!("{key}A")] {
-            assert_eq!(text.parse::<PublicKey>(), Err(NotAKey), "{text}");
+            assert_eq!(text.parse::<PublicKey>(), Err(InvalidKey), "{text}");
         }
         assert_eq!(key.fingerprint().len(), 16);
     }

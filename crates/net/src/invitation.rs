@@ -1,7 +1,7 @@
 //! The invitation of a client: the server's addresses, its key, and a secret that can be used once.
 //! Its holder can only enrol a key of its own.
 
-use crate::{Identity, PublicKey, ServerAddress, fresh_seed};
+use crate::{Identity, PublicKey, ServerAddress, random_seed};
 use data_encoding::BASE64URL_NOPAD;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -10,7 +10,7 @@ use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The beginning of the line.
-const MARK: &str = "haul-invitation-1.";
+const PREFIX: &str = "haul-invitation-1.";
 
 /// The longest invitation, in bytes.
 const TEXT_LEN_MAX: usize = 2048;
@@ -34,11 +34,11 @@ pub struct Invitation {
 /// A text that is no invitation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not an invitation of 'haul server invite'")]
-pub struct BadInvitation;
+pub struct InvalidInvitation;
 
 /// The encoded fields.
 #[derive(Serialize, Deserialize)]
-struct Parts {
+struct EncodedFields {
     addresses: Vec<(String, u16)>,
     server: [u8; 32],
     expires: u64,
@@ -59,7 +59,7 @@ impl Invitation {
         // Rounded to whole seconds, like the encoded form.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let expires = UNIX_EPOCH + Duration::from_secs((now + span).as_secs());
-        Ok(Self { addresses, server, expires, seed: fresh_seed()? })
+        Ok(Self { addresses, server, expires, seed: random_seed()? })
     }
 
     /// The guest's key pair, for the enrolment alone.
@@ -67,7 +67,7 @@ impl Invitation {
     /// # Errors
     /// None that is known.
     pub fn identity(&self) -> io::Result<Identity> {
-        Identity::of_seed(&self.seed)
+        Identity::from_seed(&self.seed)
     }
 }
 
@@ -75,14 +75,14 @@ impl fmt::Display for Invitation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let since = self.expires.duration_since(UNIX_EPOCH).unwrap_or_default();
         let addresses = self.addresses.iter();
-        let parts = Parts {
+        let parts = EncodedFields {
             addresses: addresses.map(|it| (it.host().to_owned(), it.port())).collect(),
             server: *self.server.as_bytes(),
             expires: since.as_secs(),
             seed: self.seed,
         };
         let bytes = postcard::to_stdvec(&parts).map_err(|_| fmt::Error)?;
-        write!(f, "{MARK}{}", BASE64URL_NOPAD.encode(&bytes))
+        write!(f, "{PREFIX}{}", BASE64URL_NOPAD.encode(&bytes))
     }
 }
 
@@ -93,23 +93,24 @@ impl fmt::Debug for Invitation {
 }
 
 impl FromStr for Invitation {
-    type Err = BadInvitation;
+    type Err = InvalidInvitation;
 
-    fn from_str(text: &str) -> Result<Self, BadInvitation> {
+    fn from_str(text: &str) -> Result<Self, InvalidInvitation> {
         let text = text.trim();
-        let encoded = text.strip_prefix(MARK).filter(|_| text.len() <= TEXT_LEN_MAX);
-        let encoded = encoded.ok_or(BadInvitation)?;
-        let bytes = BASE64URL_NOPAD.decode(encoded.as_bytes()).map_err(|_| BadInvitation)?;
-        let (parts, rest) = postcard::take_from_bytes(&bytes).map_err(|_| BadInvitation)?;
-        let Parts { addresses, server, expires, seed } = parts;
+        let encoded = text.strip_prefix(PREFIX).filter(|_| text.len() <= TEXT_LEN_MAX);
+        let encoded = encoded.ok_or(InvalidInvitation)?;
+        let bytes = BASE64URL_NOPAD.decode(encoded.as_bytes()).map_err(|_| InvalidInvitation)?;
+        let (parts, rest) = postcard::take_from_bytes(&bytes).map_err(|_| InvalidInvitation)?;
+        let EncodedFields { addresses, server, expires, seed } = parts;
         if !rest.is_empty() || addresses.is_empty() || addresses.len() > ADDRESSES_MAX {
-            return Err(BadInvitation);
+            return Err(InvalidInvitation);
         }
         let address = |(host, port): &(String, u16)| ServerAddress::new(host, *port);
         let addresses: Option<Vec<_>> = addresses.iter().map(address).collect();
-        let expires = UNIX_EPOCH.checked_add(Duration::from_secs(expires)).ok_or(BadInvitation)?;
+        let expires =
+            UNIX_EPOCH.checked_add(Duration::from_secs(expires)).ok_or(InvalidInvitation)?;
         let server = PublicKey::new(server);
-        Ok(Self { addresses: addresses.ok_or(BadInvitation)?, server, expires, seed })
+        Ok(Self { addresses: addresses.ok_or(InvalidInvitation)?, server, expires, seed })
     }
 }
 

@@ -16,7 +16,7 @@ mod holder;
 
 pub use self::holder::{Held, hold, list, stop};
 
-use crate::{Connection, Diagnostics, Further, SshTarget, ssh_configuration as configuration};
+use crate::{Connection, Diagnostics, ExtraLogins, SshTarget, ssh_configuration as configuration};
 use haul_model::ContentHash;
 use parking_lot::Mutex;
 use std::ffi::OsString;
@@ -46,29 +46,29 @@ pub enum Keep {
         /// The directory of the sockets. It is created if missing.
         dir: PathBuf,
         /// How long a connection is kept after the end of a command.
-        lasts: Duration,
+        keep_time: Duration,
         /// The program and arguments that call [`hold`] with their standard input. The directory,
         /// the socket's name and the host's name are appended.
         holder: Vec<OsString>,
     },
-    /// In this process, until [`Resting::close`].
-    Here(Resting),
+    /// In this process, until [`IdleConnections::close`].
+    Here(IdleConnections),
 }
 
 /// Idle connections of this process, kept between two jobs. Clones refer to the same connections.
 #[derive(Clone)]
-pub struct Resting(Arc<Mutex<Option<Connections>>>);
+pub struct IdleConnections(Arc<Mutex<Option<Connections>>>);
 
 /// Idle connections, each with its target's name; see [`name_of`].
 type Connections = Vec<(String, Connection)>;
 
-impl Default for Resting {
+impl Default for IdleConnections {
     fn default() -> Self {
         Self(Arc::new(Mutex::new(Some(Vec::new()))))
     }
 }
 
-impl Resting {
+impl IdleConnections {
     /// Keeps `connection` to the target `name`. Closes it if [`Self::close`] was called.
     pub(crate) fn put(&self, name: String, connection: Connection) {
         if let Some(all) = &mut *self.0.lock() {
@@ -83,7 +83,7 @@ impl Resting {
         let all = all.as_mut()?;
         let at = all.iter().position(|(other, _)| other == name)?;
         let (name, connection) = all.swap_remove(at);
-        Some(connection.resting(name, self.clone()))
+        Some(connection.idle_connections(name, self.clone()))
     }
 
     /// Closes all idle connections, and later ones at once.
@@ -93,15 +93,15 @@ impl Resting {
     }
 }
 
-impl PartialEq for Resting {
+impl PartialEq for IdleConnections {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-impl Eq for Resting {}
+impl Eq for IdleConnections {}
 
-impl fmt::Debug for Resting {
+impl fmt::Debug for IdleConnections {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Resting({:?})", self.0.lock().as_ref().map(Vec::len))
     }
@@ -132,7 +132,7 @@ impl Streams {
 /// Passes the streams of an idle connection to a holder.
 pub(crate) struct Keeper {
     holder: UnixStream,
-    lasts: Duration,
+    keep_time: Duration,
 }
 
 impl Keeper {
@@ -140,14 +140,14 @@ impl Keeper {
     /// exits if it gets no streams.
     pub(crate) fn start(
         dir: &Path,
-        lasts: Duration,
+        keep_time: Duration,
         holder: &[OsString],
         target: &SshTarget,
     ) -> io::Result<Self> {
         make_private(dir)?;
         let (ours, theirs) = UnixStream::pair()?;
         let (program, words) = holder.split_first().ok_or(ErrorKind::InvalidInput)?;
-        haul_sys::leave_descriptors_to_none()?;
+        haul_sys::close_descriptors_on_exec()?;
         // No wait: it outlives this process, and blocks no directory.
         Command::new(program)
             .args(words)
@@ -159,12 +159,12 @@ impl Keeper {
             .stderr(Stdio::null())
             .current_dir("/")
             .spawn()?;
-        Ok(Self { holder: ours, lasts })
+        Ok(Self { holder: ours, keep_time })
     }
 
     /// Passes the streams to the holder, and waits for its confirmation.
     pub(crate) fn give(self, streams: &Streams) -> io::Result<()> {
-        let seconds = u32::try_from(self.lasts.as_secs()).unwrap_or(u32::MAX);
+        let seconds = u32::try_from(self.keep_time.as_secs()).unwrap_or(u32::MAX);
         let Streams { input, output, errors } = streams;
         let passed = [input.as_fd(), output.as_fd(), errors.as_fd()];
         holder::give(&self.holder, seconds, &passed)
@@ -174,16 +174,17 @@ impl Keeper {
 /// Takes over the kept connection to `target`, if there is one that no other job uses. Its messages
 /// go to `diagnostics`.
 pub(crate) fn take(target: &SshTarget, diagnostics: Diagnostics) -> Option<Connection> {
-    let (dir, lasts) = match target.keep()? {
-        Keep::Here(resting) => return resting.take(&name_of(target)),
-        Keep::Held { dir, lasts, .. } => (dir, *lasts),
+    let (dir, keep_time) = match target.keep()? {
+        Keep::Here(idle_connections) => return idle_connections.take(&name_of(target)),
+        Keep::Held { dir, keep_time, .. } => (dir, *keep_time),
     };
     let path = dir.join(name_of(target));
     // A socket in a directory that another user could have created is not trusted.
     check_private(dir).ok()?;
     let (streams, holder) = holder::take(&path).ok()??;
-    let (keeper, further) = (Keeper { holder, lasts }, Further(Arc::new(target.clone())));
-    let connection = Connection::of_kept(streams, keeper, further, diagnostics);
+    let (keeper, extra_logins) =
+        (Keeper { holder, keep_time }, ExtraLogins(Arc::new(target.clone())));
+    let connection = Connection::of_kept(streams, keeper, extra_logins, diagnostics);
     let unusable = |error| tracing::debug!(%error, "the connection that was kept can't be used");
     connection.map_err(unusable).ok()
 }
@@ -198,7 +199,9 @@ pub(crate) fn name_of(target: &SshTarget) -> String {
     facts.push(shell.program.clone().into_bytes());
     facts.extend(shell.args.iter().map(|word| word.clone().into_bytes()));
     facts.push(target.remote_haul().unwrap_or_default().into());
-    facts.push(found(&shell.program).map_or_else(Vec::new, |shell| configuration::stamp(&shell)));
+    facts.push(
+        find_program(&shell.program).map_or_else(Vec::new, |shell| configuration::stamp(&shell)),
+    );
     facts.extend(configuration::stamps(&shell.args));
     // No fact contains NUL, except the stamps, which have a fixed length.
     let hash = ContentHash::of(&facts.join(&0));
@@ -206,7 +209,7 @@ pub(crate) fn name_of(target: &SshTarget) -> String {
 }
 
 /// Finds the program `name` as the system would.
-fn found(name: &str) -> Option<fs::Metadata> {
+fn find_program(name: &str) -> Option<fs::Metadata> {
     if name.contains('/') {
         return fs::metadata(name).ok();
     }
@@ -222,8 +225,8 @@ fn make_private(dir: &Path) -> io::Result<()> {
 
 /// Refuses a directory that others than the user may enter.
 fn check_private(dir: &Path) -> io::Result<()> {
-    let found = haul_sys::path_stat(dir.as_os_str().as_bytes(), false)?;
-    if found.is_dir() && found.is_private() {
+    let find_program = haul_sys::path_stat(dir.as_os_str().as_bytes(), false)?;
+    if find_program.is_dir() && find_program.is_private() {
         Ok(())
     } else {
         Err(ErrorKind::PermissionDenied.into())

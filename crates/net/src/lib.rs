@@ -18,77 +18,77 @@
 //! - `pipe.rs`: the streams to ssh. The outgoing one is a pipe, since content is spliced into it.
 //!   The incoming one is a socket, which costs both sides half as much.
 //! - `connection.rs`, `process.rs`: end and reap the child.
-//! - `cut.rs`: releases streams whose other ends another process may hold: those to a program in
+//! - `interrupt.rs`: releases streams whose other ends another process may hold: those to a program in
 //!   place of ssh, and those that were given to this process.
 //! - `kept.rs`: connections kept between commands. `kept/holder.rs`: the process that holds one.
 //!   `ssh_configuration.rs`: the files of ssh's configuration, which must not change between the
 //!   commands, and the hosts that they name.
 //! - `identity.rs`: keys. `tls.rs`: TLS settings that all connections share. `tls/pinned.rs`:
 //!   checks the other side's pinned key.
-//! - `direct.rs`: TLS over TCP, past ssh, in one direction at a time. `sealing.rs`: measures its
-//!   encryption. `duplex.rs`: TLS in both directions at once. `doorway.rs`: the port for direct
+//! - `direct.rs`: TLS over TCP, past ssh, in one direction at a time. `encryption_rate.rs`: measures its
+//!   encryption. `duplex.rs`: TLS in both directions at once. `listen_target.rs`: the port for direct
 //!   connections, which may be that of a server.
 //! - `gate.rs`: the port of a server and the handshakes of its callers. `server.rs`: how a client
 //!   reaches a server. `refusal.rs`: why a server refuses a client. `invitation.rs`: the invitation
 //!   line.
 //! - `quic.rs`: the same connections to a server by QUIC.
-//! - `whereabouts.rs`: which addresses a host may claim as its own.
-//! - `stderr.rs`: reads the child's standard error. `patience.rs`: timeouts for a peer.
+//! - `host_addresses.rs`: which addresses a host may claim as its own.
+//! - `stderr.rs`: reads the child's standard error. `timeouts.rs`: timeouts for a peer.
 //! - `diagnosis.rs`: turns the child's end into an error (`error.rs`).
 
 #![forbid(unsafe_code)]
 
 mod cipher;
 mod connection;
-mod cut;
 mod diagnosis;
 mod direct;
-mod doorway;
 mod duplex;
+mod encryption_rate;
 mod error;
 mod gate;
+mod host_addresses;
 mod identity;
+mod interrupt;
 mod invitation;
 mod kept;
-mod patience;
+mod listen_target;
 mod pipe;
 mod process;
 mod quic;
 mod refusal;
 mod remote_command;
-mod sealing;
 mod server;
 mod ssh;
 mod ssh_configuration;
 mod stderr;
 mod target;
+mod timeouts;
 mod tls;
-mod whereabouts;
 
-pub use connection::{Closer, Connection, Killer, Onlooker, Writer, await_input};
+pub use connection::{Closer, Connection, Killer, SshProcess, Writer, wait_for_input};
 pub use diagnosis::CLIENT_LOST_STATUS;
 pub use direct::{Direct, DirectCaller, DirectListener};
-pub use doorway::{Doorway, Forwarded, Forwarder};
+pub use encryption_rate::DirectCipher;
 pub use error::{ConnectError, NO_LOGIN};
 pub use gate::{Caller, Gate, GateLimits, Turn, listen_on};
-pub use haul_sys::Measured;
-pub use identity::{Identity, NotAKey, PublicKey, fresh_seed};
-pub use invitation::{BadInvitation, Enrolment, Invitation, is_client_name};
-pub use kept::{Held, Keep, Resting, hold, list, stop};
-pub use patience::{Patience, SILENCE_SECONDS};
+pub use haul_sys::PacketStats;
+pub use host_addresses::{HostAddresses, check_host_address, check_route_between};
+pub use identity::{Identity, InvalidKey, PublicKey, random_seed};
+pub use invitation::{Enrolment, InvalidInvitation, Invitation, is_client_name};
+pub use kept::{Held, IdleConnections, Keep, hold, list, stop};
+pub use listen_target::{Forwarded, Forwarder, ListenTarget};
 pub use pipe::enlarge_pipe;
 pub use quic::{
-    Congestion, NotACongestion, QUIC_SOCKETS_MAX, QuicChild, bind_udp, check_quic_messages,
+    Congestion, QUIC_SOCKETS_MAX, QuicChild, UnknownCongestion, bind_udp, check_quic_messages,
 };
 pub use refusal::Refusal;
 pub use remote_command::{DEPLOY_DIR, DEPLOY_MARKER, DEPLOYED_NAME, STAGED_PREFIX};
-pub use sealing::DirectCipher;
-pub use server::{Reaching, ServerAddress, ServerVia, connect_server};
+pub use server::{ConnectOptions, ServerAddress, ServerVia, connect_server};
 pub use ssh::{
-    Further, connect, connect_briefly, connect_deploy, connect_kept, connect_over_shared,
+    ExtraLogins, connect, connect_briefly, connect_deploy, connect_kept, connect_over_shared,
     connect_server_command, connect_sftp,
 };
 pub use ssh_configuration::configured_hosts;
 pub use stderr::Diagnostics;
 pub use target::SshTarget;
-pub use whereabouts::{Whereabouts, check_call_between, check_plain};
+pub use timeouts::{SILENCE_SECONDS, Timeouts};

@@ -38,7 +38,7 @@ const SOCKET_BYTES: usize = 2 << 20;
 ///
 /// # Errors
 /// Those of `socketpair` and `pipe`.
-pub(crate) fn way_in(is_ssh: bool) -> io::Result<(OwnedFd, Stdio)> {
+pub(crate) fn stdout_pair(is_ssh: bool) -> io::Result<(OwnedFd, Stdio)> {
     if !is_ssh {
         let (ours, theirs) = io::pipe()?;
         enlarge_pipe(&ours);

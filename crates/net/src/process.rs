@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 /// Timeout for a child to exit after SIGTERM. ssh uses the time to restore the terminal's echo if
 /// it was asking for a password.
-const ASKED_WAIT_MAX: Duration = Duration::from_millis(500);
+const TERM_WAIT_MAX: Duration = Duration::from_millis(500);
 
 /// Pause between two checks whether such a child has exited.
-const ASKED_POLL: Duration = Duration::from_millis(2);
+const TERM_POLL: Duration = Duration::from_millis(2);
 
 /// Timeout for a program whose answer needs no network. After that the answer is unknown.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
@@ -32,14 +32,14 @@ pub(crate) fn status_of(command: &mut Command) -> Option<ExitStatus> {
     status_within(&process, ANSWER_MAX)
 }
 
-fn status_within(process: &Process, patience: Duration) -> Option<ExitStatus> {
-    let deadline = Instant::now() + patience;
+fn status_within(process: &Process, timeout: Duration) -> Option<ExitStatus> {
+    let deadline = Instant::now() + timeout;
     loop {
         match process.try_wait() {
             Ok(Some(status)) => return Some(status),
-            Ok(None) if Instant::now() < deadline => thread::sleep(ASKED_POLL),
+            Ok(None) if Instant::now() < deadline => thread::sleep(TERM_POLL),
             _ => {
-                process.end();
+                process.kill_and_reap();
                 return None;
             }
         }
@@ -53,7 +53,7 @@ pub(crate) fn stderr_of(command: &mut Command) -> Option<Vec<u8>> {
     let stderr = child.stderr.take()?;
     let process = Process::new(child);
     let answer = read_within(ANSWER_MAX, stderr.take(ANSWER_LEN_MAX));
-    process.end();
+    process.kill_and_reap();
     answer
 }
 
@@ -63,19 +63,19 @@ pub(crate) fn stdout_of(command: &mut Command) -> Option<Vec<u8>> {
     stdout_within(ANSWER_MAX, command)
 }
 
-fn stdout_within(patience: Duration, command: &mut Command) -> Option<Vec<u8>> {
+fn stdout_within(timeout: Duration, command: &mut Command) -> Option<Vec<u8>> {
     let mut child = command.stdout(Stdio::piped()).spawn().ok()?;
     let stdout = child.stdout.take()?;
     let process = Process::new(child);
-    let answer = read_within(patience, stdout.take(OUTPUT_LEN_MAX));
+    let answer = read_within(timeout, stdout.take(OUTPUT_LEN_MAX));
     // A program that has not closed its output by now gets no more time.
-    let patience = if answer.is_some() { patience } else { Duration::ZERO };
-    status_within(&process, patience).filter(ExitStatus::success).and(answer)
+    let timeout = if answer.is_some() { timeout } else { Duration::ZERO };
+    status_within(&process, timeout).filter(ExitStatus::success).and(answer)
 }
 
 /// Reads `pipe` to its end. `None` on a timeout: the program's own children may hold its pipe open
 /// after its end.
-fn read_within(patience: Duration, mut pipe: impl Read + Send + 'static) -> Option<Vec<u8>> {
+fn read_within(timeout: Duration, mut pipe: impl Read + Send + 'static) -> Option<Vec<u8>> {
     let (told, heard) = mpsc::channel();
     let read = move || {
         let mut bytes = Vec::new();
@@ -83,24 +83,24 @@ fn read_within(patience: Duration, mut pipe: impl Read + Send + 'static) -> Opti
         let _ = told.send(bytes);
     };
     thread::Builder::new().name("answer".to_owned()).spawn(read).ok()?;
-    heard.recv_timeout(patience).ok()
+    heard.recv_timeout(timeout).ok()
 }
 
 /// A child that is reaped and signalled under one lock, so that no signal can reach another process
 /// that got its ID.
-pub(crate) struct Process(Mutex<State>);
+pub(crate) struct Process(Mutex<KilledChild>);
 
-struct State {
+struct KilledChild {
     child: Child,
-    asked: bool,
+    term_sent: bool,
 }
 
 impl Process {
     pub(crate) fn new(child: Child) -> Self {
-        Self(Mutex::new(State { child, asked: false }))
+        Self(Mutex::new(KilledChild { child, term_sent: false }))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, KilledChild> {
         self.0.lock()
     }
 
@@ -115,28 +115,28 @@ impl Process {
         if !matches!(state.child.try_wait(), Ok(None)) {
             return;
         }
-        let signal = if state.asked { Signal::KILL } else { Signal::TERM };
+        let signal = if state.term_sent { Signal::KILL } else { Signal::TERM };
         // It can only fail because the child has exited.
         let _ = kill_process(Pid::from_child(&state.child), signal);
-        state.asked = true;
+        state.term_sent = true;
     }
 
     /// Calls `look` with the process ID, which is not reused before `look` returns. `None` if the
     /// child has exited.
-    pub(crate) fn look_at<T>(&self, look: impl FnOnce(u32) -> T) -> Option<T> {
+    pub(crate) fn inspect<T>(&self, look: impl FnOnce(u32) -> T) -> Option<T> {
         let mut state = self.state();
         matches!(state.child.try_wait(), Ok(None)).then(|| look(state.child.id()))
     }
 
     /// True if [`Self::kill`] was called while the child ran.
     pub(crate) fn was_killed(&self) -> bool {
-        self.state().asked
+        self.state().term_sent
     }
 
     /// Kills the child and reaps it.
-    pub(crate) fn end(&self) {
+    pub(crate) fn kill_and_reap(&self) {
         self.kill();
-        let deadline = Instant::now() + ASKED_WAIT_MAX;
+        let deadline = Instant::now() + TERM_WAIT_MAX;
         while matches!(self.try_wait(), Ok(None)) {
             if Instant::now() >= deadline {
                 self.kill();
@@ -144,7 +144,7 @@ impl Process {
                 let _ = self.state().child.wait();
                 return;
             }
-            thread::sleep(ASKED_POLL);
+            thread::sleep(TERM_POLL);
         }
     }
 }
@@ -165,8 +165,8 @@ mod tests {
         io::Read::read_exact(&mut child.stdout.take().unwrap(), &mut ready).unwrap();
         let process = Process::new(child);
         let start = Instant::now();
-        process.end();
-        assert!(start.elapsed() >= ASKED_WAIT_MAX);
+        process.kill_and_reap();
+        assert!(start.elapsed() >= TERM_WAIT_MAX);
         assert!(matches!(process.try_wait(), Ok(Some(_))));
         assert!(process.was_killed());
         // The child is gone, so there is nothing to signal.
@@ -177,10 +177,10 @@ mod tests {
     fn a_child_that_has_exited_was_not_killed() {
         let process = Process::new(Command::new("true").spawn().unwrap());
         while matches!(process.try_wait(), Ok(None)) {
-            thread::sleep(ASKED_POLL);
+            thread::sleep(TERM_POLL);
         }
         process.kill();
-        process.end();
+        process.kill_and_reap();
         assert!(!process.was_killed());
     }
 

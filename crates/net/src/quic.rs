@@ -22,9 +22,9 @@ mod link;
 mod messages;
 mod udp;
 
-pub(crate) use self::client::{Called, call};
-pub use self::config::{Congestion, NotACongestion};
-pub(crate) use self::ends::Handed;
+pub(crate) use self::client::{OutgoingConnection, call};
+pub use self::config::{Congestion, UnknownCongestion};
+pub(crate) use self::ends::JobStream;
 pub use self::gate::QuicChild;
 pub(crate) use self::gate::{QuicCaller, QuicGate};
 pub use self::messages::{SOCKETS_MAX as QUIC_SOCKETS_MAX, check_quic_messages};

@@ -35,11 +35,11 @@ impl Refusal {
         }
     }
 
-    pub(crate) fn of_byte(byte: u8) -> Option<Self> {
+    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|refusal| refusal.byte() == byte)
     }
 
-    pub(crate) fn of_status(status: i32) -> Option<Self> {
+    pub(crate) fn from_status(status: i32) -> Option<Self> {
         Self::ALL.into_iter().find(|refusal| i32::from(refusal.status()) == status)
     }
 

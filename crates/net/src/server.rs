@@ -3,8 +3,8 @@
 use crate::direct::{Direct, HANDSHAKE_MAX};
 use crate::duplex::{OnNewKey, Opening};
 use crate::quic;
-use crate::tls::Broken;
-use crate::{Congestion, ConnectError, Connection, Identity, Patience, PublicKey};
+use crate::tls::TlsFailure;
+use crate::{Congestion, ConnectError, Connection, Identity, PublicKey, Timeouts};
 use haul_model::os_text;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -105,7 +105,7 @@ impl From<SocketAddr> for ServerAddress {
 
 /// The transport protocol of a connection to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Below {
+enum Protocol {
     Tcp,
     Quic,
 }
@@ -125,21 +125,21 @@ pub enum ServerVia {
 }
 
 impl ServerVia {
-    fn order(self) -> &'static [Below] {
+    fn order(self) -> &'static [Protocol] {
         match self {
-            Self::TcpFirst => &[Below::Tcp, Below::Quic],
-            Self::QuicFirst => &[Below::Quic, Below::Tcp],
-            Self::Tcp => &[Below::Tcp],
-            Self::Quic => &[Below::Quic],
+            Self::TcpFirst => &[Protocol::Tcp, Protocol::Quic],
+            Self::QuicFirst => &[Protocol::Quic, Protocol::Tcp],
+            Self::Tcp => &[Protocol::Tcp],
+            Self::Quic => &[Protocol::Quic],
         }
     }
 }
 
 /// How to reach a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reaching {
+pub struct ConnectOptions {
     /// Timeouts once it has answered.
-    pub patience: Patience,
+    pub timeout: Timeouts,
     /// The protocols to try.
     pub via: ServerVia,
     /// The congestion control for data that this side sends by QUIC.
@@ -148,10 +148,10 @@ pub struct Reaching {
     pub tries_max: Duration,
 }
 
-impl Default for Reaching {
+impl Default for ConnectOptions {
     fn default() -> Self {
         Self {
-            patience: Patience::default(),
+            timeout: Timeouts::default(),
             via: ServerVia::default(),
             congestion: Congestion::default(),
             tries_max: TRIES_MAX,
@@ -159,9 +159,9 @@ impl Default for Reaching {
     }
 }
 
-impl From<Patience> for Reaching {
-    fn from(patience: Patience) -> Self {
-        Self { patience, ..Self::default() }
+impl From<Timeouts> for ConnectOptions {
+    fn from(timeout: Timeouts) -> Self {
+        Self { timeout, ..Self::default() }
     }
 }
 
@@ -181,25 +181,25 @@ pub fn connect_server(
     addresses: &[ServerAddress],
     server: PublicKey,
     identity: &Identity,
-    reaching: impl Into<Reaching>,
+    options: impl Into<ConnectOptions>,
     on_new_key: impl FnOnce(PublicKey) + Send + 'static,
 ) -> Result<Connection, ConnectError> {
-    let reaching = reaching.into();
+    let options = options.into();
     let no_server = |error: &io::Error| ConnectError::NoServer {
         host: host.to_owned(),
         detail: os_text(error),
     };
-    let end = Instant::now() + reaching.tries_max.min(TRIES_MAX);
+    let end = Instant::now() + options.tries_max.min(TRIES_MAX);
     let mut first_error = None;
-    for below in reaching.via.order() {
-        let call = |address, left| call_by(*below, address, server, identity, reaching, left);
-        match first_of(addresses, end, call) {
+    for protocol in options.via.order() {
+        let call = |address, left| call_with(*protocol, address, server, identity, options, left);
+        match connect_first(addresses, end, call) {
             Ok(called) => {
-                let opening = Opening::Hears(Box::new(on_new_key) as OnNewKey);
-                let connection = called.into_connection(host.to_owned(), reaching, opening);
+                let opening = Opening::Receive(Box::new(on_new_key) as OnNewKey);
+                let connection = called.into_connection(host.to_owned(), options, opening);
                 return connection.map_err(|error| no_server(&error));
             }
-            Err(error) if Broken::of(&error) == Some(Broken::WrongKey) => {
+            Err(error) if TlsFailure::of(&error) == Some(TlsFailure::WrongKey) => {
                 let stored = server.fingerprint();
                 return Err(ConnectError::ServerKey { host: host.to_owned(), stored });
             }
@@ -211,41 +211,41 @@ pub fn connect_server(
 }
 
 /// A connection whose handshake is complete on this side.
-enum Called {
+enum OutgoingConnection {
     Tcp(Box<Direct>),
-    Quic(quic::Called),
+    Quic(quic::OutgoingConnection),
 }
 
-impl Called {
+impl OutgoingConnection {
     fn into_connection(
         self,
         host: String,
-        reaching: Reaching,
+        options: ConnectOptions,
         opening: Opening,
     ) -> io::Result<Connection> {
         match self {
             Self::Tcp(direct) => {
-                direct.established().into_connection(host, reaching.patience, opening)
+                direct.established().into_connection(host, options.timeout, opening)
             }
-            Self::Quic(quic::Called { handed, rest }) => {
-                handed.into_connection(host, reaching.patience, opening, Some(rest))
+            Self::Quic(quic::OutgoingConnection { job_stream, linger }) => {
+                job_stream.into_connection(host, options.timeout, opening, Some(linger))
             }
         }
     }
 }
 
 /// True if the server closed the connection before it answered.
-fn is_hang_up(error: &io::Error) -> bool {
+fn is_early_close(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
     matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
 }
 
 /// Calls the first of `addresses` that answers. A server with another key counts as an answer.
-fn first_of(
+fn connect_first(
     addresses: &[ServerAddress],
     end: Instant,
-    call: impl Fn(SocketAddr, Duration) -> io::Result<Called>,
-) -> io::Result<Called> {
+    call: impl Fn(SocketAddr, Duration) -> io::Result<OutgoingConnection>,
+) -> io::Result<OutgoingConnection> {
     let mut last_error = io::Error::new(io::ErrorKind::NotFound, "no address is known");
     for address in addresses {
         let found = match (address.host(), address.port()).to_socket_addrs() {
@@ -262,14 +262,16 @@ fn first_of(
             }
             let mut called = call(address, left());
             for _ in 1..CALLS_MAX {
-                if !called.as_ref().is_err_and(is_hang_up) {
+                if !called.as_ref().is_err_and(is_early_close) {
                     break;
                 }
                 thread::sleep(CALL_PAUSE);
                 called = call(address, left());
             }
             match called {
-                Err(error) if Broken::of(&error) != Some(Broken::WrongKey) => last_error = error,
+                Err(error) if TlsFailure::of(&error) != Some(TlsFailure::WrongKey) => {
+                    last_error = error
+                }
                 answered => return answered,
             }
         }
@@ -277,19 +279,21 @@ fn first_of(
     Err(last_error)
 }
 
-fn call_by(
-    below: Below,
+fn call_with(
+    protocol: Protocol,
     address: SocketAddr,
     server: PublicKey,
     identity: &Identity,
-    reaching: Reaching,
-    patience: Duration,
-) -> io::Result<Called> {
-    let Reaching { patience: Patience { silence_max, .. }, congestion, .. } = reaching;
-    match below {
-        Below::Tcp => call(address, server, identity, patience).map(|it| Called::Tcp(Box::new(it))),
-        Below::Quic => quic::call(address, server, identity, patience, silence_max, congestion)
-            .map(Called::Quic),
+    options: ConnectOptions,
+    timeout: Duration,
+) -> io::Result<OutgoingConnection> {
+    let ConnectOptions { timeout: Timeouts { silence_max, .. }, congestion, .. } = options;
+    match protocol {
+        Protocol::Tcp => {
+            call(address, server, identity, timeout).map(|it| OutgoingConnection::Tcp(Box::new(it)))
+        }
+        Protocol::Quic => quic::call(address, server, identity, timeout, silence_max, congestion)
+            .map(OutgoingConnection::Quic),
     }
 }
 
@@ -297,11 +301,11 @@ fn call(
     address: SocketAddr,
     server: PublicKey,
     identity: &Identity,
-    patience: Duration,
+    timeout: Duration,
 ) -> io::Result<Direct> {
     let begin = Instant::now();
-    let goes_on = || begin.elapsed() < patience + HANDSHAKE_MAX;
-    Direct::connect(address, identity, *server.as_bytes(), patience, &goes_on)
+    let should_continue = || begin.elapsed() < timeout + HANDSHAKE_MAX;
+    Direct::connect(address, identity, *server.as_bytes(), timeout, &should_continue)
 }
 
 #[cfg(test)]
@@ -322,7 +326,7 @@ mod tests {
                 Err(kind.into())
             };
             let end = Instant::now() + TRIES_MAX;
-            assert!(first_of(std::slice::from_ref(&address), end, call).is_err());
+            assert!(connect_first(std::slice::from_ref(&address), end, call).is_err());
             assert_eq!(calls.get(), expected, "{kind}");
         }
     }

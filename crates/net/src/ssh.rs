@@ -2,12 +2,12 @@
 //! remote command.
 
 use crate::cipher;
-use crate::connection::{Closer, Connection, Kept, Listener, Ssh, Writer};
-use crate::cut::{Cut, Cuttable};
-use crate::diagnosis::{Peer, Remote};
+use crate::connection::{Closer, Connection, FirstByteReader, Kept, Ssh, Writer};
+use crate::diagnosis::{Peer, RemoteProgram};
 use crate::error::shown;
+use crate::interrupt::{Interrupt, Interruptible};
 use crate::kept::{self, Keep, Keeper, Streams};
-use crate::pipe::{enlarge_pipe, way_in};
+use crate::pipe::{enlarge_pipe, stdout_pair};
 use crate::process::{Process, status_of};
 use crate::remote_command::{DEPLOY, Subcommand, remote_command};
 use crate::stderr::{Diagnostics, StderrReader};
@@ -56,7 +56,7 @@ const COMMAND_OPTION: &str = "-oSessionType=default";
 ///
 /// - `BatchMode=yes`: ssh does not ask the user for a password.
 /// - `ControlPath=none`: a shared connection has one cipher stream, and one window.
-const BESIDE_OPTIONS: [&str; 2] = ["-oBatchMode=yes", "-oControlPath=none"];
+const EXTRA_LOGIN_OPTIONS: [&str; 2] = ["-oBatchMode=yes", "-oControlPath=none"];
 
 /// Options of a connection that may only use ssh's existing shared one: ssh asks for no password
 /// and tries no other way.
@@ -86,7 +86,7 @@ pub fn connect_briefly(
     target: &SshTarget,
     diagnostics: Diagnostics,
 ) -> Result<Connection, ConnectError> {
-    start(target, haul_of(target), Traffic::Words, diagnostics)
+    start(target, haul_of(target), Traffic::Requests, diagnostics)
 }
 
 /// Like [`connect_briefly`], with a shell at the other end that helps to deploy haul. The exchange
@@ -106,7 +106,7 @@ pub fn connect_deploy(
     target: &SshTarget,
     diagnostics: Diagnostics,
 ) -> Result<Connection, ConnectError> {
-    start(target, Remote::Deploy, Traffic::Words, diagnostics)
+    start(target, RemoteProgram::Deploy, Traffic::Requests, diagnostics)
 }
 
 /// Like [`connect_briefly`], with `haul server words` at the other end. That reads a line, a JSON
@@ -119,8 +119,8 @@ pub fn connect_server_command(
     target: &SshTarget,
     diagnostics: Diagnostics,
 ) -> Result<Connection, ConnectError> {
-    let runs = haul_command(target, Subcommand::Server);
-    start(target, runs, Traffic::Words, diagnostics)
+    let remote_program = haul_command(target, Subcommand::Server);
+    start(target, remote_program, Traffic::Requests, diagnostics)
 }
 
 /// Like [`connect`], with the server's SFTP subsystem instead of haul.
@@ -133,28 +133,28 @@ pub fn connect_sftp(
     target: &SshTarget,
     diagnostics: Diagnostics,
 ) -> Result<Connection, ConnectError> {
-    start(target, Remote::Subsystem("sftp"), Traffic::Content, diagnostics)
+    start(target, RemoteProgram::Subsystem("sftp"), Traffic::Content, diagnostics)
 }
 
 /// Like [`connect_briefly`], or [`connect_sftp`] if `sftp`, over the user's shared connection
 /// (`ControlMaster`). `None` if there is none. ssh shows nothing.
 pub fn connect_over_shared(target: &SshTarget, sftp: bool) -> Option<Connection> {
     let shell = target.shell();
-    let runs = if sftp { Remote::Subsystem("sftp") } else { haul_of(target) };
-    let arguments = leading_arguments(target, &runs).ok().filter(|_| shell.is_ssh())?;
+    let remote_program = if sftp { RemoteProgram::Subsystem("sftp") } else { haul_of(target) };
+    let arguments = leading_arguments(target, &remote_program).ok().filter(|_| shell.is_ssh())?;
     let mut check = Command::new(&shell.program);
     check.args(SHARED_OPTIONS).args(arguments).args(["-O", "check", "--", target.host()]);
     check.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let stands = status_of(&mut check).is_some_and(|status| status.success());
     let silent: Diagnostics = Arc::new(|_: &[u8]| {});
-    stands.then(|| start(target, runs, Traffic::Shared, silent).ok())?
+    stands.then(|| start(target, remote_program, Traffic::Shared, silent).ok())?
 }
 
 /// A host with an established login, for additional logins.
 #[derive(Debug, Clone)]
-pub struct Further(pub(crate) Arc<SshTarget>);
+pub struct ExtraLogins(pub(crate) Arc<SshTarget>);
 
-impl Further {
+impl ExtraLogins {
     /// Like [`connect`], as a connection of its own, never over one that ssh shares. ssh asks the
     /// user nothing and shows nothing.
     ///
@@ -162,7 +162,7 @@ impl Further {
     /// See [`connect`].
     pub fn connect(&self) -> Result<Connection, ConnectError> {
         let silent: Diagnostics = Arc::new(|_: &[u8]| {});
-        start(&self.0, haul_of(&self.0), Traffic::Beside, silent)
+        start(&self.0, haul_of(&self.0), Traffic::ExtraLogin, silent)
     }
 }
 
@@ -173,9 +173,9 @@ pub(crate) fn host_name(target: &SshTarget) -> Option<String> {
         return Some(target.host().to_owned());
     }
     let arguments = leading_arguments(target, &haul_of(target)).ok()?;
-    let ask = || cipher::settings_of(shell, &arguments, target.host());
-    let known = target.ciphers().or_ask(ask).host.clone();
-    known.or_else(|| cipher::host_name_of(shell, &arguments, target.host()))
+    let ask = || cipher::query_settings(shell, &arguments, target.host());
+    let known = target.ciphers().get_or_init(ask).host.clone();
+    known.or_else(|| cipher::query_host_name(shell, &arguments, target.host()))
 }
 
 /// The kind of data on a connection.
@@ -184,59 +184,59 @@ enum Traffic {
     /// File contents. Choosing the fastest cipher is worth a run of ssh.
     Content,
     /// File contents, over an additional connection.
-    Beside,
+    ExtraLogin,
     /// Requests and answers only.
-    Words,
+    Requests,
     /// Requests and answers only, over a shared connection.
     Shared,
 }
 
-fn haul_of(target: &SshTarget) -> Remote {
+fn haul_of(target: &SshTarget) -> RemoteProgram {
     haul_command(target, Subcommand::Serve)
 }
 
-fn haul_command(target: &SshTarget, command: Subcommand) -> Remote {
+fn haul_command(target: &SshTarget, command: Subcommand) -> RemoteProgram {
     let path = target.remote_haul().map(|path| shown(path.as_bytes()));
-    Remote::Haul { path, address: target.address(), command }
+    RemoteProgram::Haul { path, address: target.address(), command }
 }
 
 /// All arguments of the program that connects.
 fn arguments(
     target: &SshTarget,
-    runs: &Remote,
+    remote_program: &RemoteProgram,
     traffic: Traffic,
 ) -> Result<Vec<String>, ConnectError> {
     let shell = target.shell();
-    let mut arguments = leading_arguments(target, runs)?;
+    let mut arguments = leading_arguments(target, remote_program)?;
     // ssh uses the first value of an option.
     let first = match traffic {
-        Traffic::Beside if shell.is_ssh() => &BESIDE_OPTIONS[..],
+        Traffic::ExtraLogin if shell.is_ssh() => &EXTRA_LOGIN_OPTIONS[..],
         Traffic::Shared => &SHARED_OPTIONS,
         _ => &[],
     };
     arguments.splice(0..0, first.iter().map(|&option| option.to_owned()));
     let settings = match (shell.is_ssh(), traffic) {
-        (true, Traffic::Words | Traffic::Shared) => {
-            cipher::Settings::of_client(target.knows_sessions())
+        (true, Traffic::Requests | Traffic::Shared) => {
+            cipher::Settings::for_client(target.supports_session_options())
         }
         (true, _) => {
-            let ask = || cipher::settings_of(shell, &arguments, target.host());
-            target.ciphers().or_ask(ask).clone()
+            let ask = || cipher::query_settings(shell, &arguments, target.host());
+            target.ciphers().get_or_init(ask).clone()
         }
         (false, _) => cipher::Settings::default(),
     };
-    arguments.extend(trailing_arguments(target, runs, &settings));
+    arguments.extend(trailing_arguments(target, remote_program, &settings));
     Ok(arguments)
 }
 
 fn start(
     target: &SshTarget,
-    runs: Remote,
+    remote_program: RemoteProgram,
     traffic: Traffic,
     diagnostics: Diagnostics,
 ) -> Result<Connection, ConnectError> {
     let shell = target.shell();
-    let arguments = arguments(target, &runs, traffic)?;
+    let arguments = arguments(target, &remote_program, traffic)?;
     tracing::debug!(program = %shell.program, ?arguments, "starting the remote shell");
 
     let start_error = |cause| ConnectError::Start {
@@ -246,9 +246,9 @@ fn start(
     };
     // An additional connection must never delay the end, even if a wrapper of ssh leaves processes
     // behind.
-    let is_cuttable = !shell.is_ssh() || traffic == Traffic::Beside;
-    let cut = is_cuttable.then(Cut::new).transpose().map_err(start_error)?;
-    let (stdout, theirs) = way_in(shell.is_ssh()).map_err(start_error)?;
+    let is_interruptible = !shell.is_ssh() || traffic == Traffic::ExtraLogin;
+    let interrupt = is_interruptible.then(Interrupt::new).transpose().map_err(start_error)?;
+    let (stdout, theirs) = stdout_pair(shell.is_ssh()).map_err(start_error)?;
     let mut child = Command::new(&shell.program)
         .args(&arguments)
         .stdin(Stdio::piped())
@@ -261,50 +261,50 @@ fn start(
     let stdin = stdin.expect("standard input was asked to be a pipe");
     let stderr = stderr.expect("standard error was asked to be a pipe");
     // Other remote commands get no further login, and their connections are not kept.
-    let is_agent = matches!(runs, Remote::Haul { command: Subcommand::Serve, .. });
-    let further = is_agent.then(|| Further(Arc::new(target.clone())));
-    let kept = match (&further, traffic) {
-        (Some(further), Traffic::Content | Traffic::Words) => {
-            kept(further, (&stdout, &stdin, &stderr), &diagnostics)
+    let is_agent = matches!(remote_program, RemoteProgram::Haul { command: Subcommand::Serve, .. });
+    let extra_logins = is_agent.then(|| ExtraLogins(Arc::new(target.clone())));
+    let kept = match (&extra_logins, traffic) {
+        (Some(extra_logins), Traffic::Content | Traffic::Requests) => {
+            kept(extra_logins, (&stdout, &stdin, &stderr), &diagnostics)
         }
         _ => None,
     };
-    let rests = match (target.keep(), &further, traffic) {
-        (Some(Keep::Here(resting)), Some(_), Traffic::Content | Traffic::Words) => {
-            Some((kept::name_of(target), resting.clone()))
+    let kept_by_process = match (target.keep(), &extra_logins, traffic) {
+        (Some(Keep::Here(idle_connections)), Some(_), Traffic::Content | Traffic::Requests) => {
+            Some((kept::name_of(target), idle_connections.clone()))
         }
         _ => None,
     };
 
     enlarge_pipe(&stdin);
     let stderr = StderrReader::start(stderr, diagnostics).map_err(|cause| {
-        process.end();
+        process.kill_and_reap();
         start_error(cause)
     })?;
-    let peer = Peer { name: target.display(), runs };
-    let stdout: Box<dyn Read + Send> = match &cut {
+    let peer = Peer { name: target.display(), remote_program };
+    let stdout: Box<dyn Read + Send> = match &interrupt {
         None => Box::new(File::from(stdout)),
-        Some(cut) => Box::new(Cuttable::new(File::from(stdout), cut).map_err(start_error)?),
+        Some(interrupt) => {
+            Box::new(Interruptible::new(File::from(stdout), interrupt).map_err(start_error)?)
+        }
     };
-    let reader = Listener::to(stdout);
-    let was_heard = reader.was_heard();
+    let reader = FirstByteReader::to(stdout);
+    let has_received = reader.has_received();
     Ok(Connection {
         reader: Box::new(reader),
-        writer: {
-            match &cut {
-                None => {
-                    let pipe = stdin.as_fd().try_clone_to_owned().ok();
-                    Writer::new(stdin, pipe)
-                }
-                Some(cut) => Writer::cuttable(stdin, cut).map_err(start_error)?,
+        writer: match &interrupt {
+            None => {
+                let pipe = stdin.as_fd().try_clone_to_owned().ok();
+                Writer::new(stdin, pipe)
             }
+            Some(interrupt) => Writer::interruptible(stdin, interrupt).map_err(start_error)?,
         },
         closer: Closer::new(
-            Ssh { process, stderr, peer, was_heard, is_ssh: shell.is_ssh(), further },
-            cut,
-            target.patience(),
+            Ssh { process, stderr, peer, has_received, is_ssh: shell.is_ssh(), extra_logins },
+            interrupt,
+            target.timeout(),
             kept,
-            rests,
+            kept_by_process,
         ),
     })
 }
@@ -312,18 +312,18 @@ fn start(
 /// Prepares to keep a connection with these streams, if a process is to keep it. If that fails,
 /// `diagnostics` gets the reason.
 fn kept(
-    further: &Further,
+    extra_logins: &ExtraLogins,
     (input, output, errors): (impl AsFd, impl AsFd, impl AsFd),
     diagnostics: &Diagnostics,
 ) -> Option<Box<Kept>> {
-    let Keep::Held { dir, lasts, holder } = further.0.keep()? else { return None };
+    let Keep::Held { dir, keep_time, holder } = extra_logins.0.keep()? else { return None };
     let streams = Streams::of(input, output, errors);
     let kept = streams.and_then(|streams| {
-        let keeper = Keeper::start(dir, *lasts, holder, &further.0)?;
-        Ok(Box::new(Kept { streams, keeper, further: further.clone(), _errors: None }))
+        let keeper = Keeper::start(dir, *keep_time, holder, &extra_logins.0)?;
+        Ok(Box::new(Kept { streams, keeper, extra_logins: extra_logins.clone(), _errors: None }))
     });
     if let Err(error) = &kept {
-        let (host, why) = (further.0.display(), haul_model::os_text(error));
+        let (host, why) = (extra_logins.0.display(), haul_model::os_text(error));
         let dir = dir.display();
         let line = format!("haul: the connection to {host} is not kept: {dir}: {why}");
         diagnostics(line.as_bytes());
@@ -340,7 +340,10 @@ pub fn connect_kept(target: &SshTarget, diagnostics: Diagnostics) -> Option<Conn
 ///
 /// A program other than ssh is called as `rsync -e` does: its own arguments, `-l user`, the host,
 /// the command.
-fn leading_arguments(target: &SshTarget, runs: &Remote) -> Result<Vec<String>, ConnectError> {
+fn leading_arguments(
+    target: &SshTarget,
+    remote_program: &RemoteProgram,
+) -> Result<Vec<String>, ConnectError> {
     let shell = target.shell();
     let mut arguments = shell.args.clone();
     if shell.is_ssh() {
@@ -353,7 +356,7 @@ fn leading_arguments(target: &SshTarget, runs: &Remote) -> Result<Vec<String>, C
             let words = shown(shell.program.as_bytes());
             Err(ConnectError::RemoteShell { words, problem })
         };
-        if matches!(runs, Remote::Subsystem(_)) {
+        if matches!(remote_program, RemoteProgram::Subsystem(_)) {
             return refuse("only ssh can start an SFTP server: install haul on the other machine");
         }
         if target.port().is_some() {
@@ -367,12 +370,12 @@ fn leading_arguments(target: &SshTarget, runs: &Remote) -> Result<Vec<String>, C
 }
 
 /// How many keep-alive messages ssh sends within the timeout for silence.
-const SIGNS: u64 = 4;
+const KEEP_ALIVES_MAX: u64 = 4;
 
 /// Makes ssh exit when the host has been silent for `silence`, rounded down to seconds.
 fn keep_alive(silence: Duration) -> [String; 2] {
     let seconds = silence.as_secs().max(1);
-    let interval = (seconds / SIGNS).max(1);
+    let interval = (seconds / KEEP_ALIVES_MAX).max(1);
     let count = seconds.div_ceil(interval);
     [format!("-oServerAliveInterval={interval}"), format!("-oServerAliveCountMax={count}")]
 }
@@ -380,22 +383,22 @@ fn keep_alive(silence: Duration) -> [String; 2] {
 /// The arguments from the ciphers to the end.
 fn trailing_arguments(
     target: &SshTarget,
-    runs: &Remote,
+    remote_program: &RemoteProgram,
     settings: &cipher::Settings,
 ) -> Vec<String> {
     let mut arguments = Vec::new();
     if let Some(ciphers) = &settings.ciphers {
         arguments.push(format!("-oCiphers={ciphers}"));
     }
-    if settings.knows_sessions {
+    if settings.supports_session_options {
         arguments.extend(SESSION_OPTIONS.map(str::to_owned));
-        if !matches!(runs, Remote::Subsystem(_)) {
+        if !matches!(remote_program, RemoteProgram::Subsystem(_)) {
             arguments.push(COMMAND_OPTION.to_owned());
         }
     }
-    if matches!(runs, Remote::Subsystem(_)) {
+    if matches!(remote_program, RemoteProgram::Subsystem(_)) {
         // A busy SFTP server does not answer, but the host does.
-        if let (Some(silence), false) = (target.patience().silence_max, settings.keeps_alive) {
+        if let (Some(silence), false) = (target.timeout().silence_max, settings.has_keep_alive) {
             arguments.extend(keep_alive(silence));
         }
         arguments.push("-s".into());
@@ -404,10 +407,12 @@ fn trailing_arguments(
         arguments.push("--".into());
     }
     arguments.push(target.host().to_owned());
-    arguments.push(match runs {
-        Remote::Haul { command, .. } => remote_command(target.remote_haul(), *command).into_owned(),
-        Remote::Deploy => DEPLOY.to_owned(),
-        Remote::Subsystem(name) => (*name).to_owned(),
+    arguments.push(match remote_program {
+        RemoteProgram::Haul { command, .. } => {
+            remote_command(target.remote_haul(), *command).into_owned()
+        }
+        RemoteProgram::Deploy => DEPLOY.to_owned(),
+        RemoteProgram::Subsystem(name) => (*name).to_owned(),
     });
     arguments
 }
@@ -416,8 +421,8 @@ fn trailing_arguments(
 mod tests {
     use super::*;
 
-    const HAUL: Remote =
-        Remote::Haul { path: None, address: String::new(), command: Subcommand::Serve };
+    const HAUL: RemoteProgram =
+        RemoteProgram::Haul { path: None, address: String::new(), command: Subcommand::Serve };
 
     fn arguments(target: &SshTarget, ciphers: Option<&str>) -> Vec<String> {
         arguments_for(target, &HAUL, &settings(ciphers))
@@ -430,11 +435,11 @@ mod tests {
 
     fn arguments_for(
         target: &SshTarget,
-        runs: &Remote,
+        remote_program: &RemoteProgram,
         settings: &cipher::Settings,
     ) -> Vec<String> {
-        let mut arguments = leading_arguments(target, runs).unwrap();
-        arguments.extend(trailing_arguments(target, runs, settings));
+        let mut arguments = leading_arguments(target, remote_program).unwrap();
+        arguments.extend(trailing_arguments(target, remote_program, settings));
         arguments
     }
 
@@ -488,7 +493,7 @@ mod tests {
 
     #[test]
     fn a_subsystem_replaces_the_command() {
-        let sftp = Remote::Subsystem("sftp");
+        let sftp = RemoteProgram::Subsystem("sftp");
         let ann = target(Some("ann"));
         let words = |target: &SshTarget, settings: &cipher::Settings| {
             let arguments = arguments_for(target, &sftp, settings);
@@ -501,9 +506,9 @@ mod tests {
         .map(|first| [first, ["-s", "--", "box", "sftp"].as_slice()].concat());
         assert_eq!(words(&ann, &settings(Some("a,b"))), quiet);
         // The user has enabled keep-alive, or there is no timeout.
-        let users = cipher::Settings { keeps_alive: true, ..settings(Some("a,b")) };
+        let users = cipher::Settings { has_keep_alive: true, ..settings(Some("a,b")) };
         assert_eq!(words(&ann, &users), plain);
-        let for_ever = ann.with_patience(crate::Patience::of_seconds(0));
+        let for_ever = ann.with_timeouts(crate::Timeouts::from_seconds(0));
         assert_eq!(words(&for_ever, &settings(Some("a,b"))), plain);
         let few = |seconds| keep_alive(Duration::from_secs(seconds)).concat();
         assert_eq!(few(2), "-oServerAliveInterval=1-oServerAliveCountMax=2");

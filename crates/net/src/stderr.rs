@@ -25,7 +25,7 @@ const LINES_KEPT_MAX: usize = 20;
 
 /// The last output.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Said {
+pub(crate) struct StderrTail {
     /// The last lines, oldest first.
     pub(crate) lines: VecDeque<Vec<u8>>,
     /// The search for haul has reported that there is none.
@@ -42,15 +42,15 @@ struct Withheld {
 }
 
 /// The lines so far, and the function that shows them.
-struct Heard {
-    said: Mutex<Said>,
+struct StderrState {
+    tail: Mutex<StderrTail>,
     withheld: Mutex<Withheld>,
     show: Diagnostics,
 }
 
 /// The thread that reads. Dropping this shows the withheld lines.
 pub(crate) struct StderrReader {
-    heard: Arc<Heard>,
+    state: Arc<StderrState>,
     /// Disconnected when the thread has read the end of the stream.
     open: Receiver<()>,
 }
@@ -60,32 +60,32 @@ impl StderrReader {
         stream: impl Read + Send + 'static,
         diagnostics: Diagnostics,
     ) -> io::Result<Self> {
-        let heard = Arc::new(Heard {
-            said: Mutex::default(),
+        let state = Arc::new(StderrState {
+            tail: Mutex::default(),
             withheld: Mutex::default(),
             show: diagnostics,
         });
         let (closed, open) = mpsc::channel();
-        let hears = Arc::clone(&heard);
+        let hears = Arc::clone(&state);
         thread::Builder::new().name("ssh stderr".into()).spawn(move || {
-            each_line(stream, |line| {
-                if heard_line(&hears.said, line) && !withhold(&hears.withheld, line) {
+            for_each_line(stream, |line| {
+                if record_line(&hears.tail, line) && !withhold(&hears.withheld, line) {
                     (hears.show)(line);
                 }
             });
             drop(closed);
         })?;
-        Ok(Self { heard, open })
+        Ok(Self { state, open })
     }
 
     /// Drops withheld lines that `error` repeats. The user sees the error.
-    pub(crate) fn is_told(&self, error: &ConnectError) {
+    pub(crate) fn drop_repeated(&self, error: &ConnectError) {
         let told = error.to_string();
         self.withheld().lines.retain(|line| !is_repeated(line, &told));
     }
 
     fn withheld(&self) -> MutexGuard<'_, Withheld> {
-        self.heard.withheld.lock()
+        self.state.withheld.lock()
     }
 
     /// Waits up to `timeout` until the stream has ended. Returns whether it has.
@@ -94,8 +94,8 @@ impl StderrReader {
     }
 
     /// The last lines so far.
-    pub(crate) fn said(&self) -> Said {
-        self.heard.said.lock().clone()
+    pub(crate) fn tail(&self) -> StderrTail {
+        self.state.tail.lock().clone()
     }
 }
 
@@ -105,7 +105,7 @@ impl Drop for StderrReader {
         withheld.over = true;
         let lines = std::mem::take(&mut withheld.lines);
         drop(withheld);
-        lines.iter().for_each(|line| (self.heard.show)(line));
+        lines.iter().for_each(|line| (self.state.show)(line));
     }
 }
 
@@ -120,22 +120,22 @@ fn withhold(withheld: &Mutex<Withheld>, line: &[u8]) -> bool {
 }
 
 /// Records `line`. Returns false for the marker, which is not for the user.
-fn heard_line(said: &Mutex<Said>, line: &[u8]) -> bool {
-    let mut said = said.lock();
+fn record_line(tail: &Mutex<StderrTail>, line: &[u8]) -> bool {
+    let mut tail = tail.lock();
     if line == MISSING_MARKER {
-        said.haul_missing = true;
+        tail.haul_missing = true;
         return false;
     }
-    if said.lines.len() == LINES_KEPT_MAX {
-        said.lines.pop_front();
+    if tail.lines.len() == LINES_KEPT_MAX {
+        tail.lines.pop_front();
     }
-    said.lines.push_back(line.to_vec());
+    tail.lines.push_back(line.to_vec());
     true
 }
 
 /// Calls `each` with every non-empty line of `stream`, cut at [`LINE_BYTES_MAX`], until the stream
 /// ends or fails.
-fn each_line(mut stream: impl Read, mut each: impl FnMut(&[u8])) {
+fn for_each_line(mut stream: impl Read, mut each: impl FnMut(&[u8])) {
     let mut emit = |line: &mut Vec<u8>| {
         // ssh ends its own lines with CR LF.
         let text = line.strip_suffix(b"\r").unwrap_or(line);
@@ -170,7 +170,7 @@ mod tests {
 
     fn lines(bytes: &[u8]) -> Vec<Vec<u8>> {
         let mut lines = Vec::new();
-        each_line(bytes, |line| lines.push(line.to_vec()));
+        for_each_line(bytes, |line| lines.push(line.to_vec()));
         lines
     }
 
@@ -206,10 +206,10 @@ mod tests {
         )
         .unwrap();
         assert!(reader.wait_closed(Duration::from_secs(10)));
-        let said = reader.said();
-        assert!(said.haul_missing);
-        assert_eq!(said.lines.len(), LINES_KEPT_MAX);
-        assert_eq!(said.lines[LINES_KEPT_MAX - 1], b"line 99");
+        let tail = reader.tail();
+        assert!(tail.haul_missing);
+        assert_eq!(tail.lines.len(), LINES_KEPT_MAX);
+        assert_eq!(tail.lines[LINES_KEPT_MAX - 1], b"line 99");
         assert_eq!(*shown.lock(), 100);
     }
 }

@@ -3,7 +3,7 @@
 use crate::cipher;
 use crate::error::shown;
 use crate::remote_command;
-use crate::{ConnectError, Keep, Patience};
+use crate::{ConnectError, Keep, Timeouts};
 use std::sync::Arc;
 
 /// The longest host or user name; DNS allows 253 bytes.
@@ -26,9 +26,9 @@ pub struct SshTarget {
     port: Option<u16>,
     shell: RemoteShell,
     remote_haul: Option<String>,
-    ciphers: cipher::Known<cipher::Settings>,
-    knows_sessions: cipher::Known<bool>,
-    patience: Patience,
+    ciphers: cipher::Cached<cipher::Settings>,
+    supports_session_options: cipher::Cached<bool>,
+    timeout: Timeouts,
     keep: Option<Arc<Keep>>,
 }
 
@@ -63,9 +63,9 @@ impl SshTarget {
             port: None,
             shell: RemoteShell::ssh(),
             remote_haul: None,
-            ciphers: cipher::Known::default(),
-            knows_sessions: cipher::Known::default(),
-            patience: Patience::default(),
+            ciphers: cipher::Cached::default(),
+            supports_session_options: cipher::Cached::default(),
+            timeout: Timeouts::default(),
             keep: None,
         })
     }
@@ -74,7 +74,7 @@ impl SshTarget {
     #[must_use]
     pub fn with_port(mut self, port: u16) -> Self {
         self.port = Some(port);
-        self.ciphers = cipher::Known::default();
+        self.ciphers = cipher::Cached::default();
         self
     }
 
@@ -84,7 +84,7 @@ impl SshTarget {
     /// See [`Self::new`].
     pub fn with_login(self, user: Option<&str>, port: Option<u16>) -> Result<Self, ConnectError> {
         let Self { user: named, .. } = Self::new(user, &self.host)?;
-        let ciphers = cipher::Known::default();
+        let ciphers = cipher::Cached::default();
         Ok(Self { user: named.or(self.user), port: port.or(self.port), ciphers, ..self })
     }
 
@@ -107,8 +107,8 @@ impl SshTarget {
             program: program.ok_or_else(|| refuse("it names no program"))?,
             args: words.collect(),
         };
-        self.ciphers = cipher::Known::default();
-        self.knows_sessions = cipher::Known::default();
+        self.ciphers = cipher::Cached::default();
+        self.supports_session_options = cipher::Cached::default();
         Ok(self)
     }
 
@@ -128,8 +128,8 @@ impl SshTarget {
 
     /// Sets the timeouts.
     #[must_use]
-    pub fn with_patience(mut self, patience: Patience) -> Self {
-        self.patience = patience;
+    pub fn with_timeouts(mut self, timeout: Timeouts) -> Self {
+        self.timeout = timeout;
         self
     }
 
@@ -145,8 +145,8 @@ impl SshTarget {
     }
 
     /// The timeouts for the host.
-    pub fn patience(&self) -> Patience {
-        self.patience
+    pub fn timeout(&self) -> Timeouts {
+        self.timeout
     }
 
     /// The user, if one was given.
@@ -196,13 +196,13 @@ impl SshTarget {
     }
 
     /// The cached settings of ssh for this host.
-    pub(crate) fn ciphers(&self) -> &cipher::Known<cipher::Settings> {
+    pub(crate) fn ciphers(&self) -> &cipher::Cached<cipher::Settings> {
         &self.ciphers
     }
 
     /// True if the client has options for its session. It is asked once.
-    pub(crate) fn knows_sessions(&self) -> bool {
-        *self.knows_sessions.or_ask(|| cipher::knows_sessions(&self.shell))
+    pub(crate) fn supports_session_options(&self) -> bool {
+        *self.supports_session_options.get_or_init(|| cipher::supports_session_options(&self.shell))
     }
 
     pub(crate) fn remote_haul(&self) -> Option<&str> {

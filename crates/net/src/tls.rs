@@ -16,13 +16,13 @@ use std::sync::Arc;
 pub(crate) type Accepts = Box<dyn Fn(&PublicKey) -> bool + Send + Sync>;
 
 /// Accepts `key` only.
-pub(crate) fn only(key: PublicKey) -> Accepts {
-    Box::new(move |told| *told == key)
+pub(crate) fn accept_only(key: PublicKey) -> Accepts {
+    Box::new(move |cert| *cert == key)
 }
 
 /// Why a handshake, or the connection after it, has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Broken {
+pub(crate) enum TlsFailure {
     /// This side does not accept the other side's key.
     #[error("its key is a different one")]
     WrongKey,
@@ -34,20 +34,20 @@ pub(crate) enum Broken {
     Invalid,
 }
 
-impl Broken {
-    /// The [`Broken`] in `error`, if it has one.
+impl TlsFailure {
+    /// The [`TlsFailure`] in `error`, if it has one.
     pub(crate) fn of(error: &io::Error) -> Option<Self> {
         error.get_ref()?.downcast_ref().copied()
     }
 }
 
 /// Converts `error` to haul's own error.
-pub(crate) fn broken(error: rustls::Error) -> io::Error {
+pub(crate) fn tls_error(error: rustls::Error) -> io::Error {
     tracing::debug!(%error, "TLS failed");
     io::Error::other(match error {
-        error if pinned::is_wrong_key(&error) => Broken::WrongKey,
-        rustls::Error::AlertReceived(_) => Broken::Refused,
-        _ => Broken::Invalid,
+        error if pinned::is_wrong_key(&error) => TlsFailure::WrongKey,
+        rustls::Error::AlertReceived(_) => TlsFailure::Refused,
+        _ => TlsFailure::Invalid,
     })
 }
 
@@ -112,5 +112,5 @@ fn has_aes() -> bool {
 
 #[cfg(test)]
 pub(crate) fn verifier_of(key: PublicKey) -> Arc<dyn rustls::client::danger::ServerCertVerifier> {
-    Arc::new(Pinned::new(only(key), &algorithms()))
+    Arc::new(Pinned::new(accept_only(key), &algorithms()))
 }

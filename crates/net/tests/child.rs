@@ -57,10 +57,10 @@ fn the_host_and_the_remote_command_arrive_as_two_words() {
 #[test]
 fn standard_error_reaches_the_program_and_the_diagnosis() {
     let heard = Arc::new(Mutex::new(Vec::new()));
-    let hear = Arc::clone(&heard);
+    let sink = Arc::clone(&heard);
     let connection = through(
         "printf 'Welcome\\033[2J\\r\\nssh: connect to host box port 22: Connection refused' >&2; exit 255",
-        Arc::new(move |line: &[u8]| hear.lock().unwrap().push(line.to_vec())),
+        Arc::new(move |line: &[u8]| sink.lock().unwrap().push(line.to_vec())),
     );
     let error = connection.closer.explain();
     assert_eq!(
@@ -201,7 +201,7 @@ fn a_connection_of_streams_ends_at_once_and_they_block_again() {
     let (here, _there) = UnixStream::pair().unwrap();
     let (reader, writer) = (here.try_clone().unwrap(), here.try_clone().unwrap());
     let Connection { mut reader, mut writer, closer } =
-        Connection::of_streams(reader, writer).unwrap();
+        Connection::from_streams(reader, writer).unwrap();
     assert!(!blocks(&here));
     let reading = thread::spawn(move || reader.read(&mut [0]).unwrap());
     let writing = thread::spawn(move || writer.write_all(&vec![0; 8 << 20]));
@@ -218,13 +218,13 @@ fn a_connection_of_streams_ends_at_once_and_they_block_again() {
 fn a_full_pipe_of_a_connection_is_waited_for_until_it_is_killed() {
     let (_far_input, output) = io::pipe().unwrap();
     let (input, _far_output) = io::pipe().unwrap();
-    let Connection { mut writer, closer, .. } = Connection::of_streams(input, output).unwrap();
+    let Connection { mut writer, closer, .. } = Connection::from_streams(input, output).unwrap();
     assert!(writer.pipe().is_some());
-    writer.wait_for_room().unwrap();
+    writer.wait_writable().unwrap();
     let killer = closer.killer();
     let filling = thread::spawn(move || {
         let _ = writer.write_all(&vec![0; 8 << 20]);
-        writer.wait_for_room()
+        writer.wait_writable()
     });
     thread::sleep(Duration::from_millis(50));
     assert!(!filling.is_finished());

@@ -100,11 +100,11 @@ fn cipher_in_use(sshd: &Sshd, more: &str) -> String {
     let haul = echoing_haul(dir.path());
     let target = target(sshd, &format!("-v {more}")).with_remote_haul(&haul).unwrap();
     let lines = Arc::new(Mutex::new(Vec::new()));
-    let hear = Arc::clone(&lines);
-    let hear: Diagnostics = Arc::new(move |line: &[u8]| {
-        hear.lock().unwrap().push(String::from_utf8_lossy(line).into_owned());
+    let sink = Arc::clone(&lines);
+    let sink: Diagnostics = Arc::new(move |line: &[u8]| {
+        sink.lock().unwrap().push(String::from_utf8_lossy(line).into_owned());
     });
-    let Connection { reader, writer, closer } = connect(&target, hear).unwrap();
+    let Connection { reader, writer, closer } = connect(&target, sink).unwrap();
     drop((reader, writer));
     closer.finish().unwrap();
     let lines = lines.lock().unwrap();

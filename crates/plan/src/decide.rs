@@ -11,7 +11,7 @@ use haul_model::{
 pub enum Action {
     /// Copy it, with this rule for an existing object.
     Copy(OnExisting),
-    /// Replace a directory if it is empty. Otherwise [`full_dir`] is the fault.
+    /// Replace a directory if it is empty. Otherwise [`non_empty_dir_fault`] is the fault.
     ReplaceEmptyDir,
     /// Compare the contents first.
     Compare,
@@ -31,7 +31,7 @@ pub struct Existing<'e> {
     /// It is the source object itself.
     pub is_source: bool,
     /// The entry is a symbolic link that points to it.
-    pub is_led_to: bool,
+    pub is_link_target: bool,
 }
 
 /// Decides about `entry`. `mtime` is the time of its source, which the comparison may have
@@ -43,7 +43,7 @@ pub fn decide(
     existing: Option<Existing<'_>>,
 ) -> (Action, Changes) {
     match screen(plan, entry, mtime, existing) {
-        Ok(found) => act(plan, entry, existing.map(|there| there.meta), found),
+        Ok(found) => choose_action(plan, entry, existing.map(|there| there.meta), found),
         Err(action) => (action, Changes::default()),
     }
 }
@@ -61,14 +61,14 @@ pub fn screen(
 ) -> Result<Changes, Action> {
     let skip = |skip| Err(Action::Settled(Outcome::Skipped(skip)));
     let fail = |fault| Err(Action::Settled(Outcome::Failed(fault)));
-    let is_left_out = matches!(entry.kind, Kind::File { .. }) && plan.leaves_out(&entry.kind);
-    if is_left_out || existing.is_none() && plan.only_existing {
+    let is_excluded = matches!(entry.kind, Kind::File { .. }) && plan.excludes(&entry.kind);
+    if is_excluded || existing.is_none() && plan.only_existing {
         return skip(Skip::Ruled);
     }
-    let Some(Existing { meta, target, is_source, is_led_to }) = existing else {
+    let Some(Existing { meta, target, is_source, is_link_target }) = existing else {
         return Ok(Changes::MISSING);
     };
-    if is_led_to {
+    if is_link_target {
         return fail(Fault::of_link_to_itself());
     }
     // A FIFO, socket or device may replace another.
@@ -99,7 +99,7 @@ pub fn screen(
 }
 
 /// The second half of [`decide`]. The existing object differs from the entry by `found`.
-pub fn act(
+pub fn choose_action(
     plan: &Plan,
     entry: &Entry,
     existing: Option<&Meta>,
@@ -136,14 +136,14 @@ pub fn act(
 }
 
 fn is_by_content(plan: &Plan) -> bool {
-    plan.same_by == Sameness::Content
+    plan.compare_by == Sameness::Content
 }
 
 /// True if the existing object, which differs by `found`, equals `entry` according to its metadata.
 fn is_same(plan: &Plan, entry: &Entry, existing: &Meta, found: Changes) -> bool {
     match entry.kind {
         _ if found.has(Changes::KIND) => false,
-        Kind::File { .. } => plan.looks_the_same(entry, existing, found),
+        Kind::File { .. } => plan.passes_quick_check(entry, existing, found),
         // Its attributes are set only when it is created.
         _ => found.is_empty(),
     }
@@ -152,9 +152,9 @@ fn is_same(plan: &Plan, entry: &Entry, existing: &Meta, found: Changes) -> bool 
 impl Plan {
     /// True if the file `existing`, which differs by `found`, has the content of `entry`, as far as
     /// metadata shows.
-    pub fn looks_the_same(&self, entry: &Entry, existing: &Meta, found: Changes) -> bool {
+    pub fn passes_quick_check(&self, entry: &Entry, existing: &Meta, found: Changes) -> bool {
         !found.has(Changes::SIZE)
-            && match self.same_by {
+            && match self.compare_by {
                 Sameness::SizeAndTime => existing.attributes.mtime == entry.attributes.mtime,
                 Sameness::Size => true,
                 Sameness::Content => entry.size() == 0,
@@ -187,7 +187,7 @@ fn same_file() -> Fault {
 }
 
 /// The fault of an entry at whose place a non-empty directory exists.
-pub fn full_dir() -> Fault {
+pub fn non_empty_dir_fault() -> Fault {
     let message = "the destination has a non-empty directory with this name";
     Fault::new(Side::Destination, FaultKind::IsDirectory, message)
 }
@@ -218,7 +218,7 @@ mod tests {
     }
 
     fn existing<'e>(meta: &'e Meta, target: Option<&'e [u8]>) -> Existing<'e> {
-        Existing { meta, target, is_source: false, is_led_to: false }
+        Existing { meta, target, is_source: false, is_link_target: false }
     }
 
     fn copy(conflict: Conflict) -> Plan {
@@ -316,14 +316,14 @@ mod tests {
         assert_eq!(decided(&mirror(), &file(10, 7)), "Leave");
         // One number for two objects.
         assert_eq!(decided(&mirror(), &file(11, 7)), "fails: SameFile");
-        let never = Plan { same_by: Sameness::None, ..mirror() };
+        let never = Plan { compare_by: Sameness::None, ..mirror() };
         assert_eq!(decided(&never, &file(10, 7)), "Leave");
     }
 
     #[test]
     fn a_link_does_not_replace_its_target() {
         let meta = meta(MetaKind::File { size: 10 }, 7);
-        let there = Existing { is_led_to: true, ..existing(&meta, None) };
+        let there = Existing { is_link_target: true, ..existing(&meta, None) };
         for plan in [mirror(), copy(Conflict::ReplaceAll), copy(Conflict::Keep)] {
             let (action, _) = decide(&plan, &link(b"a", 7), at(7), Some(there));
             assert_eq!(action, Action::Settled(Outcome::Failed(Fault::of_link_to_itself())));
@@ -359,7 +359,7 @@ mod tests {
 
     #[test]
     fn empty_files_are_not_compared() {
-        let plan = Plan { same_by: Sameness::Content, ..mirror() };
+        let plan = Plan { compare_by: Sameness::Content, ..mirror() };
         let decided = |size| {
             let meta = meta(MetaKind::File { size }, 7);
             decide(&plan, &file(size, 7), at(7), Some(existing(&meta, None))).0
@@ -375,6 +375,6 @@ mod tests {
         assert_eq!(fault(MetaKind::Dir, false), Some(FaultKind::IsDirectory));
         assert_eq!(fault(MetaKind::Special, false), Some(FaultKind::Special));
         assert_eq!(fault(MetaKind::File { size: 1 }, true), Some(FaultKind::SameFile));
-        assert_eq!(full_dir().kind, FaultKind::IsDirectory);
+        assert_eq!(non_empty_dir_fault().kind, FaultKind::IsDirectory);
     }
 }

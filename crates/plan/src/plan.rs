@@ -11,7 +11,7 @@ pub struct Plan {
     /// The attributes that are compared and kept.
     pub keeps: Kept,
     /// The proof that a file needs no copy.
-    pub same_by: Sameness,
+    pub compare_by: Sameness,
     /// Times that differ by at most this many seconds are equal. `None` compares nanoseconds, too.
     pub window: Option<u32>,
     /// No existing object is replaced.
@@ -43,21 +43,21 @@ pub struct Plan {
     /// Storage for a file is reserved before it is written.
     pub preallocates: bool,
     /// Runs of zeros in large files become holes.
-    pub leaves_zeros: bool,
+    pub writes_sparse: bool,
     /// Files wait for the end of the job, and then get their names in quick succession.
-    pub delays: bool,
+    pub delays_updates: bool,
     /// If modes are not kept: the right to execute is taken from the source.
     pub executability: bool,
     /// A new symbolic link gets the time of its source.
     pub new_links_get_times: bool,
     /// Directories keep their access times.
-    pub leaves_dir_atimes: bool,
+    pub ignores_dir_atimes: bool,
     /// An existing symbolic link to a directory is used as that directory.
     pub keeps_dir_links: bool,
     /// An existing symbolic link to a directory above a source is used as that directory, too.
-    pub leaves_ways: bool,
+    pub keeps_implied_dir_links: bool,
     /// The destination's own directory becomes like the source's.
-    pub updates_top: bool,
+    pub updates_root: bool,
     /// The rules for removing extras.
     pub delete: Option<Delete>,
     /// Maximum number of entries that are removed, for any reason.
@@ -105,7 +105,7 @@ impl Plan {
     pub fn of_copy(policy: &Policy) -> Self {
         Self {
             keeps: policy.keeps,
-            same_by: match policy.conflict {
+            compare_by: match policy.conflict {
                 Conflict::ReplaceAll => Sameness::None,
                 Conflict::ReplaceChanged | Conflict::Keep | Conflict::ReplaceOlder => {
                     Sameness::SizeAndTime
@@ -129,14 +129,14 @@ impl Plan {
             fuzzy: false,
             block_len: None,
             preallocates: false,
-            leaves_zeros: false,
-            delays: false,
+            writes_sparse: false,
+            delays_updates: false,
             executability: false,
             new_links_get_times: true,
-            leaves_dir_atimes: false,
+            ignores_dir_atimes: false,
             keeps_dir_links: false,
-            leaves_ways: false,
-            updates_top: false,
+            keeps_implied_dir_links: false,
+            updates_root: false,
             delete: None,
             delete_max: u64::MAX,
             part: Part::All,
@@ -148,10 +148,10 @@ impl Plan {
     /// The plan of a mirror, which has the rules of a copy and its own.
     pub fn of_mirror(policy: &Policy, mirror: &Mirror) -> Self {
         Self {
-            same_by: mirror.sameness,
+            compare_by: mirror.sameness,
             window: mirror.window,
             newer: if mirror.skips_newer { Newer::Kept } else { Newer::Replaced },
-            replaces: if mirror.makes_way { Kinds::All } else { Kinds::AllButFullDirs },
+            replaces: if mirror.replaces_dirs { Kinds::All } else { Kinds::AllButFullDirs },
             only_existing: mirror.existing_only,
             size_min: mirror.size_min.unwrap_or(0),
             size_max: mirror.size_max.unwrap_or(u64::MAX),
@@ -163,14 +163,14 @@ impl Plan {
             fuzzy: mirror.fuzzy,
             block_len: mirror.block_len,
             preallocates: mirror.preallocates,
-            leaves_zeros: mirror.leaves_zeros,
-            delays: mirror.delays,
+            writes_sparse: mirror.writes_sparse,
+            delays_updates: mirror.delays_updates,
             executability: mirror.executability,
             new_links_get_times: policy.keeps.has(Kept::LINK_TIMES),
-            leaves_dir_atimes: true,
+            ignores_dir_atimes: true,
             keeps_dir_links: mirror.keeps_dir_links,
-            leaves_ways: mirror.walking.relative == Relative::WithoutWay,
-            updates_top: true,
+            keeps_implied_dir_links: mirror.walking.relative == Relative::WithoutImplied,
+            updates_root: true,
             delete: mirror.delete,
             delete_max: mirror.delete_max.unwrap_or(u64::MAX),
             part: mirror.part,
@@ -181,7 +181,7 @@ impl Plan {
     }
 
     /// True if entries of this kind do not take part, whatever exists at their place.
-    pub fn leaves_out(&self, kind: &Kind) -> bool {
+    pub fn excludes(&self, kind: &Kind) -> bool {
         match kind {
             Kind::Symlink { .. } => !self.links,
             Kind::File { size } => !(self.size_min..=self.size_max).contains(size),
@@ -223,7 +223,7 @@ mod tests {
             existing_only: true,
             size_min: Some(1),
             size_max: Some(2),
-            makes_way: true,
+            replaces_dirs: true,
             delete: Some(Delete { ignore_errors: true }),
             delete_max: Some(4),
             delta: true,
@@ -232,19 +232,19 @@ mod tests {
             executability: true,
             bases: Some(Bases::Copy),
             keeps_dir_links: true,
-            walking: Walking { relative: Relative::WithoutWay, ..Walking::default() },
+            walking: Walking { relative: Relative::WithoutImplied, ..Walking::default() },
             updating: Updating::InPlace,
             preallocates: true,
-            delays: true,
+            delays_updates: true,
             fuzzy: true,
-            leaves_zeros: true,
+            writes_sparse: true,
             ..Mirror::default()
         };
         let policy = Policy { keeps: Kept::LINK_TIMES, ..Policy::default() };
         let plan = Plan::of(&Task::Sync(policy, mirror), &policy);
         let expected = Plan {
             keeps: Kept::LINK_TIMES,
-            same_by: Sameness::Size,
+            compare_by: Sameness::Size,
             window: Some(3),
             keeps_existing: false,
             newer: Newer::Kept,
@@ -260,14 +260,14 @@ mod tests {
             fuzzy: true,
             block_len: Some(5),
             preallocates: true,
-            leaves_zeros: true,
-            delays: true,
+            writes_sparse: true,
+            delays_updates: true,
             executability: true,
             new_links_get_times: true,
-            leaves_dir_atimes: true,
+            ignores_dir_atimes: true,
             keeps_dir_links: true,
-            leaves_ways: true,
-            updates_top: true,
+            keeps_implied_dir_links: true,
+            updates_root: true,
             delete: Some(Delete { ignore_errors: true }),
             delete_max: 4,
             part: Part::AllElse,
@@ -278,11 +278,11 @@ mod tests {
         let plain = Policy { keeps: Kept::NONE, ..policy };
         let relative = Walking { relative: Relative::Yes, ..Walking::default() };
         let few = Plan::of_mirror(&plain, &Mirror { walking: relative, ..Mirror::default() });
-        assert!(!few.leaves_ways && !few.new_links_get_times && !few.links);
+        assert!(!few.keeps_implied_dir_links && !few.new_links_get_times && !few.links);
         assert_eq!((few.newer, few.replaces), (Newer::Replaced, Kinds::AllButFullDirs));
         assert_eq!((few.size_min, few.size_max, few.delete_max), (0, u64::MAX, u64::MAX));
         let copy = Plan::of(&Task::Copy(policy), &policy);
-        let is_like_mirror = copy.is_mirror || copy.reports_changes || copy.updates_top;
+        let is_like_mirror = copy.is_mirror || copy.reports_changes || copy.updates_root;
         assert!(!is_like_mirror && copy.links && copy.new_links_get_times);
         assert_eq!((copy.replaces, copy.part, copy.delete), (Kinds::Contents, Part::All, None));
     }

@@ -31,11 +31,11 @@ fn itemized(options: &str, source: &str, existing: &str) -> String {
     let plan = plan_of(options);
     let (mut entry, there) = (entry_of(source), meta_of(existing));
     let keeps = plan.keeps;
-    let is_left_out = match entry.special {
+    let is_excluded = match entry.special {
         Some(_) => !keeps.has(Kept::SPECIALS),
-        None => matches!(entry.kind, Kind::Symlink { .. }) && plan.leaves_out(&entry.kind),
+        None => matches!(entry.kind, Kind::Symlink { .. }) && plan.excludes(&entry.kind),
     };
-    if is_left_out {
+    if is_excluded {
         return "-".to_owned();
     }
     let mtime = entry.attributes.mtime;
@@ -48,7 +48,7 @@ fn itemized(options: &str, source: &str, existing: &str) -> String {
         meta,
         target: target.as_deref(),
         is_source: false,
-        is_led_to: false,
+        is_link_target: false,
     });
     let (action, found) = decide(&plan, &entry, mtime, existing_there);
     let letter = match entry.kind {
@@ -120,7 +120,7 @@ fn plan_of(options: &str) -> Plan {
             ("--ignore-existing", _) => policy.conflict = Conflict::Keep,
             ("--existing", _) => mirror.existing_only = true,
             ("--append", _) => mirror.updating = Updating::Appends,
-            ("--force", _) => mirror.makes_way = true,
+            ("--force", _) => mirror.replaces_dirs = true,
             ("-J", _) => keeps = keeps.without(Kept::LINK_TIMES),
             (letters, _) => {
                 for letter in letters.trim_start_matches('-').chars() {

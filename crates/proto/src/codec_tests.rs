@@ -11,9 +11,9 @@ use crate::{
 use haul_model::{
     AccountMap, Acl, AclEntry, AclWho, Action, Altered, Attributes, Backup, Bases, BlockRanges,
     Changes, Compression, ContentHash, Delete, Device, Entry, Extended, Fault, FaultKind, Filter,
-    FilterItem, Kept, Kind, Led, Mirror, Missing, ModeChanges, Moving, Name, Naming, Outcome,
-    Pattern, Policy, Relative, Remove, Rule, RuleFiles, Side, Sides, Skip, Special, Start, Style,
-    Summary, Systems, Task, Timestamp, Updating, Walking, Xattr,
+    FilterItem, FollowedLinks, Kept, Kind, Mirror, Missing, ModeChanges, Moving, Name, Naming,
+    Outcome, Pattern, Policy, Relative, Remove, Rule, RuleFiles, Side, Sides, Skip, Special, Start,
+    Style, Summary, Systems, Task, Timestamp, Updating, Walking, Xattr,
 };
 use proptest::prelude::*;
 
@@ -46,10 +46,10 @@ fn entry() -> impl Strategy<Value = Entry> {
             let kind_is_dir = kind == Kind::Dir;
             let entry = Entry::new(name, kind, attributes);
             // The numbers also as 0, which is none.
-            let is_way = kind_is_dir && has_holes;
-            let is_again = kind_is_dir && inode % 2 == 1;
+            let is_implied_dir = kind_is_dir && has_holes;
+            let is_repeated = kind_is_dir && inode % 2 == 1;
             let inode = inode / 2 * (inode % 2);
-            Entry { inode, links, special, is_way, is_again, ctime, has_holes, ..entry }
+            Entry { inode, links, special, is_implied_dir, is_repeated, ctime, has_holes, ..entry }
         },
     )
 }
@@ -185,7 +185,7 @@ fn measure() -> impl Strategy<Value = Measure> {
         any::<u32>().prop_map(|millis| Measure::Machine { millis }),
         (any::<[u8; 32]>(), any::<bool>()).prop_map(|(key, is_required)| {
             let ports = is_required.then_some((1, u16::MAX));
-            Measure::Door(Box::new(DirectWish { key, is_required, ports }))
+            Measure::DirectPort(Box::new(DirectWish { key, is_required, ports }))
         }),
         any::<(bool, u64, u32)>().prop_map(|(to_agent, bytes, millis)| Measure::Flow(Flow {
             to_agent,
@@ -209,10 +209,10 @@ fn measured() -> impl Strategy<Value = Measured> {
     );
     prop_oneof![
         machine.prop_map(|machine| Measured::Machine(Box::new(machine))),
-        (any::<[u8; 32]>(), any::<([u8; 4], u16)>()).prop_map(|(key, address)| Measured::Door(Ok(
-            DirectOffer { address: address.into(), key }
-        ))),
-        Just(Measured::Door(Err("no".to_owned()))),
+        (any::<[u8; 32]>(), any::<([u8; 4], u16)>()).prop_map(|(key, address)| {
+            Measured::DirectPort(Ok(DirectOffer { address: address.into(), key }))
+        }),
+        Just(Measured::DirectPort(Err("no".to_owned()))),
         amount().prop_map(Measured::Flow),
         (amount(), amount()).prop_map(|(written, read)| Measured::Disk { written, read }),
         fault().prop_map(Measured::Fault),
@@ -305,19 +305,19 @@ fn message() -> impl Strategy<Value = Message> {
         (bytes(), any::<[u8; 16]>())
             .prop_map(|(path, origin)| Message::Request(Request::Made { path, origin })),
         any::<bool>().prop_map(|made| Message::Reply(Reply::Made(made))),
-        (bytes(), proptest::option::of(name()), any::<bool>()).prop_map(|(path, mark, both)| {
-            Message::Request(Request::Mark { path, mark, both })
+        (bytes(), proptest::option::of(name()), any::<bool>()).prop_map(|(path, marker, both)| {
+            Message::Request(Request::Marker { path, marker, both })
         }),
-        Just(Message::Request(Request::Unmark)),
+        Just(Message::Request(Request::RemoveMarker)),
         bytes().prop_map(|path| Message::Request(Request::Restore { path })),
         prop_oneof![Just(Marked::Shown), Just(Marked::Hidden), name().prop_map(Marked::Made)]
-            .prop_map(|marked| Message::Reply(Reply::Mark(marked))),
+            .prop_map(|marked| Message::Reply(Reply::Marker(marked))),
         entry().prop_map(|entry| Message::Reply(Reply::Entry(entry))),
         (name(), fault(), entry()).prop_map(|(name, fault, entry)| Message::Reply(Reply::Entries(
             vec![Listed::Fault { name, fault }, Listed::Entry(entry)]
         ))),
         (any::<u64>(), proptest::option::of(name()))
-            .prop_map(|(index, aside)| Message::Prove(vec![Prove { index, aside }])),
+            .prop_map(|(index, parked)| Message::Prove(vec![Prove { index, parked }])),
         (any::<u64>(), proptest::option::of(fault())).prop_map(|(index, fault)| {
             let result = fault.map_or(Ok(()), Err);
             Message::Proven(vec![Proven { index, result }])
@@ -356,7 +356,7 @@ fn message() -> impl Strategy<Value = Message> {
             .prop_map(|(path, message)| Message::Warning(Warning { path, message })),
         (bytes(), fault()).prop_map(|(path, fault)| Message::Late(Late { path, fault })),
         (prop_oneof![Just(Naming::Own), Just(Naming::Given)], any::<u64>())
-            .prop_map(|(naming, dirs_made)| Message::Naming(Named { naming, dirs_made })),
+            .prop_map(|(naming, dirs_created)| Message::Naming(Named { naming, dirs_created })),
         (any::<[u64; 2]>(), any::<u32>(), any::<u8>(), any::<[u8; 32]>()).prop_map(
             |([index, old_size], block_len, strong_len, key)| Message::Signature(
                 Signature::Begin { index, old_size, block_len, strong_len, key }
@@ -411,9 +411,9 @@ fn task() -> impl Strategy<Value = Task> {
                 only_dirs: links,
                 prunes_empty: !links,
                 systems: if links { Systems::OfSources } else { Systems::OfSourcesAlone },
-                missing: if links { Missing::PassedOver } else { Missing::Removed },
-                relative: if links { Relative::Yes } else { Relative::WithoutWay },
-                led: Led { to_dirs: links, out: !links },
+                missing: if links { Missing::Ignored } else { Missing::Removed },
+                relative: if links { Relative::Yes } else { Relative::WithoutImplied },
+                followed_links: FollowedLinks { to_dirs: links, out: !links },
             };
             let mirror = Mirror {
                 links,
@@ -428,13 +428,13 @@ fn task() -> impl Strategy<Value = Task> {
                 block_len: window,
                 bases,
                 preallocates: links,
-                delays: links,
+                delays_updates: links,
                 fuzzy: !links,
                 renames: links,
                 fakes_sources: !links,
                 fakes_dest: links,
                 foreign_links: !links,
-                leaves_zeros: links,
+                writes_sparse: links,
                 keeps_atimes: !links,
                 updating: if links { Updating::Appends } else { Updating::InPlace },
                 ..Mirror::default()

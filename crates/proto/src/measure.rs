@@ -28,7 +28,7 @@ pub enum Measure {
     },
     /// Open a port for direct connections, in place of an earlier one. The client sends
     /// [`crate::Join`] on each connection first, and then requests flows.
-    Door(Box<DirectWish>),
+    DirectPort(Box<DirectWish>),
     /// Send filler from the client to the agent, or from the agent to the client. An empty frame
     /// ends it.
     Flow(Flow),
@@ -59,8 +59,8 @@ pub struct Flow {
 pub enum Measured {
     /// The answer to `Machine`.
     Machine(Box<Machine>),
-    /// The answer to `Door`: the address and key of the agent, or why there is none.
-    Door(Result<DirectOffer, String>),
+    /// The answer to `DirectPort`: the address and key of the agent, or why there is none.
+    DirectPort(Result<DirectOffer, String>),
     /// The answer to a `Flow` to the agent, after its end: what arrived in the second half of its
     /// time.
     Flow(Amount),

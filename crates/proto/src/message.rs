@@ -40,7 +40,7 @@ pub enum Role {
     /// Send these paths of the agent's machine.
     Sender {
         /// The sources, at most [`SOURCES_MAX`].
-        #[serde(deserialize_with = "few::<_, SOURCES_MAX>")]
+        #[serde(deserialize_with = "bounded_paths::<_, SOURCES_MAX>")]
         sources: Vec<Vec<u8>>,
         /// The directory of a list of sources, which must not lead out of it.
         base: Option<Vec<u8>>,
@@ -62,7 +62,7 @@ pub enum Role {
         naming: Option<Naming>,
         /// The directories of a mirror's [`Bases`], at most [`Bases::MAX`]. A relative path starts
         /// in the destination.
-        #[serde(deserialize_with = "few::<_, { Bases::MAX }>")]
+        #[serde(deserialize_with = "bounded_paths::<_, { Bases::MAX }>")]
         bases: Vec<Vec<u8>>,
         /// The backups of a mirror, if there are any.
         backup: Option<Backup>,
@@ -78,7 +78,7 @@ pub enum Role {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedSources {
     /// The paths, as far as they determine the listed names; at most [`SOURCES_MAX`].
-    #[serde(deserialize_with = "few::<_, SOURCES_MAX>")]
+    #[serde(deserialize_with = "bounded_paths::<_, SOURCES_MAX>")]
     pub sources: Vec<Vec<u8>>,
     /// The directory of a list of sources.
     pub base: Option<Vec<u8>>,
@@ -92,7 +92,9 @@ pub struct NamedSources {
 pub const TOKEN_LEN: usize = 16;
 
 /// Reads at most `MAX` paths one by one. Empty paths would take 24 times the memory of their frame.
-fn few<'de, D: Deserializer<'de>, const MAX: usize>(input: D) -> Result<Vec<Vec<u8>>, D::Error> {
+fn bounded_paths<'de, D: Deserializer<'de>, const MAX: usize>(
+    input: D,
+) -> Result<Vec<Vec<u8>>, D::Error> {
     struct Paths<const MAX: usize>;
     impl<'de, const MAX: usize> Visitor<'de> for Paths<MAX> {
         type Value = Vec<Vec<u8>>;
@@ -150,7 +152,7 @@ pub struct Prove {
     pub index: u64,
     /// Its new name, which was never used before. `None` if the source is kept, and nothing must be
     /// proven.
-    pub aside: Option<Name>,
+    pub parked: Option<Name>,
 }
 
 /// The Receiver's answer to a [`Prove`].
@@ -249,19 +251,19 @@ pub enum Request {
         /// The origin, as in a job.
         origin: [u8; 16],
     },
-    /// Check if the directory at a path is the one in which the client created `mark`. It is if the
+    /// Check if the directory at a path is the one in which the client created `marker`. It is if the
     /// mark is visible. If its absence proves nothing, the agent creates a mark for the client to
     /// look for.
-    Mark {
+    Marker {
         /// The path.
         path: Vec<u8>,
         /// The client's mark. `None` if it could create none.
-        mark: Option<Name>,
+        marker: Option<Name>,
         /// Create a mark even if this file system shows the files of others at once.
         both: bool,
     },
     /// Remove the agent's mark.
-    Unmark,
+    RemoveMarker,
     /// Restore the entry that had this path if a killed move has set it aside. Another entry with
     /// the name is kept.
     Restore {
@@ -277,7 +279,7 @@ pub enum Reply {
     Entry(Entry),
     /// The answer to `List`: some of the entries. `End` follows the last.
     Entries(Vec<Listed>),
-    /// The end of the answer to `List`. The answer to `Unmark`: it is removed.
+    /// The end of the answer to `List`. The answer to `RemoveMarker`: it is removed.
     End,
     /// The answer to `Hash`.
     Hash(ContentHash),
@@ -285,8 +287,8 @@ pub enum Reply {
     Fault(Fault),
     /// The answer to `Made`. To `Restore`: whether there was such an entry.
     Made(bool),
-    /// The answer to `Mark`.
-    Mark(Marked),
+    /// The answer to `Marker`.
+    Marker(Marked),
     /// The progress of `Hash`, any number of times before its answer.
     Hashing(Hashing),
 }
@@ -302,7 +304,7 @@ pub struct Hashing {
     pub read: u64,
 }
 
-/// The answer to [`Request::Mark`].
+/// The answer to [`Request::Marker`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Marked {
     /// The client's mark is visible: it is the same directory.
@@ -407,7 +409,7 @@ pub struct Named {
     pub naming: Naming,
     /// Number of directories that were created for the destination, or would be: itself and those
     /// above it.
-    pub dirs_made: u64,
+    pub dirs_created: u64,
 }
 
 /// The hash of a block, after its last piece. A Receiver can verify the block even if the end of

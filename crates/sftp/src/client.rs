@@ -6,7 +6,7 @@ use crate::codec::{
 };
 use crate::error::{Cause, SessionError, SftpError};
 use crate::file::RemoteFile;
-use crate::session::{Batch, Payload, Port, State};
+use crate::session::{Batch, Payload, Port, SessionState};
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
 
@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 const CHUNK_LEN_DEFAULT: u32 = 32 << 10;
 
 /// Most bytes around the content in a packet: a handle and some numbers.
-const AROUND_LEN: u64 = 512;
+const OVERHEAD_LEN: u64 = 512;
 
 type Result<T> = std::result::Result<T, SftpError>;
 
@@ -26,7 +26,7 @@ type Result<T> = std::result::Result<T, SftpError>;
 /// with [`SftpError`], after the end of the session with [`Cause::Session`].
 #[derive(Clone)]
 pub struct Client {
-    shared: Arc<State>,
+    shared: Arc<SessionState>,
     server: Arc<Server>,
 }
 
@@ -35,11 +35,11 @@ pub(crate) struct Server {
     extensions: Extensions,
     /// Receives the limits, if they were requested.
     asked: Mutex<Option<Port>>,
-    allowed: OnceLock<Allowed>,
+    effective_limits: OnceLock<EffectiveLimits>,
 }
 
 /// The server's limits.
-struct Allowed {
+struct EffectiveLimits {
     limits: Limits,
     read_len: u32,
     write_len: u32,
@@ -48,7 +48,7 @@ struct Allowed {
 impl Server {
     /// Requests the server's limits, if it reports them, without waiting for the answer.
     pub(crate) fn ask(
-        shared: &Arc<State>,
+        shared: &Arc<SessionState>,
         extensions: Extensions,
     ) -> std::result::Result<Self, SessionError> {
         let mut asked = None;
@@ -58,14 +58,14 @@ impl Server {
             port.flush()?;
             asked = Some(port);
         }
-        Ok(Self { extensions, asked: Mutex::new(asked), allowed: OnceLock::new() })
+        Ok(Self { extensions, asked: Mutex::new(asked), effective_limits: OnceLock::new() })
     }
 
     /// The limits. The first call waits for them.
-    fn allowed(&self) -> &Allowed {
-        self.allowed.get_or_init(|| {
+    fn effective_limits(&self) -> &EffectiveLimits {
+        self.effective_limits.get_or_init(|| {
             let asked = self.asked.lock().take();
-            Allowed::new(match asked.and_then(|mut port| port.next()) {
+            EffectiveLimits::new(match asked.and_then(|mut port| port.next()) {
                 Some((_, Ok(Answer::Limits(limits)))) => limits,
                 // The server announced the extension but lacks it, or the session has ended, which
                 // the next request reports.
@@ -75,7 +75,7 @@ impl Server {
     }
 }
 
-impl Allowed {
+impl EffectiveLimits {
     fn new(limits: Limits) -> Self {
         let chunk = |said: u64| match said {
             0 => CHUNK_LEN_DEFAULT,
@@ -85,18 +85,18 @@ impl Allowed {
             0 => PACKET_LEN_MAX.into(),
             len => len,
         };
-        let room = packet.saturating_sub(AROUND_LEN).max(1).min(CHUNK_LEN_MAX.into()) as u32;
+        let room = packet.saturating_sub(OVERHEAD_LEN).max(1).min(CHUNK_LEN_MAX.into()) as u32;
         let (read_len, write_len) = (chunk(limits.read_len), chunk(limits.write_len).min(room));
         Self { limits, read_len, write_len }
     }
 }
 
 impl Client {
-    pub(crate) fn new(shared: Arc<State>, server: Server) -> Self {
+    pub(crate) fn new(shared: Arc<SessionState>, server: Server) -> Self {
         Self { shared, server: Arc::new(server) }
     }
 
-    pub(crate) fn shared(&self) -> &Arc<State> {
+    pub(crate) fn shared(&self) -> &Arc<SessionState> {
         &self.shared
     }
 
@@ -116,23 +116,23 @@ impl Client {
     /// The server's limits. The first call of this and of the next two waits for them. Other
     /// requests need not wait.
     pub fn limits(&self) -> &Limits {
-        &self.server.allowed().limits
+        &self.server.effective_limits().limits
     }
 
     /// The most content that one request reads, in bytes.
     pub fn read_len(&self) -> usize {
-        self.server.allowed().read_len as usize
+        self.server.effective_limits().read_len as usize
     }
 
     /// The most content that one request writes, in bytes.
     pub fn write_len(&self) -> usize {
-        self.server.allowed().write_len as usize
+        self.server.effective_limits().write_len as usize
     }
 
     /// A number that changes whenever bytes move in the session; `None` while no request waits for
     /// the server.
-    pub fn signs_awaited(&self) -> Option<u64> {
-        self.shared.signs_awaited()
+    pub fn activity_awaited(&self) -> Option<u64> {
+        self.shared.activity_awaited()
     }
 
     /// Ends the session at once. All waiting callers get an error.
@@ -227,7 +227,7 @@ impl Client {
     /// A link is opened as in [`Self::open`]. The attributes are those of its target if the file is
     /// opened for reading, else those of the link. If another file gets the name in between, the
     /// attributes are not those of the open file: compare [`RemoteFile::attrs`].
-    pub fn open_and_look(&self, path: &[u8], flags: OpenFlags) -> Result<(RemoteFile, Attrs)> {
+    pub fn open_and_stat(&self, path: &[u8], flags: OpenFlags) -> Result<(RemoteFile, Attrs)> {
         let open = Request::Open { path, flags, attrs: Attrs::default() };
         let look = match flags {
             OpenFlags::Read => Request::Stat { path },

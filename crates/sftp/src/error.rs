@@ -103,7 +103,7 @@ pub enum Cause {
     Differs,
     /// The name exists, and its entry must stay.
     #[error("the name is taken")]
-    Taken,
+    NameExists,
     /// Replacing a file in steps was not completed.
     #[error(transparent)]
     OnlyStaged(Box<OnlyStaged>),
@@ -120,12 +120,12 @@ pub enum Cause {
 
 /// The paths of two files, neither of which has its final name.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("{cause}; the new file is complete at '{stage}', and the old one may be at '{aside}'")]
+#[error("{cause}; the new file is complete at '{stage}', and the old one may be at '{backup}'")]
 pub struct OnlyStaged {
     /// The path of the new file, safe to show.
     pub stage: String,
     /// The path of the old file, unless it has its name back, safe to show.
-    pub aside: String,
+    pub backup: String,
     /// Why the new file was not renamed.
     pub cause: Cause,
 }
@@ -174,7 +174,7 @@ impl SftpError {
     }
 
     /// The error of reading the local source, if that is the cause.
-    pub fn unread(&self) -> Option<&io::Error> {
+    pub fn source_error(&self) -> Option<&io::Error> {
         match self.cause.innermost() {
             Cause::Source(error) => Some(error),
             _ => None,
@@ -203,7 +203,7 @@ impl SftpError {
             Cause::EntryName(_) | Cause::TooManyEntries(_) | Cause::LongTarget(_) => {
                 io::ErrorKind::InvalidData
             }
-            Cause::Taken => io::ErrorKind::AlreadyExists,
+            Cause::NameExists => io::ErrorKind::AlreadyExists,
             Cause::Length { .. } | Cause::Differs | Cause::OnlyStaged(_) => io::ErrorKind::Other,
             Cause::Source(error) => error.kind(),
             Cause::Session(_) => io::ErrorKind::ConnectionAborted,

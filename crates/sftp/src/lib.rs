@@ -4,7 +4,7 @@
 //! requests through clones of its [`Client`]. They share the connection, and one window bounds them
 //! all. Requests that can be sent together are a batch, which takes one round trip. A thread need
 //! not wait for each round trip: [`RangeReader`] and [`RangeWriter`] keep many requests for one
-//! file in flight, [`Puts`] and [`Gets`] many small files. [`Later`] is an answer that is taken
+//! file in flight, [`Puts`] and [`Gets`] many small files. [`PendingAnswer`] is an answer that is taken
 //! later. [`Lister`] lists directories ahead, with threads of its own.
 //!
 //! Everything blocks, without a runtime. Each session has a thread that reads replies, and one that
@@ -22,7 +22,7 @@
 //! - `session/`: a connection and its requests in flight:
 //! - `outbox.rs`: sends requests. `reader.rs`: receives replies.
 //! - `shared.rs`: requests in flight, and the end of the session.
-//! - `watch.rs`: the timeout for silence. `signs.rs`: signs of progress, and of a local file that
+//! - `watch.rs`: the timeout for silence. `activity.rs`: signs of progress, and of a local file that
 //!   delays it.
 //! - `port.rs`: one caller's end. `batch.rs`: requests that are sent together. `payload.rs`:
 //!   content from memory, or spliced from a file.
@@ -30,7 +30,7 @@
 //! - `listing.rs`: operations with many answers, requested ahead: entries of a directory, and
 //!   targets of links.
 //! - `naming.rs`: renames a complete file into place, the only way to replace an existing file.
-//! - `later.rs`: requests whose answer is taken later.
+//! - `pending_answer.rs`: requests whose answer is taken later.
 //! - `file/`: an open file; `RangeReader` and `RangeWriter` keep many requests for it in flight.
 //!   `small/`: `Puts` and `Gets` keep many small files in flight from one thread.
 //! - `lister.rs`: lists directories ahead, in threads of its own. `lister/plan.rs`: its order and
@@ -47,10 +47,10 @@ pub mod codec;
 mod client;
 mod error;
 mod file;
-mod later;
 mod lister;
 mod listing;
 mod naming;
+mod pending_answer;
 mod session;
 mod small;
 
@@ -58,9 +58,9 @@ pub use client::Client;
 pub use codec::{Attrs, Extension, FileType, FsStats, Limits, OpenFlags, StatusCode, Times};
 pub use error::{Cause, OnlyStaged, SessionError, SftpError, StartError};
 pub use file::{AttrsSet, Chunk, RangeReader, RangeWriter, RemoteFile};
-pub use later::Later;
 pub use lister::Lister;
 pub use listing::DirEntry;
 pub use naming::Existing;
+pub use pending_answer::PendingAnswer;
 pub use session::{Options, SLOW_FACTOR, Session};
 pub use small::{Get, Gets, Got, Put, Puts};

@@ -8,7 +8,7 @@ mod tests;
 use crate::error::SftpError;
 use crate::{Client, DirEntry};
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use plan::{DIR_ENTRIES_MAX, Plan, Standing};
+use plan::{DIR_ENTRIES_MAX, ListingState, Plan};
 use std::sync::Arc;
 use std::thread;
 
@@ -80,12 +80,12 @@ impl Lister {
         let mut plan = self.0.lock();
         loop {
             match plan.take(path) {
-                Standing::Listed(listed) => {
+                ListingState::Listed(listed) => {
                     self.0.work.notify_all();
                     return listed;
                 }
-                Standing::UnderWay => self.0.listed.wait(&mut plan),
-                Standing::NotBegun => break,
+                ListingState::InProgress => self.0.listed.wait(&mut plan),
+                ListingState::NotStarted => break,
             }
         }
         drop(plan);

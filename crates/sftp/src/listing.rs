@@ -64,9 +64,9 @@ impl Client {
         let mut seen = 0;
         // Each answer is another part of the directory, in whatever order the server handles the
         // requests. After the end, each answer is the end.
-        let (mut asked, mut asked_max, mut is_at_end) = (0, READS_FIRST, false);
+        let (mut asked, mut in_flight_max, mut is_at_end) = (0, READS_FIRST, false);
         loop {
-            while !is_at_end && asked < asked_max {
+            while !is_at_end && asked < in_flight_max {
                 port.send(0, &read, Payload::NONE).map_err(|error| failed(error.into()))?;
                 asked += 1;
             }
@@ -85,7 +85,7 @@ impl Client {
                 }
                 Err(cause) => return Err(failed(cause)),
             };
-            asked_max = (asked_max + 1).min(READS_MAX);
+            in_flight_max = (in_flight_max + 1).min(READS_MAX);
             seen += names.iter().map(|entry| weight_of(entry.name)).sum::<usize>();
             if seen > weight_max {
                 return Ok(None);
@@ -105,7 +105,7 @@ impl Client {
         path_of: impl Fn(usize) -> Vec<u8>,
         mut each: impl FnMut(usize, Result<Box<[u8]>>) -> bool,
     ) {
-        self.ask_each(
+        self.request_each(
             count,
             path_of,
             |path| Request::Readlink { path },
@@ -120,7 +120,7 @@ impl Client {
         path_of: impl Fn(usize) -> Vec<u8>,
         mut each: impl FnMut(usize, Result<Attrs>) -> bool,
     ) {
-        self.ask_each(
+        self.request_each(
             count,
             path_of,
             |path| Request::Lstat { path },
@@ -129,7 +129,7 @@ impl Client {
     }
 
     /// Sends a request about each of `count` paths, [`AT_ONCE_MAX`] at the same time.
-    fn ask_each(
+    fn request_each(
         &self,
         count: usize,
         path_of: impl Fn(usize) -> Vec<u8>,
@@ -163,7 +163,8 @@ impl Client {
         let listed = self.entries(&handle, path, weight_max);
         // The listing is valid even if the handle can't be closed.
         let port = self.port();
-        let _ = port.tell(&Request::Close { handle: &handle }).and_then(|()| port.flush());
+        let _ =
+            port.send_unanswered(&Request::Close { handle: &handle }).and_then(|()| port.flush());
         listed
     }
 }

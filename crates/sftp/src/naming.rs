@@ -19,14 +19,14 @@ use haul_model::escape_bytes;
 /// How to treat an existing file or link of the final name. A directory always stays.
 #[derive(Debug, Clone)]
 pub enum Existing {
-    /// It stays: the result is [`Cause::Taken`].
+    /// It stays: the result is [`Cause::NameExists`].
     Keep,
     /// It is replaced.
     Replace {
         /// The path for renaming it aside, in the same directory, if the server can't replace in
         /// one step. An existing entry at this path is a leftover of an interrupted replacement. It
         /// is removed if it is in the way.
-        aside: Vec<u8>,
+        backup: Vec<u8>,
     },
 }
 
@@ -34,7 +34,7 @@ impl Existing {
     pub(crate) fn check(&self) -> Result<(), Cause> {
         match self {
             Self::Keep => Ok(()),
-            Self::Replace { aside } => check_path(aside),
+            Self::Replace { backup } => check_path(backup),
         }
     }
 
@@ -43,7 +43,7 @@ impl Existing {
     }
 
     /// True if an existing file is replaced in one step.
-    fn goes_over(&self, client: &Client) -> bool {
+    fn replaces_in_one_step(&self, client: &Client) -> bool {
         !self.is_kept() && client.has(Extension::PosixRename)
     }
 }
@@ -59,17 +59,17 @@ pub(crate) struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    fn aside(&self) -> &'a [u8] {
+    fn backup(&self) -> &'a [u8] {
         match self.existing {
             Existing::Keep => &[],
-            Existing::Replace { aside } => aside,
+            Existing::Replace { backup } => backup,
         }
     }
 }
 
 /// The renaming of one file.
 pub(crate) struct Renaming {
-    step: Step,
+    step: NamingStep,
     /// The server's reason for refusing the first rename.
     refused: Option<Cause>,
     /// A leftover of an earlier replacement was removed.
@@ -78,46 +78,48 @@ pub(crate) struct Renaming {
 
 /// The next request.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Step {
+enum NamingStep {
     /// Looks up whether the final name is free.
-    LookFirst,
+    StatFirst,
     Rename,
     /// Looks up the existing entry, after the server has refused the rename.
-    Look,
+    Stat,
     /// Renames the existing file aside.
-    Aside,
+    MoveAside,
     /// Removes a leftover at that path.
     Clear,
     RenameAgain,
     /// Renames the existing file back.
-    Back,
+    Restore,
     RemoveOld,
 }
 
 /// The result of the renaming. An error comes with the failed operation.
-pub(crate) type Named = Result<(), (&'static str, Cause)>;
+pub(crate) type RenameResult = Result<(), (&'static str, Cause)>;
 
 impl Renaming {
     /// Starts a renaming. `is_free` is true if a lookup has found the name free.
     pub(crate) fn new(existing: &Existing, is_free: bool) -> Self {
         let looks = existing.is_kept() && !is_free;
-        let step = if looks { Step::LookFirst } else { Step::Rename };
+        let step = if looks { NamingStep::StatFirst } else { NamingStep::Rename };
         Self { step, refused: None, is_cleared: false }
     }
 
     /// The next request.
     pub(crate) fn request<'a>(&self, names: &Names<'a>, client: &Client) -> Request<'a> {
         let Names { stage, path, existing } = *names;
-        let aside = names.aside();
+        let backup = names.backup();
         match self.step {
-            Step::LookFirst | Step::Look => Request::Lstat { path },
-            Step::Rename if existing.goes_over(client) => {
+            NamingStep::StatFirst | NamingStep::Stat => Request::Lstat { path },
+            NamingStep::Rename if existing.replaces_in_one_step(client) => {
                 Request::PosixRename { from: stage, to: path }
             }
-            Step::Rename | Step::RenameAgain => Request::Rename { from: stage, to: path },
-            Step::Aside => Request::Rename { from: path, to: aside },
-            Step::Clear | Step::RemoveOld => Request::Remove { path: aside },
-            Step::Back => Request::Rename { from: aside, to: path },
+            NamingStep::Rename | NamingStep::RenameAgain => {
+                Request::Rename { from: stage, to: path }
+            }
+            NamingStep::MoveAside => Request::Rename { from: path, to: backup },
+            NamingStep::Clear | NamingStep::RemoveOld => Request::Remove { path: backup },
+            NamingStep::Restore => Request::Rename { from: backup, to: path },
         }
     }
 
@@ -127,51 +129,61 @@ impl Renaming {
         answer: Result<Answer, Cause>,
         names: &Names<'_>,
         client: &Client,
-    ) -> Option<Named> {
+    ) -> Option<RenameResult> {
         let next = match (self.step, answer) {
-            (Step::LookFirst, Ok(Answer::Attrs(_))) => return Some(Err(("write", Cause::Taken))),
+            (NamingStep::StatFirst, Ok(Answer::Attrs(_))) => {
+                return Some(Err(("write", Cause::NameExists)));
+            }
             // If the lookup finds no entry, or fails, the rename decides.
-            (Step::LookFirst, Ok(_) | Err(Cause::Status(_))) => Step::Rename,
-            (Step::Rename, Ok(_)) | (Step::RemoveOld, _) => return Some(Ok(())),
-            (Step::Rename, Err(Cause::Status(status)))
-                if !names.existing.goes_over(client) && may_be_taken(status.code) =>
+            (NamingStep::StatFirst, Ok(_) | Err(Cause::Status(_))) => NamingStep::Rename,
+            (NamingStep::Rename, Ok(_)) | (NamingStep::RemoveOld, _) => return Some(Ok(())),
+            (NamingStep::Rename, Err(Cause::Status(status)))
+                if !names.existing.replaces_in_one_step(client) && may_mean_exists(status.code) =>
             {
                 self.refused = Some(Cause::Status(status));
-                Step::Look
+                NamingStep::Stat
             }
-            (Step::Look, Ok(Answer::Attrs(found))) => match self.judge(&found, names.existing) {
-                Ok(next) => next,
-                Err(cause) => return Some(Err(cause)),
-            },
+            (NamingStep::Stat, Ok(Answer::Attrs(found))) => {
+                match self.judge(&found, names.existing) {
+                    Ok(next) => next,
+                    Err(cause) => return Some(Err(cause)),
+                }
+            }
             // No entry has the name, so the rename was refused for another reason.
-            (Step::Look, Ok(_) | Err(Cause::Status(_))) => return Some(self.refusal()),
-            (Step::Aside, Ok(_)) | (Step::Clear, Ok(_) | Err(Cause::Status(_))) => {
-                if self.step == Step::Clear { Step::Aside } else { Step::RenameAgain }
+            (NamingStep::Stat, Ok(_) | Err(Cause::Status(_))) => return Some(self.refusal()),
+            (NamingStep::MoveAside, Ok(_)) | (NamingStep::Clear, Ok(_) | Err(Cause::Status(_))) => {
+                if self.step == NamingStep::Clear {
+                    NamingStep::MoveAside
+                } else {
+                    NamingStep::RenameAgain
+                }
             }
             // Another process has removed it.
-            (Step::Aside, Err(Cause::Status(status))) if status.code == StatusCode::NoSuchFile => {
-                Step::RenameAgain
+            (NamingStep::MoveAside, Err(Cause::Status(status)))
+                if status.code == StatusCode::NoSuchFile =>
+            {
+                NamingStep::RenameAgain
             }
-            (Step::Aside, Err(Cause::Status(status)))
-                if !self.is_cleared && may_be_taken(status.code) =>
+            (NamingStep::MoveAside, Err(Cause::Status(status)))
+                if !self.is_cleared && may_mean_exists(status.code) =>
             {
                 self.is_cleared = true;
-                Step::Clear
+                NamingStep::Clear
             }
-            (Step::Aside, Err(cause @ Cause::Status(_))) => {
+            (NamingStep::MoveAside, Err(cause @ Cause::Status(_))) => {
                 return Some(Err(("move aside the old", cause)));
             }
-            (Step::RenameAgain, Ok(_)) => Step::RemoveOld,
-            (Step::RenameAgain, Err(cause @ Cause::Status(_))) => {
+            (NamingStep::RenameAgain, Ok(_)) => NamingStep::RemoveOld,
+            (NamingStep::RenameAgain, Err(cause @ Cause::Status(_))) => {
                 self.refused = Some(cause);
-                Step::Back
+                NamingStep::Restore
             }
-            (Step::Back, Ok(_)) => return Some(self.refusal()),
-            (Step::Back, Err(Cause::Status(_))) => {
+            (NamingStep::Restore, Ok(_)) => return Some(self.refusal()),
+            (NamingStep::Restore, Err(Cause::Status(_))) => {
                 return Some(self.refusal().map_err(|refusal| only_staged(refusal, names)));
             }
             // The session has ended, and it is unknown which requests were handled.
-            (Step::Aside | Step::RenameAgain | Step::Back, Err(cause)) => {
+            (NamingStep::MoveAside | NamingStep::RenameAgain | NamingStep::Restore, Err(cause)) => {
                 return Some(Err(only_staged(("rename", cause), names)));
             }
             (_, Err(cause)) => return Some(Err(("rename", cause))),
@@ -181,25 +193,32 @@ impl Renaming {
     }
 
     /// Decides how to treat the existing entry.
-    fn judge(&mut self, found: &Attrs, existing: &Existing) -> Result<Step, (&'static str, Cause)> {
+    fn judge(
+        &mut self,
+        found: &Attrs,
+        existing: &Existing,
+    ) -> Result<NamingStep, (&'static str, Cause)> {
         if existing.is_kept() {
-            return Err(("write", Cause::Taken));
+            return Err(("write", Cause::NameExists));
         }
         match (found.file_type(), self.refused.take()) {
             (Some(FileType::Dir), Some(refused)) => Err(("rename", refused)),
-            _ => Ok(Step::Aside),
+            _ => Ok(NamingStep::MoveAside),
         }
     }
 
-    fn refusal(&mut self) -> Named {
+    fn refusal(&mut self) -> RenameResult {
         self.refused.take().map_or(Ok(()), |refused| Err(("rename", refused)))
     }
 
     /// Requests that the existing file is renamed back, unless the new one has its name by then.
     /// Then requests that the stage is removed.
-    pub(crate) fn give_up(&self, names: &Names<'_>, batch: &mut Batch) {
-        if matches!(self.step, Step::Aside | Step::RenameAgain | Step::Back) {
-            let back = Request::Rename { from: names.aside(), to: names.path };
+    pub(crate) fn abort(&self, names: &Names<'_>, batch: &mut Batch) {
+        if matches!(
+            self.step,
+            NamingStep::MoveAside | NamingStep::RenameAgain | NamingStep::Restore
+        ) {
+            let back = Request::Rename { from: names.backup(), to: names.path };
             batch.send(&back, Payload::NONE);
         }
         batch.send(&Request::Remove { path: names.stage }, Payload::NONE);
@@ -210,7 +229,7 @@ impl Client {
     /// Renames the complete file or link `stage` to `path`, and waits for the result.
     ///
     /// # Errors
-    /// [`Cause::Taken`], see [`Existing::Keep`]. [`Cause::OnlyStaged`] if the existing file is
+    /// [`Cause::NameExists`], see [`Existing::Keep`]. [`Cause::OnlyStaged`] if the existing file is
     /// aside and the stage must stay. After other errors the existing file has its name, and the
     /// stage can be removed.
     pub fn name_file(
@@ -239,12 +258,12 @@ fn only_staged(
     (operation, cause): (&'static str, Cause),
     names: &Names<'_>,
 ) -> (&'static str, Cause) {
-    let (stage, aside) = (escape_bytes(names.stage), escape_bytes(names.aside()));
-    (operation, Cause::OnlyStaged(Box::new(OnlyStaged { stage, aside, cause })))
+    let (stage, backup) = (escape_bytes(names.stage), escape_bytes(names.backup()));
+    (operation, Cause::OnlyStaged(Box::new(OnlyStaged { stage, backup, cause })))
 }
 
 /// True if this status of a rename may mean that the name exists. Version 3 has no status of its
 /// own for that.
-fn may_be_taken(code: StatusCode) -> bool {
+fn may_mean_exists(code: StatusCode) -> bool {
     matches!(code, StatusCode::Failure | StatusCode::Other(_))
 }

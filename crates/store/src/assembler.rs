@@ -26,7 +26,7 @@ const ZEROS: &[u8] = &[0; 64 << 10];
 
 /// The reason why a block or a content is not complete.
 #[derive(Debug, thiserror::Error)]
-pub enum NotAssembled {
+pub enum AssembleError {
     /// The block, or a part of it, has arrived already, or it follows a short block.
     #[error("its pieces arrived out of order")]
     OutOfOrder,
@@ -61,7 +61,7 @@ pub struct Assembler<S> {
     ahead_max: u64,
     hashes: bool,
     /// The end of the stage's initial content in bytes; 0 if that was only the recorded blocks.
-    begun_end: u64,
+    initial_end: u64,
     shared: Arc<Recording>,
 }
 
@@ -79,7 +79,7 @@ struct Order {
     /// The length of the recorded blocks in bytes.
     len: u64,
     /// The hash of the content if the first block is all of it.
-    alone: Option<ContentHash>,
+    single_hash: Option<ContentHash>,
     /// Complete blocks ahead of the record, with their lengths in bytes.
     waiting: BTreeMap<u64, (Option<BlockHash>, u64)>,
     /// Blocks that are being assembled.
@@ -129,7 +129,7 @@ impl Block {
     }
 
     /// Number of bytes that are missing to a full block.
-    pub fn room(&self) -> u64 {
+    pub fn remaining(&self) -> u64 {
         BLOCK_LEN - self.len()
     }
 
@@ -164,14 +164,14 @@ impl<S: Staged> Assembler<S> {
         let order = Order {
             recorded,
             len,
-            alone: None,
+            single_hash: None,
             waiting: BTreeMap::new(),
             open: BTreeSet::new(),
             stale: BTreeSet::new(),
             data_end: len,
         };
         let shared = Recording { order: Mutex::new(order), changed: Condvar::new() };
-        Self { stage, ahead_max, hashes: true, begun_end: 0, shared: Arc::new(shared) }
+        Self { stage, ahead_max, hashes: true, initial_end: 0, shared: Arc::new(shared) }
     }
 
     /// Creates an assembler for a stage of `len` bytes. After the blocks `done` it has content of
@@ -186,7 +186,7 @@ impl<S: Staged> Assembler<S> {
         let mut order = into.shared.order();
         order.data_end = order.data_end.max(len);
         drop(order);
-        into.begun_end = len;
+        into.initial_end = len;
         into
     }
 
@@ -224,30 +224,35 @@ impl<S: Staged> Assembler<S> {
     /// Begins block `index`.
     ///
     /// # Errors
-    /// [`NotAssembled::OutOfOrder`] if it is complete, or another thread assembles it;
-    /// [`NotAssembled::TooFarAhead`].
-    pub fn begin(&self, index: u64) -> Result<Block, NotAssembled> {
+    /// [`AssembleError::OutOfOrder`] if it is complete, or another thread assembles it;
+    /// [`AssembleError::TooFarAhead`].
+    pub fn begin(&self, index: u64) -> Result<Block, AssembleError> {
         let mut order = self.shared.order();
-        let ahead = index.checked_sub(order.blocks()).ok_or(NotAssembled::OutOfOrder)?;
+        let ahead = index.checked_sub(order.blocks()).ok_or(AssembleError::OutOfOrder)?;
         if ahead >= self.ahead_max {
-            return Err(NotAssembled::TooFarAhead);
+            return Err(AssembleError::TooFarAhead);
         }
         if order.waiting.contains_key(&index) || !order.open.insert(index) {
-            return Err(NotAssembled::OutOfOrder);
+            return Err(AssembleError::OutOfOrder);
         }
-        let is_covered = order.stale.contains(&index) || index * BLOCK_LEN < self.begun_end;
+        let is_covered = order.stale.contains(&index) || index * BLOCK_LEN < self.initial_end;
         drop(order);
         let hasher = self.hashes.then(|| BlockHasher::new(index));
         let shared = Arc::clone(&self.shared);
         Ok(Block { index, len: 0, hasher, data_end: 0, is_covered, has_ended: false, shared })
     }
 
-    /// Waits until block `index` is not too far ahead. Calls `goes_on` after each `pause` at most,
+    /// Waits until block `index` is not too far ahead. Calls `should_continue` after each `pause` at most,
     /// and returns `false` if it does. The thread with the next block to record never waits.
-    pub fn wait_for_room(&self, index: u64, pause: Duration, goes_on: impl Fn() -> bool) -> bool {
+    pub fn wait_until_in_window(
+        &self,
+        index: u64,
+        pause: Duration,
+        should_continue: impl Fn() -> bool,
+    ) -> bool {
         let mut order = self.shared.order();
         while index >= order.blocks() + self.ahead_max {
-            if !goes_on() {
+            if !should_continue() {
                 return false;
             }
             self.shared.changed.wait_for(&mut order, pause);
@@ -255,16 +260,16 @@ impl<S: Staged> Assembler<S> {
         true
     }
 
-    /// Writes the next bytes of a block. They must fit into it. See [`Staged::leaves_zeros`].
+    /// Writes the next bytes of a block. They must fit into it. See [`Staged::writes_sparse`].
     ///
     /// # Errors
     /// Errors of writing.
     pub fn write(&self, block: &mut Block, bytes: &[u8]) -> io::Result<()> {
-        if !self.stage.leaves_zeros() {
+        if !self.stage.writes_sparse() {
             return self.put(block, bytes, |stage, at| stage.write_at(bytes, at));
         }
         runs(bytes, block.end()).try_for_each(|(run, is_zeros)| match is_zeros {
-            true => self.pass(block, run.len() as u64),
+            true => self.skip_hole(block, run.len() as u64),
             false => self.put(block, run, |stage, at| stage.write_at(run, at)),
         })
     }
@@ -279,7 +284,10 @@ impl<S: Staged> Assembler<S> {
         bytes: &[u8],
         put: impl FnOnce(&S, u64) -> Result<(), E>,
     ) -> Result<(), E> {
-        assert!(bytes.len() as u64 <= block.room(), "a block has no room for more than itself");
+        assert!(
+            bytes.len() as u64 <= block.remaining(),
+            "a block has no room for more than itself"
+        );
         let at = block.end();
         // Hash before writing, which evicts the bytes from the cache.
         if let Some(hasher) = &mut block.hasher {
@@ -305,9 +313,9 @@ impl<S: Staged> Assembler<S> {
     ///
     /// # Errors
     /// Errors of writing, if other content must be overwritten.
-    pub fn pass(&self, block: &mut Block, len: u64) -> io::Result<()> {
-        assert!(len <= block.room(), "a block has no room for more than itself");
-        if !block.is_covered || self.stage.clear(block.end()..block.end() + len) {
+    pub fn skip_hole(&self, block: &mut Block, len: u64) -> io::Result<()> {
+        assert!(len <= block.remaining(), "a block has no room for more than itself");
+        if !block.is_covered || self.stage.punch_hole(block.end()..block.end() + len) {
             if let Some(hasher) = &mut block.hasher {
                 hasher.update_zeros(len);
             }
@@ -327,21 +335,21 @@ impl<S: Staged> Assembler<S> {
     /// another hash than `expected` can be begun again.
     ///
     /// # Errors
-    /// [`NotAssembled::Differs`], also if a hash is expected and blocks are not hashed;
-    /// [`NotAssembled::Incomplete`] if it is empty; [`NotAssembled::OutOfOrder`] if it follows a
-    /// short block; [`NotAssembled::Write`]; [`NotAssembled::Record`].
-    pub fn end(&self, mut block: Block, expected: Option<BlockHash>) -> Result<(), NotAssembled> {
+    /// [`AssembleError::Differs`], also if a hash is expected and blocks are not hashed;
+    /// [`AssembleError::Incomplete`] if it is empty; [`AssembleError::OutOfOrder`] if it follows a
+    /// short block; [`AssembleError::Write`]; [`AssembleError::Record`].
+    pub fn end(&self, mut block: Block, expected: Option<BlockHash>) -> Result<(), AssembleError> {
         if block.is_empty() {
-            return Err(NotAssembled::Incomplete);
+            return Err(AssembleError::Incomplete);
         }
         let hash = block.hasher.as_ref().map(BlockHasher::finish);
         if expected.is_some() && expected != hash {
-            return Err(NotAssembled::Differs);
+            return Err(AssembleError::Differs);
         }
         block.has_ended = true;
         let mut order = self.shared.order();
         if block.index == 0 {
-            order.alone = block.hasher.as_ref().map(BlockHasher::finish_alone);
+            order.single_hash = block.hasher.as_ref().map(BlockHasher::finish_alone);
         }
         order.open.remove(&block.index);
         order.stale.remove(&block.index);
@@ -356,18 +364,18 @@ impl<S: Staged> Assembler<S> {
     /// Ends a content of `size` bytes. All its blocks must have ended, and were hashed.
     ///
     /// # Errors
-    /// The stage, with [`NotAssembled::Incomplete`], [`NotAssembled::TooLong`] or
-    /// [`NotAssembled::Write`].
-    pub fn finish(self, size: u64) -> Result<Written<S>, (S, NotAssembled)> {
+    /// The stage, with [`AssembleError::Incomplete`], [`AssembleError::TooLong`] or
+    /// [`AssembleError::Write`].
+    pub fn finish(self, size: u64) -> Result<Written<S>, (S, AssembleError)> {
         let order = self.shared.order();
         let hash = order.end(&self.stage, size).and_then(|()| {
             let hash = match order.recorded.len() {
                 0 if size == 0 => Some(ContentHash::of(&[])),
                 // Unknown for a block that an earlier process wrote.
-                1 => order.alone,
+                1 => order.single_hash,
                 _ => order.recorded.finish(),
             };
-            hash.ok_or(NotAssembled::Incomplete)
+            hash.ok_or(AssembleError::Incomplete)
         });
         let tail = order.recorded.finish_tail();
         drop(order);
@@ -381,7 +389,7 @@ impl<S: Staged> Assembler<S> {
     ///
     /// # Errors
     /// See [`Self::finish`].
-    pub fn finish_unhashed(self, size: u64) -> Result<Moved<S>, (S, NotAssembled)> {
+    pub fn finish_unhashed(self, size: u64) -> Result<Moved<S>, (S, AssembleError)> {
         let ended = self.shared.order().end(&self.stage, size);
         match ended {
             Ok(()) => Ok(Moved::new(self.stage, size)),
@@ -397,23 +405,23 @@ impl Order {
     }
 
     /// Ends `stage` if the content is complete and `size` bytes long.
-    fn end(&self, stage: &impl Staged, size: u64) -> Result<(), NotAssembled> {
+    fn end(&self, stage: &impl Staged, size: u64) -> Result<(), AssembleError> {
         if self.len > size {
-            return Err(NotAssembled::TooLong);
+            return Err(AssembleError::TooLong);
         }
         if self.len < size || !self.open.is_empty() || !self.waiting.is_empty() {
-            return Err(NotAssembled::Incomplete);
+            return Err(AssembleError::Incomplete);
         }
         if self.data_end != size {
             // The content ends with a hole, or something behind it was given up.
-            stage.set_len(size).map_err(NotAssembled::Write)?;
+            stage.set_len(size).map_err(AssembleError::Write)?;
         }
         Ok(())
     }
 
     /// Records the next blocks. A block that can't be recorded is not complete: it can be begun
     /// again.
-    fn record_waiting(&mut self, stage: &impl Staged) -> Result<(), NotAssembled> {
+    fn record_waiting(&mut self, stage: &impl Staged) -> Result<(), AssembleError> {
         while let Some((hash, len)) = self.waiting.remove(&self.blocks()) {
             if let Err(error) = self.record(stage, hash, len) {
                 self.stale.insert(self.blocks());
@@ -433,15 +441,15 @@ impl Order {
         stage: &impl Staged,
         hash: Option<BlockHash>,
         len: u64,
-    ) -> Result<(), NotAssembled> {
+    ) -> Result<(), AssembleError> {
         if !self.len.is_multiple_of(BLOCK_LEN) {
-            return Err(NotAssembled::OutOfOrder);
+            return Err(AssembleError::OutOfOrder);
         }
         if len < BLOCK_LEN {
             return Ok(());
         }
-        self.extend(stage, self.len + len).map_err(NotAssembled::Write)?;
-        hash.map_or(Ok(()), |hash| stage.record(hash).map_err(NotAssembled::Record))
+        self.extend(stage, self.len + len).map_err(AssembleError::Write)?;
+        hash.map_or(Ok(()), |hash| stage.record(hash).map_err(AssembleError::Record))
     }
 
     /// Extends the stage to `len` bytes, the length of the recorded blocks, which may end with a

@@ -1,7 +1,7 @@
 //! Tests of contents that are put together in any order, against a plain reference.
 
 use super::*;
-use crate::{Pieces, Route, SourceId, Stage, Took};
+use crate::{PieceCounts, Pieces, Route, SourceId, Stage};
 use haul_model::{Name, Timestamp};
 use haul_sys::Dir;
 use haul_testkit::content::bytes;
@@ -106,7 +106,7 @@ fn send(into: &Assembler<&Memory>, content: &[u8], index: usize, pieces: usize) 
             return false;
         }
         match piece.iter().all(|byte| *byte == 0) {
-            true => into.pass(&mut block, piece.len() as u64).expect("passed"),
+            true => into.skip_hole(&mut block, piece.len() as u64).expect("passed"),
             false => into.write(&mut block, piece).expect("written"),
         }
     }
@@ -173,16 +173,16 @@ fn a_block_has_one_author_at_a_time_and_is_there_once() {
     let memory = Memory::default();
     let into = memory.resume(2);
     let block = into.begin(1).expect("begun");
-    assert!(matches!(into.begin(1), Err(NotAssembled::OutOfOrder)));
-    assert!(matches!(into.begin(2), Err(NotAssembled::TooFarAhead)));
-    assert!(matches!(into.begin(u64::MAX), Err(NotAssembled::TooFarAhead)));
+    assert!(matches!(into.begin(1), Err(AssembleError::OutOfOrder)));
+    assert!(matches!(into.begin(2), Err(AssembleError::TooFarAhead)));
+    assert!(matches!(into.begin(u64::MAX), Err(AssembleError::TooFarAhead)));
     drop(block);
     let content = content(0, 0);
     assert!(send(&into, &content, 1, usize::MAX) && into.has(1) && !into.has(0));
-    assert!(matches!(into.begin(1), Err(NotAssembled::OutOfOrder)), "it waits");
+    assert!(matches!(into.begin(1), Err(AssembleError::OutOfOrder)), "it waits");
     assert_eq!(into.recorded(), 0);
     assert!(send(&into, &content, 0, usize::MAX) && into.recorded() == 2);
-    assert!(matches!(into.begin(1), Err(NotAssembled::OutOfOrder)), "it is recorded");
+    assert!(matches!(into.begin(1), Err(AssembleError::OutOfOrder)), "it is recorded");
 }
 
 /// Ends a whole block; gives the length of the hole at its end.
@@ -191,7 +191,7 @@ fn seal_whole<S: Staged>(
     into: &Assembler<S>,
     index: u64,
     hash: Option<BlockHash>,
-) -> Result<u64, NotAssembled> {
+) -> Result<u64, AssembleError> {
     pieces.seal_by(Route::default(), into, (index, BLOCK_LEN), hash).map(|took| took.holes)
 }
 
@@ -202,7 +202,7 @@ fn a_block_that_is_not_the_one_that_was_sent_is_never_recorded() {
     let sent = BlockHash::of(0, part(&content, 0));
     let mut pieces = Pieces::default();
     pieces.take(&into, part(&content, 2), 0).expect("taken");
-    assert!(matches!(seal_whole(&mut pieces, &into, 0, Some(sent)), Err(NotAssembled::Differs)));
+    assert!(matches!(seal_whole(&mut pieces, &into, 0, Some(sent)), Err(AssembleError::Differs)));
     assert!(memory.records.lock().is_empty());
     pieces.take(&into, part(&content, 0), 0).expect("taken again");
     seal_whole(&mut pieces, &into, 0, Some(sent)).expect("the one that was sent");
@@ -222,16 +222,16 @@ fn what_was_lost_with_a_lane_comes_again_over_another() {
     pieces.take_by(by(1, false), &into, &part(&content, 1)[..half], BLOCK_LEN).expect("taken");
     // Nothing comes twice as long as no lane is lost.
     let again = pieces.take_by(by(2, false), &into, part(&content, 0), 0);
-    assert!(matches!(again, Err(NotAssembled::OutOfOrder)));
+    assert!(matches!(again, Err(AssembleError::OutOfOrder)));
     // Then whole blocks are passed over, and others begin anew.
     let both = [part(&content, 0), part(&content, 1)].concat();
     let took = pieces.take_by(by(2, true), &into, &both, 0).expect("taken");
     let dropped = half as u64;
-    assert_eq!(took, Took { holes: 0, known: BLOCK_LEN, dropped });
+    assert_eq!(took, PieceCounts { holes: 0, known: BLOCK_LEN, dropped });
     for index in 0..2 {
         let took =
             pieces.seal_by(by(2, true), &into, (index, BLOCK_LEN), hash(index)).expect("sealed");
-        assert_eq!(took, Took::default());
+        assert_eq!(took, PieceCounts::default());
     }
     let rest: Vec<u8> = (2..=BLOCKS).flat_map(|index| part(&content, index).to_vec()).collect();
     pieces.take_by(by(2, true), &into, &rest, 2 * BLOCK_LEN).expect("taken");
@@ -258,7 +258,7 @@ fn who_takes_out_the_blocks_of_a_lane_goes_on_with_them_alone() {
     let rest = |index: usize| (&part(&content, index)[half..], (index * 2 + 1) * half);
     let (first, at) = rest(0);
     let elsewhere = pieces.take_by(by(1), &into, first, at as u64);
-    assert!(matches!(elsewhere, Err(NotAssembled::OutOfOrder)));
+    assert!(matches!(elsewhere, Err(AssembleError::OutOfOrder)));
     taken_out.take_by(by(1), &into, first, at as u64).expect("taken");
     let (second, at) = rest(1);
     pieces.take_by(by(2), &into, second, at as u64).expect("taken");
@@ -282,7 +282,7 @@ fn pieces_of_several_blocks_may_mix_within_bounds() {
             assert_eq!(pieces.take(&into, piece, offset).expect("taken"), 0);
         }
     }
-    assert!(matches!(pieces.take(&into, b"again", 0), Err(NotAssembled::OutOfOrder)));
+    assert!(matches!(pieces.take(&into, b"again", 0), Err(AssembleError::OutOfOrder)));
     for index in [4, 3, 1, 0, 2] {
         let hash = BlockHash::of(index, part(&content, index as usize));
         let hole = if index == 3 { BLOCK_LEN } else { 0 };
@@ -314,22 +314,22 @@ fn a_content_of_which_no_hash_is_wanted_yields_none_and_leaves_no_record() {
     let (into, mut pieces) = unhashed();
     fill(&into, &mut pieces);
     let moved = into.finish_unhashed(size).map_err(|(_, error)| error).expect("whole");
-    let verified = moved.is_whole(size).map_err(|(_, error)| error).expect("as long");
+    let verified = moved.verify_len(size).map_err(|(_, error)| error).expect("as long");
     assert_eq!(verified.hash(), None);
     assert_eq!(*memory.bytes.lock(), content);
     assert!(memory.records.lock().is_empty());
 
     let (into, mut pieces) = unhashed();
     fill(&into, &mut pieces);
-    assert!(matches!(into.finish(size), Err((_, NotAssembled::Incomplete))));
+    assert!(matches!(into.finish(size), Err((_, AssembleError::Incomplete))));
     let (into, mut pieces) = unhashed();
     pieces.take(&into, part(&content, 0), 0).expect("taken");
     let hash = Some(BlockHash::of(0, part(&content, 0)));
-    assert!(matches!(seal_whole(&mut pieces, &into, 0, hash), Err(NotAssembled::Differs)));
+    assert!(matches!(seal_whole(&mut pieces, &into, 0, hash), Err(AssembleError::Differs)));
     let (into, mut pieces) = unhashed();
     pieces.take(&into, part(&content, 1), BLOCK_LEN).expect("taken");
     seal_whole(&mut pieces, &into, 1, None).expect("sealed");
-    assert!(matches!(into.finish_unhashed(2 * BLOCK_LEN), Err((_, NotAssembled::Incomplete))));
+    assert!(matches!(into.finish_unhashed(2 * BLOCK_LEN), Err((_, AssembleError::Incomplete))));
 }
 
 #[test]
@@ -338,16 +338,16 @@ fn what_is_too_much_too_little_or_too_long_is_no_content() {
     let begin = || (memory.resume(crate::AHEAD_MAX), Pieces::default());
     let (into, mut pieces) = begin();
     let many = (0..).map(|index| pieces.take(&into, b"x", index * BLOCK_LEN));
-    let taken = many.take_while(|taken| !matches!(taken, Err(NotAssembled::TooManyOpen)));
+    let taken = many.take_while(|taken| !matches!(taken, Err(AssembleError::TooManyOpen)));
     assert_eq!(taken.filter(Result::is_ok).count(), 32);
     let (into, mut pieces) = begin();
     pieces.take(&into, b"four", 0).expect("taken");
-    assert!(matches!(pieces.end(&into, 3), Err(NotAssembled::TooLong)));
+    assert!(matches!(pieces.end(&into, 3), Err(AssembleError::TooLong)));
     let (into, mut pieces) = begin();
-    assert!(matches!(pieces.end(&into, u64::MAX), Err(NotAssembled::TooFarAhead)));
+    assert!(matches!(pieces.end(&into, u64::MAX), Err(AssembleError::TooFarAhead)));
     pieces.end(&into, 3 * BLOCK_LEN).expect("its last block is a hole");
     let (_, error) = into.finish(3 * BLOCK_LEN).unwrap_err();
-    assert!(matches!(error, NotAssembled::Incomplete));
+    assert!(matches!(error, AssembleError::Incomplete));
     let (into, _) = begin();
     let written = into.finish(0).map_err(|(_, error)| error).expect("empty");
     assert_eq!(written.hash(), ContentHash::of(b""));
@@ -361,11 +361,11 @@ fn what_is_too_much_too_little_or_too_long_is_no_content() {
 fn whoever_is_too_far_ahead_waits_for_the_record() {
     let (memory, content) = (Memory::default(), content(4, 0));
     let (into, has_room) = (memory.resume(1), AtomicBool::new(false));
-    assert!(!into.wait_for_room(1, Duration::from_millis(1), || false));
+    assert!(!into.wait_until_in_window(1, Duration::from_millis(1), || false));
     std::thread::scope(|scope| {
         scope.spawn(|| {
             // No look of its own: only the record ends the waiting.
-            assert!(into.wait_for_room(1, Duration::from_secs(600), || true));
+            assert!(into.wait_until_in_window(1, Duration::from_secs(600), || true));
             has_room.store(true, Ordering::SeqCst);
         });
         assert!(!has_room.load(Ordering::SeqCst));
@@ -392,7 +392,7 @@ fn a_stage_that_is_continued_needs_no_second_look_at_what_is_there() {
         for index in from..until {
             let mut block = into.begin(index as u64).expect("begun");
             match index {
-                2 => into.pass(&mut block, BLOCK_LEN).expect("passed"),
+                2 => into.skip_hole(&mut block, BLOCK_LEN).expect("passed"),
                 _ => into.write(&mut block, part(&content, index)).expect("written"),
             }
             into.end(block, None).expect("ended");
@@ -408,7 +408,7 @@ fn a_stage_that_is_continued_needs_no_second_look_at_what_is_there() {
                 tail.push(hasher.finish());
             });
             assert_eq!(written.hash(), ContentHash::of(&content));
-            written.is_sent_tail(&tail.finish_tail()).map_err(|(_, e)| e).expect("the tail");
+            written.verify_tail(&tail.finish_tail()).map_err(|(_, e)| e).expect("the tail");
         }
     }
 }
@@ -426,12 +426,12 @@ fn a_block_that_can_not_be_put_on_record_is_not_there_and_can_be_begun_anew() {
         let mut block = into.begin(1).expect("begun");
         // What is there by mistake is written over, holes too.
         match hole {
-            1 => into.pass(&mut block, BLOCK_LEN).expect("passed"),
+            1 => into.skip_hole(&mut block, BLOCK_LEN).expect("passed"),
             _ => into.write(&mut block, &vec![9; BLOCK_LEN as usize]).expect("written"),
         }
         let ended = into.end(block, None);
         assert!(
-            matches!(ended, Err(NotAssembled::Record(_) | NotAssembled::Write(_))),
+            matches!(ended, Err(AssembleError::Record(_) | AssembleError::Write(_))),
             "{ended:?}"
         );
         assert_eq!((into.recorded(), into.has(1)), (1, false));
@@ -457,7 +457,7 @@ fn a_content_whose_last_block_is_not_on_record_is_incomplete() {
     into.write(&mut block, part).expect("written");
     into.end(block, None).expect_err("the record fails");
     let Err((_, error)) = into.finish(2 * BLOCK_LEN) else { panic!("it is taken for whole") };
-    assert!(matches!(error, NotAssembled::Incomplete), "{error}");
+    assert!(matches!(error, AssembleError::Incomplete), "{error}");
 }
 
 /// A stage that begins with `old`, which becomes `new_len` bytes long, put together from what
@@ -487,7 +487,7 @@ fn over_another(old: &[u8], new_len: usize) -> (Vec<u8>, Vec<u8>) {
     }
     pieces.end(&into, new_len as u64).expect("ended");
     let written = into.finish(new_len as u64).expect("whole");
-    let verified = written.is_sent(&ContentHash::of(&new)).expect("as it was sent");
+    let verified = written.verify_hash(&ContentHash::of(&new)).expect("as it was sent");
     let file = verified.stage().file();
     let mut found = vec![0; file.metadata().expect("there").len() as usize];
     file.read_exact_at(&mut found, 0).expect("read");
@@ -511,12 +511,12 @@ fn what_does_not_stand_in_a_stage_is_not_kept() {
     let mut pieces = Pieces::default();
     // This one can't be read.
     let kept = pieces.keep_by(Route::default(), &into, &mut [0; 10], 0);
-    assert!(matches!(kept, Err(NotAssembled::Write(_))), "{kept:?}");
+    assert!(matches!(kept, Err(AssembleError::Write(_))), "{kept:?}");
     let temp = tempfile::tempdir().expect("a temporary directory");
     let dir = Arc::new(Dir::open(temp.path()).expect("opened"));
     let stage = Stage::create(dir).expect("a stage");
     stage.write_at(b"old", 0).expect("written");
     let (into, mut pieces) = (Assembler::begun(stage, [], 8, 3), Pieces::default());
     let kept = pieces.keep_by(Route::default(), &into, &mut [0; 4], 0);
-    assert!(matches!(kept, Err(NotAssembled::Write(_))), "{kept:?}");
+    assert!(matches!(kept, Err(AssembleError::Write(_))), "{kept:?}");
 }

@@ -55,7 +55,7 @@ const LOCK_MAX: Duration = Duration::from_millis(500);
 const LOCK_POLL: Duration = Duration::from_millis(10);
 
 /// Number of new chunks at which they are written before the end of the job.
-const FRESH_MANY: usize = 32 << 10;
+const FLUSH_CHUNKS_MIN: usize = 32 << 10;
 
 /// The amount of content that was not sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -137,7 +137,7 @@ pub struct Cache {
     index: Index,
     kept: Kept,
     /// Writing has failed, or another process had the lock for too long. This job writes no more.
-    has_given_up: bool,
+    is_disabled: bool,
 }
 
 impl Cache {
@@ -150,7 +150,7 @@ impl Cache {
     pub fn open(dir: Dir, store_max: u64, reachable: impl Fn(&[u8]) -> bool) -> io::Result<Self> {
         let reachable = |path: &[u8]| !path.starts_with(b"/") || reachable(path);
         let mut index = Index::load(&dir, reachable)?;
-        if index.is_scattered()
+        if index.needs_merge()
             && let Ok(Some(_lock)) = lock(&dir, INDEX_LOCK)
         {
             // Another process may have written segments since. Drop the old index first to save
@@ -161,7 +161,7 @@ impl Cache {
             let _ = index.merge(&dir);
         }
         let kept = Kept::open(&dir, store_max)?;
-        Ok(Self { dir, index, kept, has_given_up: false })
+        Ok(Self { dir, index, kept, is_disabled: false })
     }
 
     /// The places where the chunk with this hash may be.
@@ -182,17 +182,17 @@ impl Cache {
         match if is_kept { self.kept.open_file(path) } else { open(path) } {
             Ok((file, found)) if found == identity => {
                 if is_kept && is_used {
-                    kept::used(&file);
+                    kept::touch(&file);
                 }
                 Some(file)
             }
             // This job may have no access to the destination of another job.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                self.index.cant_open(number);
+                self.index.mark_unavailable(number);
                 None
             }
             Ok(_) | Err(_) => {
-                self.index.drop_gone(number);
+                self.index.drop_outdated(number);
                 None
             }
         }
@@ -200,7 +200,7 @@ impl Cache {
 
     /// Drops a file whose content differs from the index.
     pub fn forget(&mut self, number: u32) {
-        self.index.drop_gone(number);
+        self.index.drop_outdated(number);
     }
 
     /// Adds the chunks of a published file: offset, length and short hash of each. `path` is
@@ -213,7 +213,7 @@ impl Cache {
     }
 
     fn flush_if_many(&mut self) {
-        if self.index.fresh_count() >= FRESH_MANY {
+        if self.index.fresh_count() >= FLUSH_CHUNKS_MIN {
             // If this fails, some chunks are lost.
             let _ = self.flush();
         }
@@ -225,7 +225,7 @@ impl Cache {
     /// # Errors
     /// Errors of duplicating a directory handle.
     pub fn keeper(&self) -> io::Result<Option<Keeper>> {
-        if self.kept.max() == 0 || self.has_given_up {
+        if self.kept.max() == 0 || self.is_disabled {
             return Ok(None);
         }
         Ok(Some(Keeper { dir: self.dir.try_clone()?, kept: self.kept.try_clone()? }))
@@ -244,8 +244,8 @@ impl Cache {
     }
 
     /// Counts content that was not sent.
-    pub fn saves(&mut self, saved: Saved) {
-        self.index.saves(saved);
+    pub fn count_saved(&mut self, saved: Saved) {
+        self.index.count_saved(saved);
     }
 
     /// Writes new chunks and figures. Without the lock they are dropped.
@@ -253,17 +253,17 @@ impl Cache {
     /// # Errors
     /// Errors of writing: the disk may be full.
     pub fn flush(&mut self) -> io::Result<()> {
-        if !self.index.has_news() {
+        if !self.index.has_changes() {
             return Ok(());
         }
-        if self.has_given_up {
+        if self.is_disabled {
             return Ok(());
         }
         // In case of an error below.
-        self.has_given_up = true;
+        self.is_disabled = true;
         let Some(_lock) = lock(&self.dir, INDEX_LOCK)? else { return Ok(()) };
         self.index.flush(&self.dir)?;
-        self.has_given_up = false;
+        self.is_disabled = false;
         Ok(())
     }
 
@@ -297,7 +297,7 @@ impl Cache {
                 true => checked.good += 1,
                 false => {
                     checked.dropped += 1;
-                    self.index.drop_gone(place.file);
+                    self.index.drop_outdated(place.file);
                     // The other chunks of the file are dropped, too.
                     last = Some((place.file, None));
                 }
@@ -347,7 +347,7 @@ pub fn destinations(dir: &Dir) -> Vec<Vec<u8>> {
 ///
 /// # Errors
 /// Errors of writing.
-pub fn note_destination(dir: &Dir, path: &[u8]) -> io::Result<()> {
+pub fn record_destination(dir: &Dir, path: &[u8]) -> io::Result<()> {
     let is_first = |all: &[Vec<u8>]| all.first().is_some_and(|first| first == path);
     if is_first(&destinations(dir)) {
         return Ok(());

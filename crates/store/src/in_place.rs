@@ -22,25 +22,25 @@ impl Sealed {
     /// # Errors
     /// Errors of opening, reading and writing, and if `name` is another file.
     pub fn write_into(&self, name: &Name, id: FileId) -> io::Result<Timestamp> {
-        let (old, stat) = self.dest().open_to_change(name)?;
+        let (old, stat) = self.dest().open_read_write(name)?;
         if stat.id != id {
             let message = "another file replaced it";
             return Err(io::Error::new(io::ErrorKind::NotFound, message));
         }
         let new = haul_sys::file_stat(self.file())?;
         let mut has_written = false;
-        let leaves_zeros = self.0.leaves_zeros;
+        let writes_sparse = self.0.writes_sparse;
         let written = write_differences(
             (self.file(), new.size),
             (&old, stat.size),
-            leaves_zeros,
+            writes_sparse,
             &mut has_written,
         );
         let written = written.and_then(|()| match new.size == stat.size {
             true => Ok(()),
             false => old.set_len(new.size),
         });
-        let told = written.and_then(|()| haul_sys::tell_by_closing(&old));
+        let told = written.and_then(|()| haul_sys::check_by_closing(&old));
         told.map(|()| new.mtime).map_err(|error| match has_written {
             true => io::Error::new(error.kind(), format!("{error}; it is partly written")),
             false => error,
@@ -49,11 +49,11 @@ impl Sealed {
 }
 
 /// Writes the differences of the `size` bytes of `new` into `old`, of `old_size` bytes. Zeros after
-/// the end of `old` are left as a hole. Other runs of zeros become holes if `leaves_zeros`.
+/// the end of `old` are left as a hole. Other runs of zeros become holes if `writes_sparse`.
 fn write_differences(
     (new, size): (&File, u64),
     (old, old_size): (&File, u64),
-    leaves_zeros: bool,
+    writes_sparse: bool,
     has_written: &mut bool,
 ) -> io::Result<()> {
     let step = STEP_LEN.min(usize::try_from(size).unwrap_or(STEP_LEN));
@@ -82,7 +82,7 @@ fn write_differences(
             *has_written = true;
             old.write_all_at(&wanted[start..end], at + start as u64)?;
         }
-        if leaves_zeros {
+        if writes_sparse {
             punch_zeros(old, wanted, at, old_size);
         }
         at += len as u64;
@@ -112,7 +112,7 @@ mod tests {
     fn a_file_becomes_the_other_whatever_their_lengths() {
         let dir = tempfile::tempdir().expect("a directory");
         let sizes = [0, 1, GRAIN_LEN - 1, GRAIN_LEN, STEP_LEN - 1, STEP_LEN, STEP_LEN + 1, 700_001];
-        for (old_size, leaves_zeros) in
+        for (old_size, writes_sparse) in
             sizes.into_iter().flat_map(|size| [(size, false), (size, true)])
         {
             for new_size in sizes {
@@ -126,7 +126,7 @@ mod tests {
                 let from = File::open(&new).expect("opened");
                 let into = File::options().read(true).write(true).open(&old).expect("opened");
                 let (size, old_size) = (new_size as u64, old_size as u64);
-                write_differences((&from, size), (&into, old_size), leaves_zeros, &mut false)
+                write_differences((&from, size), (&into, old_size), writes_sparse, &mut false)
                     .expect("written");
                 into.set_len(size).expect("cut");
                 let (old, new) = (fs::read(&old), fs::read(&new));
@@ -155,9 +155,9 @@ mod tests {
             bytes[STEP_LEN + GRAIN_LEN..STEP_LEN + 2 * GRAIN_LEN].fill(0);
         }
         let size = new.len() as u64;
-        let reserved = |leaves_zeros| {
+        let reserved = |writes_sparse| {
             let (from, into) = (file(&new), file(&old));
-            write_differences((&from, size), (&into, size), leaves_zeros, &mut false)
+            write_differences((&from, size), (&into, size), writes_sparse, &mut false)
                 .expect("written");
             let mut there = vec![0; new.len()];
             into.read_exact_at(&mut there, 0).expect("read");

@@ -347,7 +347,7 @@ pub enum Earlier {
     /// A stage that may be resumed.
     Partial,
     /// A stage of an earlier source.
-    OfAnother,
+    OtherSource,
 }
 
 impl Earlier {
@@ -357,7 +357,7 @@ impl Earlier {
             return Self::Nothing;
         }
         // An unreadable journal is reported when it is opened for the copy.
-        dir.open_found(name).map_or(Self::Partial, |(file, _)| Self::of(&file, source))
+        dir.open_any_private(name).map_or(Self::Partial, |(file, _)| Self::of(&file, source))
     }
 
     /// Reads the journal in `file` for a copy of `source`.
@@ -365,7 +365,7 @@ impl Earlier {
         let mut header = [0; HEADER_LEN as usize];
         let read = file.read_exact_at(&mut header, 0);
         match read.ok().and_then(|()| decode_fixed(&header)) {
-            Some((found, _)) if found != *source => Self::OfAnother,
+            Some((found, _)) if found != *source => Self::OtherSource,
             _ => Self::Partial,
         }
     }

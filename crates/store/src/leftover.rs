@@ -7,11 +7,11 @@
 //!    removed without taking its lock. Links have no locks. They exist for a moment, and their
 //!    process creates a missing one again.
 //! 3. A stage that a host's SFTP server writes has no lock. It counts as in use until it has not
-//!    changed for [`QUIET_MIN`], or [`QUIET_MIN_ALL`] with `all`. Only the machine with its journal
+//!    changed for [`UNCHANGED_MIN`], or [`UNCHANGED_MIN_ALL`] with `all`. Only the machine with its journal
 //!    knows whether it can be resumed.
 
+use crate::batch;
 use crate::journal::{self, BootId};
-use crate::lot;
 use crate::partial;
 use crate::private::{Form, Names, as_name, half_of, name_half, parse};
 use haul_model::{BLOCK_LEN, Name, Timestamp};
@@ -23,13 +23,13 @@ use std::time::{Duration, SystemTime};
 
 /// Time without changes after which a stage of a host's SFTP server is a leftover. An upload writes
 /// continuously. But reading a file back may take hours, and a machine may sleep overnight.
-const QUIET_MIN: Duration = Duration::from_secs(24 * 60 * 60);
+const UNCHANGED_MIN: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The same time if all leftovers are to be removed.
-const QUIET_MIN_ALL: Duration = Duration::from_secs(60 * 60);
+const UNCHANGED_MIN_ALL: Duration = Duration::from_secs(60 * 60);
 
 /// Minimum age of a leftover directory that a move created for a moment.
-const MARK_QUIET_MIN: Duration = Duration::from_secs(60);
+const MARKER_UNCHANGED_MIN: Duration = Duration::from_secs(60);
 
 /// The leftovers of one directory, in the order of their names.
 #[derive(Debug)]
@@ -44,11 +44,11 @@ enum Stage {
         target: Option<Name>,
     },
     /// A lot: files that wait for the end of a job.
-    Lot,
+    DelayedBatch,
     /// A stage that a host's SFTP server writes.
-    Sent,
+    Remote,
     /// Such a stage that can be resumed.
-    SentPart {
+    RemotePart {
         /// The existing entry with the final name of the stage.
         target: Option<Name>,
     },
@@ -63,8 +63,8 @@ impl Stage {
     /// The entry with the final name, if the private name identifies it.
     fn target(&mut self) -> Option<&mut Option<Name>> {
         match self {
-            Self::Random | Self::Lot | Self::Sent => None,
-            Self::Partial { target } | Self::SentPart { target } | Self::Old { target } => {
+            Self::Random | Self::DelayedBatch | Self::Remote => None,
+            Self::Partial { target } | Self::RemotePart { target } | Self::Old { target } => {
                 Some(target)
             }
         }
@@ -123,15 +123,15 @@ impl Leftovers {
                 Some((Form::Part | Form::Journal, stem)) => {
                     found.insert(stem.to_owned(), Stage::Partial { target: None });
                 }
-                Some((Form::Sent, stem)) => {
-                    found.insert(stem.to_owned(), Stage::Sent);
+                Some((Form::Remote, stem)) => {
+                    found.insert(stem.to_owned(), Stage::Remote);
                 }
-                Some((Form::SentPart, _)) => {
+                Some((Form::RemotePart, _)) => {
                     let name = String::from_utf8_lossy(name).into_owned();
-                    found.insert(name, Stage::SentPart { target: None });
+                    found.insert(name, Stage::RemotePart { target: None });
                 }
-                Some((Form::Lot, stem)) => {
-                    found.insert(stem.to_owned(), Stage::Lot);
+                Some((Form::DelayedBatch, stem)) => {
+                    found.insert(stem.to_owned(), Stage::DelayedBatch);
                 }
                 Some((Form::Old, stem)) => {
                     found.insert(stem.to_owned(), Stage::Old { target: None });
@@ -142,7 +142,9 @@ impl Leftovers {
         })?;
         let halves: BTreeSet<String> = found
             .iter()
-            .filter(|(_, stage)| !matches!(stage, Stage::Random | Stage::Lot | Stage::Sent))
+            .filter(|(_, stage)| {
+                !matches!(stage, Stage::Random | Stage::DelayedBatch | Stage::Remote)
+            })
             .map(|(stem, _)| half_of(stem).to_owned())
             .collect();
         if !halves.is_empty() {
@@ -169,14 +171,15 @@ impl Leftovers {
 
 /// Removes the entry `name` in `dir` if it is a mark of a killed move: an empty file or directory
 /// with a random private name. The rules of [`Leftover::clean`] apply. True if it no longer exists.
-pub fn remove_mark(dir: &Dir, name: &Name) -> bool {
+pub fn remove_marker(dir: &Dir, name: &Name) -> bool {
     let Some((Form::Random, stem)) = parse(name.as_bytes()) else { return false };
     // Files are used as marks where locks are reliable.
-    let may_be_mark =
-        |stat: Stat| stat.is_dir() || stat.is_file() && stat.size == 0 && dir.is_known();
-    let mark = Leftover { stem, stage: &Stage::Random };
-    dir.stat(name).is_ok_and(may_be_mark)
-        && mark
+    let may_be_marker = |stat: Stat| {
+        stat.is_dir() || stat.is_file() && stat.size == 0 && dir.has_known_file_system()
+    };
+    let marker = Leftover { stem, stage: &Stage::Random };
+    dir.stat(name).is_ok_and(may_be_marker)
+        && marker
             .clean(dir, false, false)
             .is_ok_and(|cleaned| cleaned.is_none_or(|cleaned| cleaned.fate == Fate::Removed))
 }
@@ -209,9 +212,9 @@ impl Leftover<'_> {
     ) -> io::Result<Option<Cleaned>> {
         let cleaned = match self.stage {
             Stage::Random => self.clean_random(now, dir, dry_run),
-            Stage::Lot => self.clean_lot(dir, dry_run),
+            Stage::DelayedBatch => self.clean_batch(dir, dry_run),
             Stage::Partial { target } => self.clean_partial(dir, target.as_ref(), all, dry_run),
-            Stage::Sent | Stage::SentPart { .. } => self.clean_sent(now, dir, all, dry_run),
+            Stage::Remote | Stage::RemotePart { .. } => self.clean_remote(now, dir, all, dry_run),
             Stage::Old { target } => self.clean_old(dir, target.as_ref(), all, dry_run),
         };
         match cleaned {
@@ -227,15 +230,15 @@ impl Leftover<'_> {
             if !dir.open_dir(&as_name(self.stem))?.entries()?.is_empty() {
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not empty"));
             }
-            quiet_for(&stat, now) >= MARK_QUIET_MIN
+            unchanged_for(&stat, now) >= MARKER_UNCHANGED_MIN
         } else if !stat.is_file() {
             // A link, FIFO, socket or device can't be locked. A running copy creates a missing one
             // again.
             true
         } else {
-            let (file, _) = dir.open_found(self.stem)?;
+            let (file, _) = dir.open_any_private(self.stem)?;
             let is_free = haul_sys::try_lock(&file)?;
-            if is_free && !dir.private_is(self.stem, &file)? {
+            if is_free && !dir.is_private_file(self.stem, &file)? {
                 return Err(io::ErrorKind::NotFound.into());
             }
             is_free
@@ -256,20 +259,20 @@ impl Leftover<'_> {
         Ok(Cleaned { name, bytes: stat.allocated, target: None, progress: None, fate })
     }
 
-    fn clean_lot(&self, dir: &Dir, dry_run: bool) -> io::Result<Cleaned> {
+    fn clean_batch(&self, dir: &Dir, dry_run: bool) -> io::Result<Cleaned> {
         let name = as_name(self.stem);
-        let bytes = lot::bytes(dir, &name)?;
-        let fate = match (lot::is_left(dir, &name)?, dry_run) {
+        let bytes = batch::bytes(dir, &name)?;
+        let fate = match (batch::is_abandoned(dir, &name)?, dry_run) {
             (false, _) => Fate::Busy,
             (true, true) => Fate::WouldRemove,
-            (true, false) if lot::remove(dir, &name)? => Fate::Removed,
+            (true, false) if batch::remove(dir, &name)? => Fate::Removed,
             (true, false) => Fate::Busy,
         };
         let name = self.stem.to_owned();
         Ok(Cleaned { name, bytes, target: None, progress: None, fate })
     }
 
-    fn clean_sent(
+    fn clean_remote(
         &self,
         now: SystemTime,
         dir: &Dir,
@@ -280,12 +283,12 @@ impl Leftover<'_> {
         if !stat.is_file() && !stat.is_symlink() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
         }
-        let quiet = quiet_for(&stat, now);
+        let quiet = unchanged_for(&stat, now);
         let (can_continue, target) = match self.stage {
-            Stage::SentPart { target } => (true, target.clone()),
+            Stage::RemotePart { target } => (true, target.clone()),
             _ => (false, None),
         };
-        let quiet_min = if all || can_continue { QUIET_MIN_ALL } else { QUIET_MIN };
+        let quiet_min = if all || can_continue { UNCHANGED_MIN_ALL } else { UNCHANGED_MIN };
         let fate = match (quiet >= quiet_min, can_continue && !all, dry_run) {
             (false, ..) => Fate::Recent,
             (true, true, _) => Fate::Kept,
@@ -345,7 +348,7 @@ impl Leftover<'_> {
                 if !haul_sys::try_lock(journal)? {
                     return Ok(cleaned);
                 }
-                if !dir.private_is(&names.journal, journal)? {
+                if !dir.is_private_file(&names.journal, journal)? {
                     return Err(io::ErrorKind::NotFound.into());
                 }
                 None
@@ -361,7 +364,7 @@ impl Leftover<'_> {
             journal::claim(journal, BootId(haul_sys::cache_id(part)))
         });
         // A destination that is complete by now needs no copy.
-        let claim = claim.filter(|claim| !is_there(dir, target, claim.size, claim.mtime));
+        let claim = claim.filter(|claim| !exists_with(dir, target, claim.size, claim.mtime));
         cleaned.progress = claim.map(|claim| (claim.blocks * BLOCK_LEN, claim.size));
         cleaned.fate = match claim {
             Some(_) if !all => Fate::Kept,
@@ -385,21 +388,21 @@ impl Leftover<'_> {
 /// before the system was started and more than a day ago, and be unlocked. The day protects stages
 /// of other machines, whose locks may not be visible here. A stage is kept if the time of its last
 /// change is unknown.
-pub(crate) fn remove_of_earlier_start(dir: &Dir, name: &str) {
+pub(crate) fn remove_from_earlier_boot(dir: &Dir, name: &str) {
     let left = |stat: &Stat| {
         stat.is_file()
-            && haul_sys::started_at().is_some_and(|started| stat.ctime < started)
+            && haul_sys::boot_time().is_some_and(|started| stat.ctime < started)
             && haul_sys::keeps_ctime(dir, stat.mtime, stat.ctime)
-            && quiet_for(stat, SystemTime::now()) >= QUIET_MIN
+            && unchanged_for(stat, SystemTime::now()) >= UNCHANGED_MIN
     };
     if !dir.stat(&as_name(name)).is_ok_and(|stat| left(&stat)) {
         return;
     }
     // The next run finds what can't be removed now.
-    if let Ok((file, stat)) = dir.open_found(name)
+    if let Ok((file, stat)) = dir.open_any_private(name)
         && left(&stat)
         && haul_sys::try_lock(&file).unwrap_or(false)
-        && dir.private_is(name, &file).unwrap_or(false)
+        && dir.is_private_file(name, &file).unwrap_or(false)
     {
         let _ = dir.remove_private(name);
     }
@@ -407,7 +410,7 @@ pub(crate) fn remove_of_earlier_start(dir: &Dir, name: &str) {
 
 /// The time since the entry of `stat` has changed. Its modification time may come from a source and
 /// be in the future. Its change time is the system's.
-fn quiet_for(stat: &Stat, now: SystemTime) -> Duration {
+fn unchanged_for(stat: &Stat, now: SystemTime) -> Duration {
     let since_epoch =
         |time: Timestamp| Duration::new(u64::try_from(time.secs).unwrap_or(0), time.nanos);
     let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -418,14 +421,14 @@ fn quiet_for(stat: &Stat, now: SystemTime) -> Duration {
 
 /// Opens a private file if it exists.
 fn found(dir: &Dir, name: &str) -> io::Result<Option<(File, Stat)>> {
-    match dir.open_found(name) {
+    match dir.open_any_private(name) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         found => found.map(Some),
     }
 }
 
 /// True if `name` is a file with this size and time.
-fn is_there(dir: &Dir, name: Option<&Name>, size: u64, mtime: Timestamp) -> bool {
+fn exists_with(dir: &Dir, name: Option<&Name>, size: u64, mtime: Timestamp) -> bool {
     let stat = name.and_then(|name| dir.stat(name).ok());
     stat.is_some_and(|stat| stat.is_file() && (stat.size, stat.mtime) == (size, mtime))
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    OnExisting, SourceId, Stage as Begun, Staged, StaleStages, Written, old_name, sent_name,
+    OnExisting, SourceId, Stage as Begun, Staged, StaleStages, Written, old_name, remote_stage_name,
 };
 use haul_model::{Attributes, BlockHash, Kept, Special};
 use std::fs;
@@ -139,8 +139,8 @@ fn a_directory_that_was_made_for_a_moment_goes_when_that_has_passed() {
     let (temp, dir) = place();
     fs::create_dir(temp.path().join(".haul-0123456789abcdef")).expect("made");
     assert_eq!(fates(&dir, true), [Fate::Busy]);
-    assert_eq!(fates_after(&dir, MARK_QUIET_MIN, false), [Fate::WouldRemove]);
-    let now = SystemTime::now() + MARK_QUIET_MIN;
+    assert_eq!(fates_after(&dir, MARKER_UNCHANGED_MIN, false), [Fate::WouldRemove]);
+    let now = SystemTime::now() + MARKER_UNCHANGED_MIN;
     let found = Leftovers::find(&dir).expect("read");
     let cleaned = found.iter().next().expect("one").clean_at(now, &dir, false, false);
     assert_eq!(cleaned.expect("cleaned").expect("it was there").fate, Fate::Removed);
@@ -161,12 +161,12 @@ fn a_mark_goes_if_nobody_holds_it_and_nothing_is_in_it() {
     fs::create_dir(path(3)).expect("made");
     symlink("nowhere", path(4)).expect("a link");
     fs::write(temp.path().join(".haul-notes"), "").expect("written");
-    let gone: Vec<_> = names.iter().map(|one| remove_mark(&dir, &name(one))).collect();
+    let gone: Vec<_> = names.iter().map(|one| remove_marker(&dir, &name(one))).collect();
     assert_eq!(gone, [true, false, false, false, false]);
-    assert!(!remove_mark(&dir, &name(".haul-notes")));
+    assert!(!remove_marker(&dir, &name(".haul-notes")));
     assert_eq!(count(&temp), 5);
     drop(held);
-    assert!(remove_mark(&dir, &name(&names[1])));
+    assert!(remove_marker(&dir, &name(&names[1])));
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn stale_stages_of_a_name_go_and_no_others() {
 fn a_stage_is_locked_until_it_has_its_name() {
     let (temp, dir) = place();
     let stage = Begun::create_named(Arc::clone(&dir)).expect("begun");
-    let verified = Written::of(stage, b"").expect("written").is_whole(0).expect("as long");
+    let verified = Written::of(stage, b"").expect("written").verify_len(0).expect("as long");
     assert_eq!(fates(&dir, false), [Fate::Busy]);
     let mut sealed = verified.seal(&Attributes::new(0o400, TIME), Kept::OF_COPIES).expect("sealed");
     sealed.publish(&name("a"), OnExisting::Keep).expect("published");
@@ -237,10 +237,10 @@ fn fates_after(dir: &Dir, after: Duration, all: bool) -> Vec<Fate> {
 fn what_a_server_writes_is_left_until_nothing_has_changed_it_for_long() {
     const MARGIN: Duration = Duration::from_secs(60);
     let (temp, dir) = place();
-    let part = Names::of_keeper(&name("a"), &source(1), b"keeper");
+    let part = Names::for_keeper(&name("a"), &source(1), b"keeper");
     fs::write(temp.path().join(&part), "x").expect("written");
-    fs::write(temp.path().join(sent_name()), "x").expect("written");
-    symlink("nowhere", temp.path().join(sent_name())).expect("linked");
+    fs::write(temp.path().join(remote_stage_name()), "x").expect("written");
+    symlink("nowhere", temp.path().join(remote_stage_name())).expect("linked");
     // It has its source's time by now, which may be any.
     for secs in [0, i64::from(u32::MAX)] {
         let file = fs::File::options().write(true).open(temp.path().join(&part)).expect("opened");
@@ -251,13 +251,13 @@ fn what_a_server_writes_is_left_until_nothing_has_changed_it_for_long() {
             fates
         };
         for all in [false, true] {
-            assert_eq!(fates(QUIET_MIN_ALL - MARGIN, all), [Fate::Recent; 3]);
+            assert_eq!(fates(UNCHANGED_MIN_ALL - MARGIN, all), [Fate::Recent; 3]);
         }
-        assert_eq!(fates(QUIET_MIN_ALL, true), [Fate::WouldRemove; 3]);
+        assert_eq!(fates(UNCHANGED_MIN_ALL, true), [Fate::WouldRemove; 3]);
         let some = [Fate::Kept, Fate::Recent, Fate::Recent];
-        assert_eq!(fates(QUIET_MIN - MARGIN, false), some);
+        assert_eq!(fates(UNCHANGED_MIN - MARGIN, false), some);
         let some = [Fate::WouldRemove, Fate::WouldRemove, Fate::Kept];
-        assert_eq!(fates(QUIET_MIN, false), some);
+        assert_eq!(fates(UNCHANGED_MIN, false), some);
     }
     assert_eq!(count(&temp), 3);
     // None is taken for what a copy of this machine could have left.

@@ -6,7 +6,7 @@
 //! - `stage.rs`: a stage in the directory of the final name, without a name or with a private one
 //!   (`.haul-` and 16 hexadecimal digits). `Stage` is written to. `Sealed` is complete and has its
 //!   metadata. It can be flushed, read back, and published.
-//! - `elsewhere.rs`: stages in another directory than that of the final name. `content.rs`: copies
+//! - `other_dir.rs`: stages in another directory than that of the final name. `content.rs`: copies
 //!   the content of a file with its holes.
 //! - `assembler.rs`: content that is written, hashed and recorded in blocks, in any order and from
 //!   any thread. `pieces.rs`: blocks that arrive in pieces.
@@ -16,11 +16,11 @@
 //! - `making.rs`: links, FIFOs, sockets and devices, which have no content.
 //! - `verified.rs`: the proof that a stage can be sealed, together with the stage. It depends only
 //!   on what was written: the hashes are equal, or a local file was copied in full length.
-//! - `lot.rs`: complete files that wait for the end of their job in a directory of their own.
+//! - `batch.rs`: complete files that wait for the end of their job in a directory of their own.
 //! - `private.rs`: creates and recognises the private names.
 //! - `leftover.rs`: finds and removes stages that earlier copies left in a directory.
 //! - `partial.rs`: a stage that outlives its process, for files of 64 MiB and more, or 8 MiB over a
-//!   wire (`RESUME_LEN_MIN`, `RESUME_LEN_MIN_FAR`): `.haul-NAME-SOURCE.part`. NAME and SOURCE are
+//!   wire (`RESUME_LEN_MIN`, `RESUME_LEN_MIN_REMOTE`): `.haul-NAME-SOURCE.part`. NAME and SOURCE are
 //!   hashes of the destination's name and of the source's size and time. The journal beside it
 //!   identifies the source (`SourceId`). Its lock marks the writing process. Checkpoints run in
 //!   parallel to the copying.
@@ -36,16 +36,16 @@
 #![forbid(unsafe_code)]
 
 mod assembler;
+mod batch;
 mod cache;
 mod content;
-mod elsewhere;
 mod in_place;
 mod journal;
 mod leftover;
-mod lot;
 mod making;
 mod mover;
 mod origins;
+mod other_dir;
 mod pace;
 mod partial;
 mod pieces;
@@ -56,25 +56,25 @@ mod stage;
 mod verified;
 mod zeros;
 
-pub use assembler::{Assembler, Block, NotAssembled};
+pub use assembler::{AssembleError, Assembler, Block};
+pub use batch::{DelayedBatch, Row, RowNumber};
 pub use cache::{
     CACHE_DIR_MODE, Cache, CacheFigures, CheckedChunks, Keeper, Place, Saved, destinations,
-    note_destination, short,
+    record_destination, short,
 };
 pub use haul_model::OnExisting;
 pub use journal::{Earlier, SourceId};
-pub use leftover::{Cleaned, Fate, Leftover, Leftovers, remove_mark};
-pub use lot::{Lot, Row, RowNumber};
+pub use leftover::{Cleaned, Fate, Leftover, Leftovers, remove_marker};
 pub use mover::Mover;
 pub use origins::Origins;
 pub use pace::Pace;
-pub use partial::{RESUME_LEN_MIN, RESUME_LEN_MIN_FAR, StaleStages, remove_leftovers};
-pub use pieces::{AHEAD_MAX, Pieces, Route, Took};
+pub use partial::{RESUME_LEN_MIN, RESUME_LEN_MIN_REMOTE, StaleStages, remove_leftovers};
+pub use pieces::{AHEAD_MAX, PieceCounts, Pieces, Route};
 pub use private::{
-    aside_name, is_lot, is_private, mark_name, old_name, private_name, sent_name, set_aside,
-    superseded,
+    aside_name, is_batch, is_private, marker_name, old_name, private_name, remote_stage_name,
+    set_aside, superseded,
 };
 pub use remote::{Journals, RemoteJournal, RemoteNames};
 pub use series::{DeadSeries, StageSeries};
-pub use stage::{Publication, Sealed, Stage, for_a_moment, kept_time, remove_unpublished};
+pub use stage::{Publication, Sealed, Stage, remove_unpublished, stored_time, with_temporary_file};
 pub use verified::{Mismatch, Moved, Proof, Staged, Verified, Written};

@@ -15,7 +15,7 @@ impl Publication {
     ///
     /// # Errors
     /// Errors of `symlinkat` and `renameat`, and [`Fault::of_link_to_itself`].
-    pub fn of_symlink(
+    pub fn create_symlink(
         dir: &Arc<Dir>,
         target: &[u8],
         name: &Name,
@@ -26,7 +26,7 @@ impl Publication {
         if on_existing == OnExisting::Replace && dir.leads_to(target, name) {
             return Err(io::Error::other(Fault::of_link_to_itself()));
         }
-        Self::of_made(dir, name, on_existing, |temp| {
+        Self::create_entry(dir, name, on_existing, |temp| {
             dir.make_symlink(target, temp, attributes, kept)
         })
     }
@@ -36,7 +36,7 @@ impl Publication {
     ///
     /// # Errors
     /// Errors of `mknodat`, of setting the attributes, and of `renameat`.
-    pub fn of_special(
+    pub fn create_special(
         dir: &Arc<Dir>,
         special: Special,
         name: &Name,
@@ -44,7 +44,7 @@ impl Publication {
         kept: Kept,
         on_existing: OnExisting,
     ) -> io::Result<Self> {
-        Self::of_made(dir, name, on_existing, |temp| {
+        Self::create_entry(dir, name, on_existing, |temp| {
             dir.make_special(special, temp, attributes, kept)
         })
     }
@@ -54,7 +54,7 @@ impl Publication {
     ///
     /// # Errors
     /// Errors of `linkat` and `renameat`; [`io::ErrorKind::NotFound`] if the file has another id.
-    pub fn of_hard_link(
+    pub fn create_hard_link(
         dir: &Arc<Dir>,
         from: &Dir,
         of: &Name,
@@ -74,12 +74,12 @@ impl Publication {
             with_private_name(dir, |temp| dir.make_hard_link(from, of, id, temp.as_bytes()))?;
         let published = temp.publish(name, on_existing)?;
         // Renaming onto another name of the same file keeps both names.
-        temp.remove_rest();
+        temp.remove_if_exists();
         Ok(published)
     }
 
     /// Creates an entry with `make` under a private name, and renames it. It can't be locked.
-    fn of_made(
+    fn create_entry(
         dir: &Arc<Dir>,
         name: &Name,
         on_existing: OnExisting,

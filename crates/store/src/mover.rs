@@ -35,17 +35,17 @@ impl<S: Staged> Mover<S> {
         self.at
     }
 
-    /// Writes the next bytes; see [`Staged::leaves_zeros`].
+    /// Writes the next bytes; see [`Staged::writes_sparse`].
     ///
     /// # Errors
     /// Errors of writing.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if !self.stage.leaves_zeros() {
+        if !self.stage.writes_sparse() {
             return self.write_all(bytes);
         }
         runs(bytes, self.at).try_for_each(|(run, is_zeros)| match is_zeros {
             true => {
-                self.pass(run.len() as u64);
+                self.skip_hole(run.len() as u64);
                 Ok(())
             }
             false => self.write_all(run),
@@ -71,7 +71,7 @@ impl<S: Staged> Mover<S> {
     }
 
     /// Adds a hole of `len` bytes.
-    pub fn pass(&mut self, len: u64) {
+    pub fn skip_hole(&mut self, len: u64) {
         self.at += len;
     }
 

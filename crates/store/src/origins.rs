@@ -9,7 +9,7 @@
 //! PLACE32-ORIGIN32.origin
 //! ```
 
-use crate::remote::{Journals, age, check_owner, start_of, sweep};
+use crate::remote::{Journals, age, check_owner, name_prefix, sweep};
 use haul_model::Name;
 use haul_sys::Dir;
 use std::io;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// The suffix of the names of records.
-const END: &str = ".origin";
+const SUFFIX: &str = ".origin";
 
 /// Time after which a directory is forgotten that no job uses.
 const AGE_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
@@ -44,7 +44,7 @@ impl Origins {
     }
 
     /// The records beside `journals`.
-    pub fn beside(journals: &Journals) -> Self {
+    pub fn next_to(journals: &Journals) -> Self {
         Self { dir: Arc::clone(journals.dir()) }
     }
 
@@ -61,8 +61,8 @@ impl Origins {
     /// # Errors
     /// Errors of creating the record.
     pub fn remember(&self, place: &[u8], origin: &[u8; 16]) -> io::Result<()> {
-        let (own, of_place) = (record(place, origin), start_of(place));
-        let mut others = self.dir.names_where(|name| name.ends_with(END.as_bytes()))?;
+        let (own, of_place) = (record(place, origin), name_prefix(place));
+        let mut others = self.dir.names_where(|name| name.ends_with(SUFFIX.as_bytes()))?;
         others.retain(|name| name.as_bytes() != own.as_bytes());
         let is_of_place = |name: &mut Name| name.as_bytes().starts_with(of_place.as_bytes());
         for name in others.extract_if(.., is_of_place) {
@@ -76,7 +76,7 @@ impl Origins {
 
 /// The name of a record.
 fn record(place: &[u8], origin: &[u8; 16]) -> String {
-    format!("{}{:032x}{END}", start_of(place), u128::from_be_bytes(*origin))
+    format!("{}{:032x}{SUFFIX}", name_prefix(place), u128::from_be_bytes(*origin))
 }
 
 #[cfg(test)]
@@ -86,7 +86,7 @@ mod tests {
 
     fn origins() -> (tempfile::TempDir, Origins) {
         let temp = tempfile::tempdir().unwrap();
-        let origins = Origins::beside(&Journals::open(temp.path()).unwrap());
+        let origins = Origins::next_to(&Journals::open(temp.path()).unwrap());
         (temp, origins)
     }
 

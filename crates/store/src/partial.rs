@@ -29,7 +29,7 @@ pub const RESUME_LEN_MIN: u64 = 64 << 20;
 
 /// Minimum length, in bytes, of a resumable file that another haul sends over a wire. Sending it
 /// again takes longer, and connections are lost more often than processes.
-pub const RESUME_LEN_MIN_FAR: u64 = 8 << 20;
+pub const RESUME_LEN_MIN_REMOTE: u64 = 8 << 20;
 
 /// Maximum number of attempts to open a journal that another process removes before it is locked.
 const LOCK_ATTEMPTS_MAX: usize = 8;
@@ -76,9 +76,9 @@ struct Kept {
     /// afterwards.
     failed: Option<Arc<io::Error>>,
     /// This process has flushed the names of both files.
-    named: bool,
+    names_synced: bool,
     /// The stage is given up and will not be resumed.
-    given_up: bool,
+    is_discarded: bool,
 }
 
 /// An opened resumable stage.
@@ -104,7 +104,7 @@ pub(crate) fn open(
     source: &SourceId,
     pace: Pace,
 ) -> io::Result<Opened> {
-    haul_sys::takes_temporary(dir)?;
+    haul_sys::check_renamable(dir)?;
     let names = Names::of(name, source);
     let journal = lock_journal(dir, &names.journal, LOCK_WAIT_MAX)?;
     let file = match dir.open_private(&names.part) {
@@ -117,7 +117,7 @@ pub(crate) fn open(
     };
     let boot = BootId(haul_sys::cache_id(&file));
     let resumed = match Journal::resume(journal.try_clone()?, source, boot)? {
-        Some((journal, blocks)) if last_block_is_there(&file, &blocks)? => Some((journal, blocks)),
+        Some((journal, blocks)) if has_last_block(&file, &blocks)? => Some((journal, blocks)),
         _ => None,
     };
     let (journal, blocks) = match resumed {
@@ -133,8 +133,8 @@ pub(crate) fn open(
         checked,
         checked_at: Instant::now(),
         failed: None,
-        named: false,
-        given_up: false,
+        names_synced: false,
+        is_discarded: false,
         journal,
     };
     let shared = Arc::new(Record {
@@ -193,7 +193,7 @@ impl Partial {
     pub(crate) fn discard(&self) {
         let mut kept = self.shared.kept();
         kept.journal.revoke();
-        kept.given_up = true;
+        kept.is_discarded = true;
         drop(kept);
         self.forget();
     }
@@ -291,22 +291,22 @@ impl Record {
     /// other programs. Runs in parallel to the copying.
     fn checkpoint(&self) {
         let _turn = self.turn.lock();
-        let (point, before, blocks, named) = {
+        let (point, before, blocks, names_synced) = {
             let kept = self.kept();
             let has_more = kept.journal.len() > kept.checked;
-            if kept.failed.is_some() || kept.given_up || !has_more {
+            if kept.failed.is_some() || kept.is_discarded || !has_more {
                 return;
             }
-            (kept.journal.commit_point(), kept.checked, kept.journal.len(), kept.named)
+            (kept.journal.commit_point(), kept.checked, kept.journal.len(), kept.names_synced)
         };
-        let names = || if named { Ok(()) } else { self.sync_names() };
+        let names = || if names_synced { Ok(()) } else { self.sync_names() };
         let synced = self.file.sync_data().and_then(|()| names());
         let mut kept = self.kept();
         match synced.and_then(|()| kept.journal.commit(&point)) {
             Ok(()) => {
                 kept.checked = blocks;
                 kept.checked_at = Instant::now();
-                kept.named = true;
+                kept.names_synced = true;
             }
             Err(error) => kept.fail(error),
         }
@@ -338,7 +338,8 @@ impl StaleStages {
                 Some((Form::Random, name)) => {
                     random.push(name.to_owned());
                 }
-                Some((Form::Sent | Form::SentPart | Form::Old | Form::Lot, _)) | None => {}
+                Some((Form::Remote | Form::RemotePart | Form::Old | Form::DelayedBatch, _))
+                | None => {}
             }
             false
         });
@@ -346,7 +347,7 @@ impl StaleStages {
             // An entry that is not a link is a file's stage. Its name does not show for which file.
             match dir.read_link(&as_name(&name)) {
                 Ok(target) => found.links.entry(target).or_default().push(name),
-                Err(_) => leftover::remove_of_earlier_start(dir, &name),
+                Err(_) => leftover::remove_from_earlier_boot(dir, &name),
             }
         }
         found
@@ -397,7 +398,7 @@ pub(crate) fn lock_journal(dir: &Dir, name: &str, wait: Duration) -> io::Result<
     while attempts < LOCK_ATTEMPTS_MAX {
         let file = dir.open_private(name)?;
         if !haul_sys::try_lock(&file)? {
-            if !dir.private_is(name, &file)? {
+            if !dir.is_private_file(name, &file)? {
                 // The process with the lock is removing the journal.
                 attempts += 1;
                 continue;
@@ -412,7 +413,7 @@ pub(crate) fn lock_journal(dir: &Dir, name: &str, wait: Duration) -> io::Result<
             ));
         }
         // The previous owner of the lock may have published the file and removed the name.
-        if dir.private_is(name, &file)? {
+        if dir.is_private_file(name, &file)? {
             return Ok(file);
         }
         attempts += 1;
@@ -422,7 +423,7 @@ pub(crate) fn lock_journal(dir: &Dir, name: &str, wait: Duration) -> io::Result<
 
 /// True if the stage contains the last recorded block. A hole at the end of the stage is not
 /// written, and counts as zeros.
-fn last_block_is_there(file: &File, blocks: &[BlockHash]) -> io::Result<bool> {
+fn has_last_block(file: &File, blocks: &[BlockHash]) -> io::Result<bool> {
     let Some((last, before)) = blocks.split_last() else { return Ok(false) };
     let index = before.len() as u64;
     let mut block = vec![0; BLOCK_LEN as usize];

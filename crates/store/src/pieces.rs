@@ -1,7 +1,7 @@
 //! Blocks that arrive in pieces through one reader. The pieces of a block arrive in order, the
 //! blocks in any order.
 
-use crate::assembler::{Assembler, Block, NotAssembled};
+use crate::assembler::{AssembleError, Assembler, Block};
 use crate::verified::Staged;
 use haul_model::{BLOCK_LEN, BlockHash};
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ pub struct Route {
 
 /// Byte counts of a piece.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Took {
+pub struct PieceCounts {
     /// Holes before the piece.
     pub holes: u64,
     /// The part that was written already, and was skipped.
@@ -69,17 +69,17 @@ impl Pieces {
         into: &Assembler<S>,
         bytes: &[u8],
         offset: u64,
-    ) -> Result<Took, NotAssembled> {
+    ) -> Result<PieceCounts, AssembleError> {
         self.put(route, into, range_at(offset, bytes.len())?, |block, at| {
             let bytes = &bytes[(at.start - offset) as usize..(at.end - offset) as usize];
-            into.write(block, bytes).map_err(NotAssembled::Write)
+            into.write(block, bytes).map_err(AssembleError::Write)
         })
     }
 
     /// Takes a piece that is already in the stage at `offset`, and reads it to `part`.
     ///
     /// # Errors
-    /// Errors of [`Self::take`], and [`NotAssembled::Write`] with the errors of
+    /// Errors of [`Self::take`], and [`AssembleError::Write`] with the errors of
     /// [`Assembler::keep`].
     pub fn keep_by<S: Staged>(
         &mut self,
@@ -87,10 +87,10 @@ impl Pieces {
         into: &Assembler<S>,
         part: &mut [u8],
         offset: u64,
-    ) -> Result<Took, NotAssembled> {
+    ) -> Result<PieceCounts, AssembleError> {
         self.put(route, into, range_at(offset, part.len())?, |block, at| {
             let part = &mut part[(at.start - offset) as usize..(at.end - offset) as usize];
-            into.keep(block, part).map_err(NotAssembled::Write)
+            into.keep(block, part).map_err(AssembleError::Write)
         })
     }
 
@@ -100,24 +100,24 @@ impl Pieces {
         route: Route,
         into: &Assembler<S>,
         mut range: Range<u64>,
-        mut put: impl FnMut(&mut Block, Range<u64>) -> Result<(), NotAssembled>,
-    ) -> Result<Took, NotAssembled> {
-        let mut took = Took::default();
+        mut put: impl FnMut(&mut Block, Range<u64>) -> Result<(), AssembleError>,
+    ) -> Result<PieceCounts, AssembleError> {
+        let mut counts = PieceCounts::default();
         while !range.is_empty() {
             let index = range.start / BLOCK_LEN;
             let end = range.end.min((index + 1).saturating_mul(BLOCK_LEN));
-            if self.is_known(route, into, index, &mut took) {
-                took.known += end - range.start;
+            if self.is_known(route, into, index, &mut counts) {
+                counts.known += end - range.start;
             } else {
                 let block = self.block(into, index, route.lane)?;
-                let hole = range.start.checked_sub(block.end()).ok_or(NotAssembled::OutOfOrder)?;
-                into.pass(block, hole).map_err(NotAssembled::Write)?;
+                let hole = range.start.checked_sub(block.end()).ok_or(AssembleError::OutOfOrder)?;
+                into.skip_hole(block, hole).map_err(AssembleError::Write)?;
                 put(block, range.start..end)?;
-                took.holes += hole;
+                counts.holes += hole;
             }
             range.start = end;
         }
-        Ok(took)
+        Ok(counts)
     }
 
     /// Ends block `index`, which is `len` bytes long and arrived by `route`. If a hash is given,
@@ -131,13 +131,13 @@ impl Pieces {
         into: &Assembler<S>,
         (index, len): (u64, u64),
         hash: Option<BlockHash>,
-    ) -> Result<Took, NotAssembled> {
-        let mut took = Took::default();
-        if !self.is_known(route, into, index, &mut took) {
+    ) -> Result<PieceCounts, AssembleError> {
+        let mut counts = PieceCounts::default();
+        if !self.is_known(route, into, index, &mut counts) {
             self.block(into, index, route.lane)?;
-            took.holes = self.end_at(into, index, len, hash)?;
+            counts.holes = self.end_at(into, index, len, hash)?;
         }
-        Ok(took)
+        Ok(counts)
     }
 
     /// True if block `index` was sent again, and is complete already. A block that began over
@@ -147,7 +147,7 @@ impl Pieces {
         route: Route,
         into: &Assembler<S>,
         index: u64,
-        took: &mut Took,
+        counts: &mut PieceCounts,
     ) -> bool {
         if !route.may_repeat {
             return false;
@@ -155,7 +155,7 @@ impl Pieces {
         if let Some((block, lane)) = self.open.get(&index)
             && *lane != route.lane
         {
-            took.dropped += block.len();
+            counts.dropped += block.len();
             self.open.remove(&index);
         }
         into.has(index)
@@ -165,13 +165,13 @@ impl Pieces {
     /// returned.
     ///
     /// # Errors
-    /// Errors of [`Assembler::begin`] and of writing; [`NotAssembled::TooManyOpen`].
+    /// Errors of [`Assembler::begin`] and of writing; [`AssembleError::TooManyOpen`].
     pub fn take<S: Staged>(
         &mut self,
         into: &Assembler<S>,
         bytes: &[u8],
         offset: u64,
-    ) -> Result<u64, NotAssembled> {
+    ) -> Result<u64, AssembleError> {
         Ok(self.take_by(Route::default(), into, bytes, offset)?.holes)
     }
 
@@ -179,8 +179,8 @@ impl Pieces {
     ///
     /// # Errors
     /// Errors of [`Assembler::end`].
-    pub fn end_whole<S: Staged>(&mut self, into: &Assembler<S>) -> Result<(), NotAssembled> {
-        let whole = |(_, (block, _)): &(&u64, &(Block, u8))| block.room() == 0;
+    pub fn end_complete<S: Staged>(&mut self, into: &Assembler<S>) -> Result<(), AssembleError> {
+        let whole = |(_, (block, _)): &(&u64, &(Block, u8))| block.remaining() == 0;
         while let Some((&index, _)) = self.open.iter().find(whole) {
             self.end_at(into, index, BLOCK_LEN, None)?;
         }
@@ -191,9 +191,9 @@ impl Pieces {
     /// The missing ends of blocks are holes, whose total length is returned.
     ///
     /// # Errors
-    /// Errors of [`Self::take`] and [`Assembler::end`]; [`NotAssembled::TooLong`] if more has
+    /// Errors of [`Self::take`] and [`Assembler::end`]; [`AssembleError::TooLong`] if more has
     /// arrived.
-    pub fn end<S: Staged>(&mut self, into: &Assembler<S>, size: u64) -> Result<u64, NotAssembled> {
+    pub fn end<S: Staged>(&mut self, into: &Assembler<S>, size: u64) -> Result<u64, AssembleError> {
         if let Some(last) = size.checked_sub(1).map(|end| end / BLOCK_LEN)
             && !self.open.contains_key(&last)
             && !into.has(last)
@@ -202,7 +202,7 @@ impl Pieces {
         }
         let mut passed = 0;
         while let Some((&index, _)) = self.open.first_key_value() {
-            let len = size.checked_sub(index * BLOCK_LEN).ok_or(NotAssembled::TooLong)?;
+            let len = size.checked_sub(index * BLOCK_LEN).ok_or(AssembleError::TooLong)?;
             passed += self.end_at(into, index, len.min(BLOCK_LEN), None)?;
         }
         Ok(passed)
@@ -215,10 +215,10 @@ impl Pieces {
         index: u64,
         len: u64,
         hash: Option<BlockHash>,
-    ) -> Result<u64, NotAssembled> {
-        let (mut block, _) = self.open.remove(&index).ok_or(NotAssembled::Incomplete)?;
-        let hole = len.checked_sub(block.len()).ok_or(NotAssembled::TooLong)?;
-        into.pass(&mut block, hole).map_err(NotAssembled::Write)?;
+    ) -> Result<u64, AssembleError> {
+        let (mut block, _) = self.open.remove(&index).ok_or(AssembleError::Incomplete)?;
+        let hole = len.checked_sub(block.len()).ok_or(AssembleError::TooLong)?;
+        into.skip_hole(&mut block, hole).map_err(AssembleError::Write)?;
         into.end(block, hash)?;
         Ok(hole)
     }
@@ -228,18 +228,18 @@ impl Pieces {
         into: &Assembler<S>,
         index: u64,
         lane: u8,
-    ) -> Result<&mut Block, NotAssembled> {
+    ) -> Result<&mut Block, AssembleError> {
         let is_full = self.open.len() >= OPEN_MAX;
         match self.open.entry(index) {
             Entry::Occupied(block) => Ok(&mut block.into_mut().0),
-            Entry::Vacant(_) if is_full => Err(NotAssembled::TooManyOpen),
+            Entry::Vacant(_) if is_full => Err(AssembleError::TooManyOpen),
             Entry::Vacant(place) => Ok(&mut place.insert((into.begin(index)?, lane)).0),
         }
     }
 }
 
 /// The range of `len` bytes at `offset`, if it does not overflow.
-fn range_at(offset: u64, len: usize) -> Result<Range<u64>, NotAssembled> {
-    let end = offset.checked_add(len as u64).ok_or(NotAssembled::TooFarAhead)?;
+fn range_at(offset: u64, len: usize) -> Result<Range<u64>, AssembleError> {
+    let end = offset.checked_add(len as u64).ok_or(AssembleError::TooFarAhead)?;
     Ok(offset..end)
 }

@@ -24,22 +24,22 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
 /// The prefix of all private names.
-const START: &str = ".haul-";
+const PREFIX: &str = ".haul-";
 
 /// The suffix of the names of stages that a host's SFTP server writes.
-pub(crate) const SENT_END: &str = ".sftp";
+pub(crate) const REMOTE_SUFFIX: &str = ".sftp";
 
 /// The suffix of the names of such stages that can be resumed.
-const SENT_PART_END: &str = ".sftp.part";
+const REMOTE_PART_SUFFIX: &str = ".sftp.part";
 
 /// The suffix of the name of a lot.
-const LOT_END: &str = ".late";
+const BATCH_SUFFIX: &str = ".late";
 
 /// The suffix of the name of an existing file that is being replaced.
-const OLD_END: &str = ".old";
+const OLD_SUFFIX: &str = ".old";
 
 /// The prefix of the names of sources that were set aside.
-const ASIDE_START: &str = ".haul-moving-";
+const ASIDE_PREFIX: &str = ".haul-moving-";
 
 /// Number of digits in such a name.
 const ASIDE_LEN: usize = 8;
@@ -56,7 +56,7 @@ const HALF_LEN: usize = 12;
 const SERIES_LEN: usize = 10;
 
 /// Length of the common beginning of a series' names in bytes.
-pub(crate) const SERIES_START_LEN: usize = START.len() + SERIES_LEN;
+pub(crate) const SERIES_PREFIX_LEN: usize = PREFIX.len() + SERIES_LEN;
 
 /// The kind of a private name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,11 +68,11 @@ pub(crate) enum Form {
     /// The journal of such a stage.
     Journal,
     /// A stage that a host's SFTP server writes. It is not locked there.
-    Sent,
+    Remote,
     /// Such a stage that can be resumed by the machine with its journal.
-    SentPart,
+    RemotePart,
     /// A lot: a directory of files that wait for the end of their job.
-    Lot,
+    DelayedBatch,
     /// An existing file that is being replaced, on a host whose server can't replace in one step.
     /// It is not a stage: while its final name does not exist, it is the only copy of the file.
     Old,
@@ -97,16 +97,16 @@ impl Names {
     }
 
     /// The name of a stage on a host, for one `keeper` of journals.
-    pub(crate) fn of_keeper(name: &Name, source: &SourceId, keeper: &[u8]) -> String {
+    pub(crate) fn for_keeper(name: &Name, source: &SourceId, keeper: &[u8]) -> String {
         let stem = Self::of(name, source).part;
         let both = [stem.as_bytes(), keeper].concat();
         let half = name_half(&both);
-        format!("{}{half}{SENT_PART_END}", Self::prefix(name))
+        format!("{}{half}{REMOTE_PART_SUFFIX}", Self::prefix(name))
     }
 
     /// The prefix of the private names of all sources of `name`.
     pub(crate) fn prefix(name: &Name) -> String {
-        format!("{START}{}-", name_half(name.as_bytes()))
+        format!("{PREFIX}{}-", name_half(name.as_bytes()))
     }
 
     pub(crate) fn from_stem(stem: &str) -> Self {
@@ -116,7 +116,7 @@ impl Names {
 
 /// The private name of the existing file `name` while it is being replaced.
 pub fn old_name(name: &Name) -> String {
-    format!("{START}{}{OLD_END}", name_half(name.as_bytes()))
+    format!("{PREFIX}{}{OLD_SUFFIX}", name_half(name.as_bytes()))
 }
 
 /// The old files in `names`, all of one directory, whose final names exist again, each with that
@@ -139,28 +139,28 @@ pub(crate) fn name_half(name: &[u8]) -> String {
 
 /// The half of `stem` that is a hash of the destination's name.
 pub(crate) fn half_of(stem: &str) -> &str {
-    &stem[START.len()..START.len() + HALF_LEN]
+    &stem[PREFIX.len()..PREFIX.len() + HALF_LEN]
 }
 
 /// A new private name: `.haul-` and 16 random hexadecimal digits.
 pub fn private_name() -> String {
     // The operating system seeds RandomState, which differs at each call.
-    format!("{START}{:016x}", RandomState::new().hash_one(std::process::id()))
+    format!("{PREFIX}{:016x}", RandomState::new().hash_one(std::process::id()))
 }
 
 /// A new private name for a stage that a host's SFTP server writes.
-pub fn sent_name() -> String {
-    format!("{}{SENT_END}", private_name())
+pub fn remote_stage_name() -> String {
+    format!("{}{REMOTE_SUFFIX}", private_name())
 }
 
 /// A new private name for a lot.
-pub(crate) fn lot_name() -> String {
-    format!("{}{LOT_END}", private_name())
+pub(crate) fn batch_name() -> String {
+    format!("{}{BATCH_SUFFIX}", private_name())
 }
 
 /// True if `name` is the name of a lot.
-pub fn is_lot(name: &Name) -> bool {
-    matches!(parse(name.as_bytes()), Some((Form::Lot, _)))
+pub fn is_batch(name: &Name) -> bool {
+    matches!(parse(name.as_bytes()), Some((Form::DelayedBatch, _)))
 }
 
 /// A new name for the source `name`, which a move sets aside while it checks that the source can be
@@ -168,7 +168,7 @@ pub fn is_lot(name: &Name) -> bool {
 /// left out if it is too long, or if `short`.
 pub fn aside_name(name: &Name, short: bool) -> Name {
     let digits = RandomState::new().hash_one(std::process::id()) as u32;
-    let mut aside = format!("{ASIDE_START}{digits:08x}").into_bytes();
+    let mut aside = format!("{ASIDE_PREFIX}{digits:08x}").into_bytes();
     let is_whole = !short && aside.len() + 1 + name.as_bytes().len() <= MAX_NAME_LEN;
     aside.push(if is_whole { ASIDE_WHOLE } else { ASIDE_CUT });
     if is_whole {
@@ -179,7 +179,7 @@ pub fn aside_name(name: &Name, short: bool) -> Name {
 
 /// The original name of a source that was set aside as `aside`, if `aside` contains it.
 pub fn set_aside(aside: &Name) -> Option<Name> {
-    let rest = aside.as_bytes().strip_prefix(ASIDE_START.as_bytes())?;
+    let rest = aside.as_bytes().strip_prefix(ASIDE_PREFIX.as_bytes())?;
     let (digits, name) = rest.split_at_checked(ASIDE_LEN)?;
     if !std::str::from_utf8(digits).is_ok_and(|digits| is_digits(digits, ASIDE_LEN)) {
         return None;
@@ -190,16 +190,16 @@ pub fn set_aside(aside: &Name) -> Option<Name> {
 
 /// The private name of the file that an upload creates to recognise a directory, with the digits of
 /// `number`.
-pub fn mark_name(number: &[u8; 16]) -> Name {
+pub fn marker_name(number: &[u8; 16]) -> Name {
     let digits: String =
         number[..RANDOM_LEN / 2].iter().map(|byte| format!("{byte:02x}")).collect();
-    as_name(&format!("{START}{digits}{SENT_END}"))
+    as_name(&format!("{PREFIX}{digits}{REMOTE_SUFFIX}"))
 }
 
 /// The beginning of the names of a new series. Six digits follow.
-pub(crate) fn series_start() -> String {
+pub(crate) fn series_prefix() -> String {
     let mut name = private_name();
-    name.truncate(SERIES_START_LEN);
+    name.truncate(SERIES_PREFIX_LEN);
     name
 }
 
@@ -212,21 +212,24 @@ pub fn is_private(name: &Name) -> bool {
 /// before the suffix. Otherwise it is the whole name.
 pub(crate) fn parse(name: &[u8]) -> Option<(Form, &str)> {
     let name = std::str::from_utf8(name).ok()?;
-    let digits = name.strip_prefix(START)?;
+    let digits = name.strip_prefix(PREFIX)?;
     if is_digits(digits, RANDOM_LEN) {
         return Some((Form::Random, name));
     }
-    if digits.strip_suffix(OLD_END).is_some_and(|half| is_digits(half, HALF_LEN)) {
+    if digits.strip_suffix(OLD_SUFFIX).is_some_and(|half| is_digits(half, HALF_LEN)) {
         return Some((Form::Old, name));
     }
-    if digits.strip_suffix(SENT_END).is_some_and(|digits| is_digits(digits, RANDOM_LEN)) {
-        return Some((Form::Sent, name));
+    if digits.strip_suffix(REMOTE_SUFFIX).is_some_and(|digits| is_digits(digits, RANDOM_LEN)) {
+        return Some((Form::Remote, name));
     }
-    if digits.strip_suffix(LOT_END).is_some_and(|digits| is_digits(digits, RANDOM_LEN)) {
-        return Some((Form::Lot, name));
+    if digits.strip_suffix(BATCH_SUFFIX).is_some_and(|digits| is_digits(digits, RANDOM_LEN)) {
+        return Some((Form::DelayedBatch, name));
     }
-    let endings =
-        [(Form::SentPart, SENT_PART_END), (Form::Part, ".part"), (Form::Journal, ".journal")];
+    let endings = [
+        (Form::RemotePart, REMOTE_PART_SUFFIX),
+        (Form::Part, ".part"),
+        (Form::Journal, ".journal"),
+    ];
     let (form, ending) = endings.into_iter().find_map(|(form, e)| {
         let is_it = digits.ends_with(e);
         is_it.then_some((form, e))
@@ -267,15 +270,15 @@ mod tests {
         let old = old_name(&name("a"));
         assert_eq!(parse(old.as_bytes()), Some((Form::Old, old.as_str())));
         assert_eq!(half_of(&old), name_half(b"a"));
-        let sent = sent_name();
-        assert_eq!(parse(sent.as_bytes()), Some((Form::Sent, sent.as_str())));
-        let part = Names::of_keeper(&name("a"), &source, b"keeper");
+        let sent = remote_stage_name();
+        assert_eq!(parse(sent.as_bytes()), Some((Form::Remote, sent.as_str())));
+        let part = Names::for_keeper(&name("a"), &source, b"keeper");
         let stem = part.strip_suffix(".sftp.part").expect("an ending");
-        assert_eq!(parse(part.as_bytes()), Some((Form::SentPart, stem)));
+        assert_eq!(parse(part.as_bytes()), Some((Form::RemotePart, stem)));
         assert!(stem.starts_with(&Names::prefix(&name("a"))));
-        let lot = lot_name();
-        assert_eq!(parse(lot.as_bytes()), Some((Form::Lot, lot.as_str())));
-        assert!(is_lot(&name(&lot)) && !is_lot(&name(&sent)));
+        let batch = batch_name();
+        assert_eq!(parse(batch.as_bytes()), Some((Form::DelayedBatch, batch.as_str())));
+        assert!(is_batch(&name(&batch)) && !is_batch(&name(&sent)));
         let random = private_name();
         assert_eq!(parse(random.as_bytes()), Some((Form::Random, random.as_str())));
     }

@@ -32,8 +32,8 @@ impl RemoteNames {
     ///
     /// Different directories of journals have different stages, because they don't share locks.
     pub fn of(journals: &Journals, place: &[u8], name: &Name, source: &SourceId) -> Self {
-        let stage = Names::of_keeper(name, source, &journals.id);
-        Self { journal: format!("{}{stage}{END}", start_of(place)), stage }
+        let stage = Names::for_keeper(name, source, &journals.id);
+        Self { journal: format!("{}{stage}{SUFFIX}", name_prefix(place)), stage }
     }
 }
 
@@ -105,10 +105,10 @@ pub(crate) fn check_owner(stat: &Stat) -> io::Result<()> {
 }
 
 /// The suffix of the names of journals.
-const END: &str = ".journal";
+const SUFFIX: &str = ".journal";
 
 /// The beginning of the names of all journals for a directory.
-pub(crate) fn start_of(place: &[u8]) -> String {
+pub(crate) fn name_prefix(place: &[u8]) -> String {
     format!("{}-", &blake3::hash(place).to_hex()[..32])
 }
 
@@ -175,7 +175,7 @@ impl RemoteJournal {
 
     /// The names of all journals in `dir`.
     pub fn all(dir: &Dir) -> Vec<String> {
-        let names = dir.names_where(|name| name.ends_with(END.as_bytes())).unwrap_or_default();
+        let names = dir.names_where(|name| name.ends_with(SUFFIX.as_bytes())).unwrap_or_default();
         let text = |name: &Name| std::str::from_utf8(name.as_bytes()).ok().map(str::to_owned);
         names.iter().filter_map(text).collect()
     }
@@ -193,9 +193,9 @@ impl RemoteJournal {
         if all.is_empty() {
             return;
         }
-        let (place, prefix) = (start_of(place), Names::prefix(name));
+        let (place, prefix) = (name_prefix(place), Names::prefix(name));
         for journal in all {
-            let stage = journal.strip_prefix(&place).and_then(|rest| rest.strip_suffix(END));
+            let stage = journal.strip_prefix(&place).and_then(|rest| rest.strip_suffix(SUFFIX));
             let Some(stage) = stage.filter(|stage| stage.starts_with(&prefix)) else { continue };
             if !dir.has_private(journal) {
                 continue;

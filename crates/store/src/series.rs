@@ -15,8 +15,10 @@
 //! the directory, plus one.
 
 use crate::partial::{LOCK_WAIT_MAX, lock_journal};
-use crate::private::{Form, SENT_END, SERIES_START_LEN, parse, sent_name, series_start};
-use crate::remote::{Journals, start_of, sweep};
+use crate::private::{
+    Form, REMOTE_SUFFIX, SERIES_PREFIX_LEN, parse, remote_stage_name, series_prefix,
+};
+use crate::remote::{Journals, name_prefix, sweep};
 use haul_model::Name;
 use haul_sys::Dir;
 use std::collections::{HashMap, HashSet};
@@ -28,7 +30,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The suffix of the names of records.
-const END: &str = ".stages";
+const SUFFIX: &str = ".stages";
 
 /// Maximum number of names in a series.
 const NAMES_MAX: u64 = 1 << 24;
@@ -41,14 +43,14 @@ const RECORDS_MAX: usize = 256;
 
 /// Number of jobs that search the directory of a dead job, even if they need only a few names in
 /// it. More than one, because a server may still be working during the first search.
-const LOOKS_MAX: u64 = 3;
+const SEARCHES_MAX: u64 = 3;
 
 /// The names of one job's small stages on a host. Dropping it keeps the records, unless
 /// [`Self::finish`] was called or no name was used.
 #[derive(Debug)]
 pub struct StageSeries {
     dir: Arc<Dir>,
-    start: String,
+    prefix: String,
     next: AtomicU64,
     is_finished: AtomicBool,
     /// The records, locked as long as their files are open.
@@ -63,13 +65,14 @@ impl StageSeries {
     pub fn begin(journals: &Journals, host: &[u8], roots: &[Vec<u8>]) -> io::Result<Self> {
         let mut series = Self {
             dir: Arc::clone(journals.dir()),
-            start: series_start(),
+            prefix: series_prefix(),
             next: AtomicU64::new(0),
             is_finished: AtomicBool::new(false),
             records: Vec::new(),
         };
         for root in roots {
-            let record = format!("{}{}{}{END}", start_of(host), start_of(root), series.start);
+            let record =
+                format!("{}{}{}{SUFFIX}", name_prefix(host), name_prefix(root), series.prefix);
             let file = lock_journal(&series.dir, &record, LOCK_WAIT_MAX)?;
             // Other jobs ignore the record while it is empty.
             let written = file.write_all_at(&[0], 0);
@@ -83,9 +86,9 @@ impl StageSeries {
     pub fn name(&self) -> String {
         let count = self.next.fetch_add(1, Ordering::Relaxed);
         if count >= NAMES_MAX {
-            return sent_name();
+            return remote_stage_name();
         }
-        format!("{}{count:06x}{SENT_END}", self.start)
+        format!("{}{count:06x}{REMOTE_SUFFIX}", self.prefix)
     }
 
     /// Records that no stage is left on the host. Dropping the series then removes the records.
@@ -108,7 +111,7 @@ impl Drop for StageSeries {
 #[derive(Debug, Default)]
 pub struct DeadSeries {
     /// The beginning of their names.
-    starts: HashSet<String>,
+    prefixes: HashSet<String>,
     /// The records of directories that must be searched, by directory.
     due: HashMap<String, Vec<String>>,
     /// The directory of the records.
@@ -120,14 +123,14 @@ impl DeadSeries {
     /// Also removes records of all hosts that are too old or too many, once they have been found.
     pub fn find(journals: &Journals, host: &[u8]) -> Self {
         let dir = journals.dir();
-        let is_record = |name: &[u8]| name.ends_with(END.as_bytes());
+        let is_record = |name: &[u8]| name.ends_with(SUFFIX.as_bytes());
         let names = dir.names_where(is_record).unwrap_or_default();
         let mut dead = Self { dir: Some(Arc::clone(dir)), ..Self::default() };
         let mut records = Vec::new();
-        let of_host = start_of(host);
+        let of_host = name_prefix(host);
         for name in names {
             let Ok(record) = std::str::from_utf8(name.as_bytes()) else { continue };
-            let Some((place, start)) = split(record) else { continue };
+            let Some((place, prefix)) = split(record) else { continue };
             let Ok(file) = lock_journal(dir, record, Duration::ZERO) else { continue };
             let Ok(meta) = file.metadata() else { continue };
             if meta.len() == 0 {
@@ -137,8 +140,8 @@ impl DeadSeries {
                 continue;
             }
             if let Some(root) = place.strip_prefix(&of_host) {
-                dead.starts.insert(start.to_owned());
-                if meta.len() <= LOOKS_MAX {
+                dead.prefixes.insert(prefix.to_owned());
+                if meta.len() <= SEARCHES_MAX {
                     dead.due.entry(root.to_owned()).or_default().push(record.to_owned());
                 }
             }
@@ -151,20 +154,22 @@ impl DeadSeries {
 
     /// True if there are no dead series.
     pub fn is_empty(&self) -> bool {
-        self.starts.is_empty()
+        self.prefixes.is_empty()
     }
 
     /// True if a dead job used the directory `root`, and too few jobs have searched it since.
     pub fn is_due(&self, root: &[u8]) -> bool {
-        !self.due.is_empty() && self.due.contains_key(&start_of(root))
+        !self.due.is_empty() && self.due.contains_key(&name_prefix(root))
     }
 
     /// Records that a job has searched the directory `root`.
-    pub fn looked_through(&self, root: &[u8]) {
-        let (Some(dir), Some(records)) = (&self.dir, self.due.get(&start_of(root))) else { return };
+    pub fn record_search(&self, root: &[u8]) {
+        let (Some(dir), Some(records)) = (&self.dir, self.due.get(&name_prefix(root))) else {
+            return;
+        };
         for record in records {
             // If this fails, the next job searches again.
-            if let Ok((file, stat)) = dir.open_found(record) {
+            if let Ok((file, stat)) = dir.open_any_private(record) {
                 let _ = file.write_all_at(&[0], stat.size);
             }
         }
@@ -175,19 +180,19 @@ impl DeadSeries {
         let name = name.as_bytes();
         !self.is_empty()
             && parse(name).is_some_and(|(form, stem)| {
-                form == Form::Sent && self.starts.contains(&stem[..SERIES_START_LEN])
+                form == Form::Remote && self.prefixes.contains(&stem[..SERIES_PREFIX_LEN])
             })
     }
 }
 
 /// Splits the name of a record into host and directory, and the beginning of the series' names.
 fn split(record: &str) -> Option<(&str, &str)> {
-    let stem = record.strip_suffix(END)?;
-    let (place, start) = stem.split_at_checked(stem.len().checked_sub(SERIES_START_LEN)?)?;
+    let stem = record.strip_suffix(SUFFIX)?;
+    let (place, prefix) = stem.split_at_checked(stem.len().checked_sub(SERIES_PREFIX_LEN)?)?;
     // A longer or shorter series part does not belong to a record.
-    let whole = format!("{start}000000");
+    let whole = format!("{prefix}000000");
     let is_start = parse(whole.as_bytes()).is_some_and(|(form, _)| form == Form::Random);
-    is_start.then_some((place, start))
+    is_start.then_some((place, prefix))
 }
 
 #[cfg(test)]
@@ -228,8 +233,8 @@ mod tests {
             let dead = DeadSeries::find(&journals, b"host");
             assert!(dead.has(&first) && dead.has(&second));
             assert!(!dead.has(&name(&living.name())));
-            assert!(!dead.has(&name(&sent_name())));
-            assert!(!dead.has(&name(&format!("{}.part", series_start()))));
+            assert!(!dead.has(&name(&remote_stage_name())));
+            assert!(!dead.has(&name(&format!("{}.part", series_prefix()))));
         }
     }
 
@@ -262,13 +267,13 @@ mod tests {
         let stage = name(&series.name());
         assert!(!DeadSeries::find(&journals, b"host").is_due(b"host:/a"), "it lives");
         drop(series);
-        for _ in 0..LOOKS_MAX {
+        for _ in 0..SEARCHES_MAX {
             let dead = DeadSeries::find(&journals, b"host");
             assert!(dead.is_due(b"host:/a") && !dead.is_due(b"host:/b"));
             // What was looked through is another directory, or that one.
-            dead.looked_through(b"host:/b");
+            dead.record_search(b"host:/b");
             assert!(DeadSeries::find(&journals, b"host").is_due(b"host:/a"));
-            dead.looked_through(b"host:/a");
+            dead.record_search(b"host:/a");
         }
         let dead = DeadSeries::find(&journals, b"host");
         assert!(!dead.is_due(b"host:/a") && dead.has(&stage));
@@ -279,15 +284,15 @@ mod tests {
         let (_temp, journals) = place();
         let roots = [b"host:/a".to_vec(), b"host:/a/new".to_vec()];
         die(&journals, b"host", &roots);
-        for _ in 0..LOOKS_MAX {
+        for _ in 0..SEARCHES_MAX {
             let dead = DeadSeries::find(&journals, b"host");
             assert!(dead.is_due(b"host:/a") && dead.is_due(b"host:/a/new"));
-            dead.looked_through(b"host:/a");
+            dead.record_search(b"host:/a");
         }
-        for _ in 0..LOOKS_MAX {
+        for _ in 0..SEARCHES_MAX {
             let dead = DeadSeries::find(&journals, b"host");
             assert!(!dead.is_due(b"host:/a") && dead.is_due(b"host:/a/new"));
-            dead.looked_through(b"host:/a/new");
+            dead.record_search(b"host:/a/new");
         }
         assert!(!DeadSeries::find(&journals, b"host").is_due(b"host:/a/new"));
     }
@@ -306,7 +311,8 @@ mod tests {
     #[test]
     fn a_record_that_says_nothing_is_no_dead_one() {
         let (temp, journals) = place();
-        let record = format!("{}{}{}{END}", start_of(b"host"), start_of(b"a"), series_start());
+        let record =
+            format!("{}{}{}{SUFFIX}", name_prefix(b"host"), name_prefix(b"a"), series_prefix());
         std::fs::write(temp.path().join(record), "").unwrap();
         std::fs::write(temp.path().join("0-.haul-x.stages"), "other").unwrap();
         assert!(DeadSeries::find(&journals, b"host").is_empty());

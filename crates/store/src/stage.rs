@@ -12,8 +12,8 @@
 //!    writes to the file afterwards.
 
 use crate::Pace;
-use crate::elsewhere::copy_to;
 use crate::journal::{Earlier, SourceId};
+use crate::other_dir::copy_to;
 use crate::partial::{self, Partial};
 use crate::private::private_name;
 use crate::verified::{Proof, Staged};
@@ -51,8 +51,8 @@ pub struct Stage {
     pub(crate) home: Home,
     /// Writes are sent to the medium at once.
     pub(crate) writes_out: bool,
-    /// See [`Staged::leaves_zeros`].
-    pub(crate) leaves_zeros: bool,
+    /// See [`Staged::writes_sparse`].
+    pub(crate) writes_sparse: bool,
 }
 
 /// The name of a stage until it is published.
@@ -79,7 +79,7 @@ impl Stage {
                 file,
                 home: Home::Unnamed,
                 writes_out: false,
-                leaves_zeros: false,
+                writes_sparse: false,
             });
         }
         Self::create_named(dir)
@@ -112,7 +112,7 @@ impl Stage {
             let file = create(name)?;
             match haul_sys::try_lock(&file) {
                 // Another process treats it as a leftover: it removes it, or has done so.
-                Ok(is_free) if !is_free || !dir.private_is(name, &file)? => {
+                Ok(is_free) if !is_free || !dir.is_private_file(name, &file)? => {
                     Err(io::ErrorKind::AlreadyExists.into())
                 }
                 // Without locks, no process removes leftovers.
@@ -120,7 +120,7 @@ impl Stage {
             }
         })?;
         let (dir, home) = (Arc::clone(dir), Home::Private(temp));
-        Ok(Self { dir, dest: None, file, home, writes_out: false, leaves_zeros: false })
+        Ok(Self { dir, dest: None, file, home, writes_out: false, writes_sparse: false })
     }
 
     /// The stage of an earlier copy of `source` to `name` in `dir`, by its journal's header.
@@ -161,7 +161,7 @@ impl Stage {
             file: opened.file,
             home,
             writes_out: false,
-            leaves_zeros: false,
+            writes_sparse: false,
         };
         Ok((stage, opened.blocks))
     }
@@ -198,8 +198,8 @@ impl Stage {
     }
 
     /// Turns runs of zeros into holes from now on.
-    pub fn leave_zeros(&mut self) {
-        self.leaves_zeros = true;
+    pub fn write_sparse(&mut self) {
+        self.writes_sparse = true;
     }
 }
 
@@ -218,12 +218,12 @@ impl Staged for Stage {
         self.file.set_len(len)
     }
 
-    fn clear(&self, range: Range<u64>) -> bool {
+    fn punch_hole(&self, range: Range<u64>) -> bool {
         haul_sys::punch_hole(&self.file, range)
     }
 
-    fn leaves_zeros(&self) -> bool {
-        self.leaves_zeros
+    fn writes_sparse(&self) -> bool {
+        self.writes_sparse
     }
 
     /// Also returns an error of a checkpoint since the last call. The stage is not kept then.
@@ -241,8 +241,8 @@ impl Staged for Stage {
     /// Reports errors that the file system reports on closing a file. Attributes are set last,
     /// because delayed writes would change the time.
     fn seal(self, _proof: Proof, attributes: &Attributes, kept: Kept) -> io::Result<Sealed> {
-        if !self.dir.is_known()
-            && let Err(error) = haul_sys::tell_by_closing(&self.file)
+        if !self.dir.has_known_file_system()
+            && let Err(error) = haul_sys::check_by_closing(&self.file)
         {
             // The lost part is unknown, so nothing can be resumed.
             if let Home::Partial(partial) = &self.home {
@@ -333,8 +333,8 @@ impl Sealed {
 ///
 /// # Errors
 /// Errors of creating a file and setting its time.
-pub fn kept_time(dir: &Arc<Dir>, time: Timestamp) -> io::Result<Timestamp> {
-    for_a_moment(dir, |file| {
+pub fn stored_time(dir: &Arc<Dir>, time: Timestamp) -> io::Result<Timestamp> {
+    with_temporary_file(dir, |file| {
         haul_sys::keep_mtime(file, time)?;
         Ok(haul_sys::file_stat(file)?.mtime)
     })
@@ -344,7 +344,10 @@ pub fn kept_time(dir: &Arc<Dir>, time: Timestamp) -> io::Result<Timestamp> {
 ///
 /// # Errors
 /// Errors of creating a file, and the error of `work`.
-pub fn for_a_moment<T>(dir: &Arc<Dir>, work: impl FnOnce(&File) -> io::Result<T>) -> io::Result<T> {
+pub fn with_temporary_file<T>(
+    dir: &Arc<Dir>,
+    work: impl FnOnce(&File) -> io::Result<T>,
+) -> io::Result<T> {
     let before = dir.stat_self()?.mtime;
     let stage = Stage::create(Arc::clone(dir))?;
     let done = work(&stage.file);
@@ -420,7 +423,7 @@ impl PrivateName {
     }
 
     /// Removes the private name if it still exists.
-    pub(crate) fn remove_rest(&self) {
+    pub(crate) fn remove_if_exists(&self) {
         // It usually no longer exists.
         let _ = self.dir.remove_private(&self.name);
     }
@@ -454,7 +457,7 @@ pub(crate) fn with_private_name<T>(
     dir: &Arc<Dir>,
     create: impl Fn(&str) -> io::Result<T>,
 ) -> io::Result<(PrivateName, T)> {
-    haul_sys::takes_temporary(dir)?;
+    haul_sys::check_renamable(dir)?;
     for _ in 0..NAME_ATTEMPTS_MAX {
         let name = private_name();
         match create(&name) {

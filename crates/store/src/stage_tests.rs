@@ -61,7 +61,7 @@ fn name(text: &str) -> Name {
 fn seal(stage: Stage, mode: u32) -> io::Result<Sealed> {
     let moved = Mover::new(stage).finish().expect("ended");
     moved
-        .is_whole(0)
+        .verify_len(0)
         .expect("nothing was written by it")
         .seal(&Attributes::new(mode, TIME), Kept::OF_COPIES)
 }
@@ -241,7 +241,7 @@ fn a_directory_that_is_gone_is_an_error_and_no_more() {
 fn a_symbolic_link_appears_in_one_step_and_keeps_to_the_placement() {
     let place = Place::new();
     let link = |to: &str, target: &[u8], on_existing| {
-        Publication::of_symlink(
+        Publication::create_symlink(
             &place.dir,
             target,
             &name(to),
@@ -272,7 +272,7 @@ fn a_symbolic_link_does_not_replace_the_file_that_it_leads_to() {
     let attributes = Attributes::new(0o777, TIME);
     let link = |target: &[u8]| {
         let (name, replace) = (name("file"), OnExisting::Replace);
-        Publication::of_symlink(&place.dir, target, &name, &attributes, Kept::TIMES, replace)
+        Publication::create_symlink(&place.dir, target, &name, &attributes, Kept::TIMES, replace)
     };
     fs::write(place.path("file"), "precious").expect("written");
     let absolute = place.path("file");
@@ -301,7 +301,7 @@ fn a_stage_that_was_removed_before_it_was_locked_is_made_anew() {
     let stage = stage.expect("the third one stays");
     assert_eq!(made.into_inner(), 3);
     let Home::Private(private) = &stage.home else { panic!("it has a name") };
-    assert!(place.dir.private_is(&private.name, &stage.file).expect("looked at"));
+    assert!(place.dir.is_private_file(&private.name, &stage.file).expect("looked at"));
 }
 
 #[test]
@@ -325,7 +325,7 @@ fn a_link_whose_stage_is_removed_by_others_is_made_anew() {
         });
         let failed = (0..RACES).find_map(|_| {
             to_remove.store(NAME_ATTEMPTS_MAX - 2, Ordering::Relaxed);
-            let made = Publication::of_symlink(
+            let made = Publication::create_symlink(
                 &place.dir,
                 b"b",
                 &name("link"),
@@ -400,20 +400,20 @@ fn content_is_proven_by_its_hash_or_by_its_length() {
     let place = Place::new();
     let stage = || Stage::create(Arc::clone(&place.dir)).expect("created");
     let written = || Written::of(stage(), &content).expect("written");
-    let verified = written().is_sent(&ContentHash::of(&content)).expect("the same");
+    let verified = written().verify_hash(&ContentHash::of(&content)).expect("the same");
     assert_eq!(verified.hash(), Some(ContentHash::of(&content)));
-    let (_, mismatch) = written().is_sent(&ContentHash::of(&content[1..])).unwrap_err();
+    let (_, mismatch) = written().verify_hash(&ContentHash::of(&content[1..])).unwrap_err();
     assert!(matches!(mismatch, Mismatch::Hash { .. }));
     let moved = || {
         let mut mover = Mover::new(stage());
         mover.write(&content).expect("written");
-        mover.pass(5);
+        mover.skip_hole(5);
         mover.finish().expect("ended")
     };
-    let verified = moved().is_whole(1005).expect("as long");
+    let verified = moved().verify_len(1005).expect("as long");
     assert_eq!(verified.stage().file().metadata().expect("looked at").len(), 1005);
     for len in [1000, 1004, 1006] {
-        let (_, mismatch) = moved().is_whole(len).unwrap_err();
+        let (_, mismatch) = moved().verify_len(len).unwrap_err();
         assert_eq!(mismatch, Mismatch::Length { expected: len, actual: 1005 });
     }
 }
@@ -451,7 +451,7 @@ fn a_file_that_can_be_given_no_name_is_copied_to_one_that_has_one() {
             file,
             home: Home::Unnamed,
             writes_out: false,
-            leaves_zeros: false,
+            writes_sparse: false,
         };
         stage.write_at(b"new", 0).expect("written");
         stage.set_len(5 << 20).expect("extended");

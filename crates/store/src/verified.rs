@@ -27,12 +27,12 @@ pub trait Staged: Sized {
     fn set_len(&self, len: u64) -> io::Result<()>;
 
     /// Turns `range`, in bytes, into a hole. Returns `false` if it must be overwritten instead.
-    fn clear(&self, _range: Range<u64>) -> bool {
+    fn punch_hole(&self, _range: Range<u64>) -> bool {
         false
     }
 
     /// True if runs of zeros become holes.
-    fn leaves_zeros(&self) -> bool {
+    fn writes_sparse(&self) -> bool {
         false
     }
 
@@ -117,9 +117,9 @@ impl<S> Written<S> {
     ///
     /// # Errors
     /// [`Mismatch::Hash`].
-    pub fn is_sent(self, sent: &ContentHash) -> Result<Verified<S>, (S, Mismatch)> {
+    pub fn verify_hash(self, sent: &ContentHash) -> Result<Verified<S>, (S, Mismatch)> {
         let hash = self.hash;
-        self.equals(sent, hash)
+        self.compare(sent, hash)
     }
 
     /// Verifies the hash of the tail, the part that this process wrote. The journal vouches for the
@@ -127,12 +127,16 @@ impl<S> Written<S> {
     ///
     /// # Errors
     /// [`Mismatch::Hash`].
-    pub fn is_sent_tail(self, sent: &ContentHash) -> Result<Verified<S>, (S, Mismatch)> {
+    pub fn verify_tail(self, sent: &ContentHash) -> Result<Verified<S>, (S, Mismatch)> {
         let tail = self.tail;
-        self.equals(sent, tail)
+        self.compare(sent, tail)
     }
 
-    fn equals(self, sent: &ContentHash, actual: ContentHash) -> Result<Verified<S>, (S, Mismatch)> {
+    fn compare(
+        self,
+        sent: &ContentHash,
+        actual: ContentHash,
+    ) -> Result<Verified<S>, (S, Mismatch)> {
         if *sent != actual {
             return Err((self.stage, Mismatch::Hash { expected: *sent, actual }));
         }
@@ -144,9 +148,9 @@ impl<S> Written<S> {
     ///
     /// # Errors
     /// [`Mismatch::Length`].
-    pub fn is_whole(self, len: u64) -> Result<Verified<S>, (S, Mismatch)> {
+    pub fn verify_len(self, len: u64) -> Result<Verified<S>, (S, Mismatch)> {
         let (hash, moved) = (self.hash, Moved { stage: self.stage, len: self.len });
-        let verified = moved.is_whole(len)?;
+        let verified = moved.verify_len(len)?;
         Ok(Verified { hash: Some(hash), ..verified })
     }
 }
@@ -175,11 +179,11 @@ impl<S> Moved<S> {
         Self { stage, len }
     }
 
-    /// Verifies the length; see [`Written::is_whole`].
+    /// Verifies the length; see [`Written::verify_len`].
     ///
     /// # Errors
     /// [`Mismatch::Length`].
-    pub fn is_whole(self, len: u64) -> Result<Verified<S>, (S, Mismatch)> {
+    pub fn verify_len(self, len: u64) -> Result<Verified<S>, (S, Mismatch)> {
         if self.len != len {
             return Err((self.stage, Mismatch::Length { expected: len, actual: self.len }));
         }

@@ -1,7 +1,7 @@
 //! Users and groups of this machine, by name and ID.
 //!
 //! The system looks them up in files, libraries and sockets, which a confined thread can't reach.
-//! So a job that needs them calls [`expect_accounts`] before it confines itself. A thread that
+//! So a job that needs them calls [`preload_accounts`] before it confines itself. A thread that
 //! stays unconfined then answers lookups by name and by ID.
 
 use nix::unistd::{Gid, Group, Uid, User};
@@ -30,27 +30,27 @@ enum Answer {
     Number(Option<u32>),
 }
 
-type Asked = (Question, mpsc::Sender<Answer>);
+type Request = (Question, mpsc::Sender<Answer>);
 
 /// The sender to the answering thread, once it runs.
-static ANSWERING: OnceLock<Mutex<mpsc::Sender<Asked>>> = OnceLock::new();
+static RESOLVER: OnceLock<Mutex<mpsc::Sender<Request>>> = OnceLock::new();
 
 /// Makes lookups work from now on, also in threads that confine themselves.
 ///
 /// # Errors
 /// When no thread can be started.
-pub fn expect_accounts() -> io::Result<()> {
-    if ANSWERING.get().is_some() {
+pub fn preload_accounts() -> io::Result<()> {
+    if RESOLVER.get().is_some() {
         return Ok(());
     }
-    let (ask, asked) = mpsc::channel::<Asked>();
+    let (ask, asked) = mpsc::channel::<Request>();
     std::thread::Builder::new().name("accounts".to_owned()).spawn(move || {
         while let Ok((question, answer)) = asked.recv() {
             // The caller may be gone.
             let _ = answer.send(answer_to(question));
         }
     })?;
-    let _ = ANSWERING.set(Mutex::new(ask));
+    let _ = RESOLVER.set(Mutex::new(ask));
     Ok(())
 }
 
@@ -71,7 +71,7 @@ pub fn account_number(kind: AccountKind, name: &str) -> Option<u32> {
 }
 
 fn ask(question: Question) -> Answer {
-    let Some(way) = ANSWERING.get() else { return answer_to(question) };
+    let Some(way) = RESOLVER.get() else { return answer_to(question) };
     let (answer, answered) = mpsc::channel();
     let way = way.lock().clone();
     let nothing = match question {
@@ -111,7 +111,7 @@ pub fn home_of_user() -> Option<PathBuf> {
 }
 
 /// True if this process may give files to the group with this ID.
-pub fn is_of_group(group: u32) -> bool {
+pub fn is_in_group(group: u32) -> bool {
     static GROUPS: OnceLock<Vec<u32>> = OnceLock::new();
     let groups = GROUPS.get_or_init(|| {
         let found = rustix::process::getgroups().unwrap_or_default();
@@ -130,7 +130,7 @@ mod tests {
             assert_eq!(account_name(AccountKind::User, 0).as_deref(), Some("root"));
             assert_eq!(account_number(AccountKind::User, "root"), Some(0));
             assert_eq!(account_number(AccountKind::Group, "no such group"), None);
-            expect_accounts().expect("a thread");
+            preload_accounts().expect("a thread");
         }
     }
 }

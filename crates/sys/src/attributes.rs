@@ -3,7 +3,7 @@
 
 use crate::Dir;
 use crate::faked;
-use crate::held::{Target, unled};
+use crate::held::{Target, proc_unavailable};
 use crate::limits::is_root;
 use crate::not_kept::{self, NotKept};
 use haul_model::{
@@ -26,7 +26,7 @@ const NAMES_LEN_MAX: usize = 64 << 10;
 /// Those of `llistxattr`. A file system without extended attributes is no error.
 pub fn attribute_names(dir: &Dir, name: Option<&Name>) -> io::Result<Vec<Vec<u8>>> {
     let names = real_names(dir, name)?;
-    Ok(if dir.fakes() { faked::names_told(names) } else { names })
+    Ok(if dir.fakes() { faked::decode_names(names) } else { names })
 }
 
 /// Like [`attribute_names`], including names that store faked attributes.
@@ -43,7 +43,7 @@ pub(crate) fn real_names(dir: &Dir, name: Option<&Name>) -> io::Result<Vec<Vec<u
             Err(error) => match dir.stat(name)? {
                 stat if stat.is_symlink() => Ok(Vec::new()),
                 stat if stat.is_file() || stat.is_dir() => Err(error),
-                _ => Err(unled()),
+                _ => Err(proc_unavailable()),
             },
         },
         // Some file systems lack them, and report that only for directories (rclone).
@@ -69,7 +69,7 @@ pub fn attribute<const LEN: usize>(dir: &Dir, name: &str) -> Option<[u8; LEN]> {
 
 /// True unless the file system of `dir` reports that it does not support extended attributes like
 /// `name`.
-pub fn keeps_attributes(dir: &Dir, name: &str) -> bool {
+pub fn supports_attributes(dir: &Dir, name: &str) -> bool {
     let asked = rustix::fs::fgetxattr(dir, name, &mut [0; 0][..]);
     !matches!(asked, Err(Errno::OPNOTSUPP | Errno::NOSYS))
 }
@@ -137,7 +137,7 @@ pub fn extended(dir: &Dir, name: &Name, which: Kept) -> io::Result<Option<Box<Ex
     }
     let path = dir.path_to(name.as_bytes());
     values(&names, which, &|of, to| rustix::fs::lgetxattr(&path, of, to))
-        .map_err(|error| dir.led_to(name.as_bytes(), error))
+        .map_err(|error| dir.correct_proc_error(name.as_bytes(), error))
 }
 
 /// Like [`extended`], for an open or held entry.
@@ -194,21 +194,21 @@ pub(crate) fn set_extended(
     attributes: &Attributes,
     which: Kept,
 ) -> io::Result<()> {
-    let as_possible = |set| not_kept::as_possible(which, set);
+    let ignore_not_kept = |set| not_kept::ignore_not_kept(which, set);
     let now = extended_at(target, which)?.unwrap_or_default();
     if which.has(Kept::ACL) {
         let (acl, default_acl) = attributes.acls();
         if acl != now.acl.as_ref() {
             // Removing a list leaves its mask as the group's rights, which may be too many.
             let of_mode = || Acl::of_mode(attributes.mode);
-            as_possible(set_acl(target, ACCESS, &acl.cloned().unwrap_or_else(of_mode)))?;
+            ignore_not_kept(set_acl(target, ACCESS, &acl.cloned().unwrap_or_else(of_mode)))?;
         }
         match default_acl {
             wanted if wanted == now.default_acl.as_ref() => {}
-            Some(wanted) => as_possible(set_acl(target, DEFAULT, wanted))?,
+            Some(wanted) => ignore_not_kept(set_acl(target, DEFAULT, wanted))?,
             None => {
                 let removed = target.remove_xattr(DEFAULT.as_bytes());
-                as_possible(removed.map_err(|error| failed(DEFAULT, error)))?;
+                ignore_not_kept(removed.map_err(|error| failed(DEFAULT, error)))?;
             }
         }
     }
@@ -217,20 +217,20 @@ pub(crate) fn set_extended(
         for Xattr { name, .. } in &now.xattrs {
             if !wanted.iter().any(|one| one.name == *name) {
                 let removed = target.remove_xattr(name);
-                as_possible(removed.map_err(|error| failed_at(name, error)))?;
+                ignore_not_kept(removed.map_err(|error| failed_at(name, error)))?;
             }
         }
         for one in wanted.iter().filter(|one| is_kept(&one.name) && !now.xattrs.contains(one)) {
             let Xattr { name, value } = one;
             let set = target.set_xattr(name, value);
-            as_possible(set.map_err(|error| failed_at(name, error)))?;
+            ignore_not_kept(set.map_err(|error| failed_at(name, error)))?;
         }
     }
     Ok(())
 }
 
 /// Sets the extended attributes of a new symbolic link. Users other than root can't set any.
-pub(crate) fn give_link(
+pub(crate) fn set_link_extended(
     dir: &Dir,
     name: &[u8],
     attributes: &Attributes,
@@ -239,7 +239,7 @@ pub(crate) fn give_link(
     let path = dir.path_to(name);
     for Xattr { name, value } in attributes.xattrs().iter().filter(|one| is_kept(&one.name)) {
         let set = rustix::fs::lsetxattr(&path, &name[..], value, rustix::fs::XattrFlags::empty());
-        not_kept::as_possible(which, set.map_err(|error| failed_at(name, error)))?;
+        not_kept::ignore_not_kept(which, set.map_err(|error| failed_at(name, error)))?;
     }
     Ok(())
 }

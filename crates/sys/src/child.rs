@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 const PANICKED: u8 = 101;
 
 /// How long the system may still count a joined thread.
-const LEAVING_MAX: Duration = Duration::from_millis(100);
+const THREAD_EXIT_MAX: Duration = Duration::from_millis(100);
 
 /// Pause between two counts.
-const LOOK_AGAIN: Duration = Duration::from_micros(100);
+const THREADS_POLL: Duration = Duration::from_micros(100);
 
 /// Pause between two checks of a process, if the system can't report its end.
-const ASK_AGAIN: Duration = Duration::from_millis(5);
+const EXIT_POLL: Duration = Duration::from_millis(5);
 
 /// A child process started by [`fork`]. It keeps running when this is dropped.
 #[derive(Debug)]
@@ -60,10 +60,10 @@ pub fn exit_at_once(status: u8) -> ! {
 pub fn is_single_threaded() -> bool {
     let begun = Instant::now();
     while thread_count().is_some_and(|count| count > 1) {
-        if begun.elapsed() > LEAVING_MAX {
+        if begun.elapsed() > THREAD_EXIT_MAX {
             return false;
         }
-        thread::sleep(LOOK_AGAIN);
+        thread::sleep(THREADS_POLL);
     }
     true
 }
@@ -105,20 +105,20 @@ impl Child {
         Ok(ended.map(|(_, status)| exit_status(status)))
     }
 
-    /// Like [`Self::try_wait`], but waits for the end up to `patience`.
+    /// Like [`Self::try_wait`], but waits for the end up to `timeout`.
     ///
     /// # Errors
     /// Those of `waitpid`.
-    pub fn wait_within(&self, patience: Duration) -> io::Result<Option<Option<u8>>> {
-        let deadline = Instant::now() + patience;
+    pub fn wait_within(&self, timeout: Duration) -> io::Result<Option<Option<u8>>> {
+        let deadline = Instant::now() + timeout;
         loop {
             let ended = self.try_wait()?;
             let left = deadline.saturating_duration_since(Instant::now());
             if ended.is_some() || left.is_zero() {
                 return Ok(ended);
             }
-            if !await_end(self.0, left) {
-                thread::sleep(left.min(ASK_AGAIN));
+            if !wait_for_end(self.0, left) {
+                thread::sleep(left.min(EXIT_POLL));
             }
         }
     }
@@ -140,21 +140,21 @@ impl Child {
     }
 }
 
-/// Waits up to `patience` until the process `pid` has ended. Returns false if the system can't wait
+/// Waits up to `timeout` until the process `pid` has ended. Returns false if the system can't wait
 /// for it.
 #[cfg(target_os = "linux")]
-fn await_end(pid: Pid, patience: Duration) -> bool {
+fn wait_for_end(pid: Pid, timeout: Duration) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::process::{PidfdFlags, pidfd_open};
     let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
-    let patience = Timespec::try_from(patience).ok();
+    let timeout = Timespec::try_from(timeout).ok();
     // An interrupted call is repeated by the caller.
-    let waited = poll(&mut [PollFd::new(&process, PollFlags::IN)], patience.as_ref());
+    let waited = poll(&mut [PollFd::new(&process, PollFlags::IN)], timeout.as_ref());
     matches!(waited, Ok(_) | Err(rustix::io::Errno::INTR))
 }
 
 #[cfg(not(target_os = "linux"))]
-fn await_end(_: Pid, _: Duration) -> bool {
+fn wait_for_end(_: Pid, _: Duration) -> bool {
     false
 }
 
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     #[cfg(target_os = "linux")]
     fn a_process_with_several_threads_can_not_fork() {
-        let other = thread::spawn(|| thread::sleep(LEAVING_MAX * 3));
+        let other = thread::spawn(|| thread::sleep(THREAD_EXIT_MAX * 3));
         fork(|| 0).expect_err("another thread runs");
         other.join().expect("no panic");
     }

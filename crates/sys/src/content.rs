@@ -63,7 +63,7 @@ pub fn next_data(file: &File, from: u64, size: u64) -> Option<Range<u64>> {
 /// cache, and `SEEK_HOLE` takes them for data (`mapping_seek_hole_data` in the kernel).
 ///
 /// Moves the file's position. Waits for content that is being written out.
-pub fn lacks_blocks(file: &File, size: u64) -> bool {
+pub fn has_unwritten_blocks(file: &File, size: u64) -> bool {
     size > 0 && (next_data(file, 0, size) != Some(0..size) || extents::has_unwritten(file, size))
 }
 

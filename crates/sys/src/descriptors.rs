@@ -10,7 +10,7 @@ const FIRST: i32 = 3;
 ///
 /// # Errors
 /// Those of reading the list of descriptors.
-pub fn leave_descriptors_to_none() -> io::Result<()> {
+pub fn close_descriptors_on_exec() -> io::Result<()> {
     for entry in std::fs::read_dir("/dev/fd")? {
         let number = entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
         let Some(descriptor) = number.filter(|number| *number >= FIRST) else { continue };
@@ -39,7 +39,7 @@ mod tests {
             status.success()
         };
         assert!(gets());
-        leave_descriptors_to_none().expect("changed");
+        close_descriptors_on_exec().expect("changed");
         assert!(!gets());
     }
 }

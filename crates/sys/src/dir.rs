@@ -27,7 +27,7 @@ pub struct Dir {
     /// True if its entries can't be renamed or removed. Set once it was needed.
     pub(crate) append_only: OnceLock<bool>,
     /// Linking an unnamed file has failed here.
-    pub(crate) cant_name: AtomicBool,
+    pub(crate) linking_failed: AtomicBool,
     /// Its entries were read through this handle, or may have been through a duplicate with the
     /// same position.
     was_read: AtomicBool,
@@ -59,11 +59,11 @@ impl Dir {
     /// # Errors
     /// Those of `open`.
     pub fn open(path: &Path) -> io::Result<Self> {
-        Self::open_by(path, OFlags::empty())
+        Self::open_with(path, OFlags::empty())
     }
 
     /// Like [`Self::open`], with more flags.
-    pub(crate) fn open_by(path: &Path, flags: OFlags) -> io::Result<Self> {
+    pub(crate) fn open_with(path: &Path, flags: OFlags) -> io::Result<Self> {
         let flags = DIR_FLAGS | flags;
         let opened = jail::open(path.as_os_str().as_bytes(), flags);
         opened.unwrap_or_else(|| Ok(rustix::fs::open(path, flags, Mode::empty())?)).map(Self::of)
@@ -75,7 +75,7 @@ impl Dir {
             fd,
             kind: OnceLock::new(),
             append_only: OnceLock::new(),
-            cant_name: no(),
+            linking_failed: no(),
             was_read: no(),
             fakes: false,
             keeps_atimes: false,
@@ -83,7 +83,7 @@ impl Dir {
     }
 
     /// The directory open as `fd`, with this directory's settings.
-    fn like(&self, fd: OwnedFd) -> Self {
+    fn with_same_settings(&self, fd: OwnedFd) -> Self {
         Self { fakes: self.fakes, keeps_atimes: self.keeps_atimes, ..Self::of(fd) }
     }
 
@@ -109,7 +109,7 @@ impl Dir {
     /// Those of `openat`.
     pub fn open_dir_following(&self, name: &Name) -> io::Result<Self> {
         match jail::follow(self, name.as_bytes(), DIR_FLAGS) {
-            Some(opened) => Ok(self.like(opened?)),
+            Some(opened) => Ok(self.with_same_settings(opened?)),
             None => self.open_dir_at(name.as_bytes(), OFlags::empty()),
         }
     }
@@ -127,7 +127,7 @@ impl Dir {
 
     fn open_dir_at(&self, name: &[u8], flags: OFlags) -> io::Result<Self> {
         let fd = rustix::fs::openat(&self.fd, name, DIR_FLAGS | flags, Mode::empty())?;
-        Ok(self.like(fd))
+        Ok(self.with_same_settings(fd))
     }
 
     /// Its current path, if the system reports it.
@@ -141,7 +141,7 @@ impl Dir {
     /// # Errors
     /// Those of `dup`.
     pub fn try_clone(&self) -> io::Result<Self> {
-        let clone = self.like(self.fd.try_clone()?);
+        let clone = self.with_same_settings(self.fd.try_clone()?);
         clone.was_read.store(true, Ordering::Relaxed);
         Ok(clone)
     }
@@ -163,7 +163,7 @@ impl Dir {
     ///
     /// # Errors
     /// Those of `openat`, and if it is no regular file.
-    pub fn open_to_change(&self, name: &Name) -> io::Result<(File, Stat)> {
+    pub fn open_read_write(&self, name: &Name) -> io::Result<(File, Stat)> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let flags = flags | OFlags::NOFOLLOW;
         let file = File::from(rustix::fs::openat(&self.fd, name.as_bytes(), flags, Mode::empty())?);
@@ -219,11 +219,11 @@ impl Dir {
     /// # Errors
     /// Those of `fstatat`.
     pub fn stat_following(&self, name: &Name) -> io::Result<Stat> {
-        match jail::follow(self, name.as_bytes(), jail::LOOK) {
+        match jail::follow(self, name.as_bytes(), jail::INSPECT) {
             Some(opened) => {
                 let opened = opened?;
                 let stat = meta::file_stat(&opened)?;
-                if self.fakes { Self::told_of_held(&opened, stat) } else { Ok(stat) }
+                if self.fakes { Self::faked_stat_held(&opened, stat) } else { Ok(stat) }
             }
             None => self.stat_at(name, AtFlags::empty()),
         }
@@ -233,7 +233,7 @@ impl Dir {
     ///
     /// # Errors
     /// Those of `fstatat`.
-    pub fn stat_led(&self, target: &[u8]) -> io::Result<Stat> {
+    pub fn stat_link_target(&self, target: &[u8]) -> io::Result<Stat> {
         let stat = rustix::fs::statat(&self.fd, target, AtFlags::empty())?;
         Ok(Stat::from_raw(&stat))
     }
@@ -241,13 +241,13 @@ impl Dir {
     /// True if a symbolic link to `target` in this directory would lead to the entry `name`.
     pub fn leads_to(&self, target: &[u8], name: &Name) -> bool {
         let there = self.stat(name).ok();
-        there.is_some_and(|there| self.stat_led(target).is_ok_and(|led| led.id == there.id))
+        there.is_some_and(|there| self.stat_link_target(target).is_ok_and(|led| led.id == there.id))
     }
 
     fn stat_at(&self, name: &Name, flags: AtFlags) -> io::Result<Stat> {
         let stat = Stat::from_raw(&rustix::fs::statat(&self.fd, name.as_bytes(), flags)?);
         match self.fakes {
-            true => self.told_of(name.as_bytes(), stat, flags.is_empty()),
+            true => self.faked_stat(name.as_bytes(), stat, flags.is_empty()),
             false => Ok(stat),
         }
     }
@@ -373,7 +373,7 @@ impl Dir {
     ///
     /// # Errors
     /// Those of `openat`; [`io::ErrorKind::InvalidInput`] for other kinds.
-    pub fn open_found(&self, temp: &str) -> io::Result<(File, Stat)> {
+    pub fn open_any_private(&self, temp: &str) -> io::Result<(File, Stat)> {
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let open = |mode| rustix::fs::openat(&self.fd, temp, flags | mode, Mode::empty());
         // Some file systems lock only files that are open for writing. But a file that has its
@@ -398,7 +398,7 @@ impl Dir {
     ///
     /// # Errors
     /// Those of `fstatat`.
-    pub fn private_is(&self, temp: &str, file: &File) -> io::Result<bool> {
+    pub fn is_private_file(&self, temp: &str, file: &File) -> io::Result<bool> {
         match rustix::fs::statat(&self.fd, temp, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(raw) => Ok(Stat::from_raw(&raw).id == meta::file_stat(file)?.id),
             Err(Errno::NOENT) => Ok(false),
@@ -430,7 +430,7 @@ impl Dir {
         // A hard link never replaces.
         match rustix::fs::linkat(&self.fd, temp, &self.fd, new, AtFlags::empty()) {
             // On a network file system, the answer may have been lost and the request repeated.
-            Err(Errno::EXIST) if !self.is_one(temp, name) => Err(Errno::EXIST.into()),
+            Err(Errno::EXIST) if !self.is_same_object(temp, name) => Err(Errno::EXIST.into()),
             Ok(()) | Err(Errno::EXIST) => {
                 // The file has its name. A leftover second name is no failure.
                 let _ = rustix::fs::unlinkat(&self.fd, temp, AtFlags::empty());
@@ -441,7 +441,7 @@ impl Dir {
     }
 
     /// True if the private name `temp` and `name` refer to one object.
-    fn is_one(&self, temp: &str, name: &Name) -> bool {
+    fn is_same_object(&self, temp: &str, name: &Name) -> bool {
         let id = |name: &[u8]| {
             let raw = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
             Some(Stat::from_raw(&raw).id)
@@ -521,7 +521,7 @@ pub(crate) fn private_mode() -> Mode {
 /// Those of `stat` and `lstat`.
 pub fn path_stat(path: &[u8], follow: bool) -> io::Result<Stat> {
     let nofollow = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
-    if let Some(opened) = jail::open(path, jail::LOOK | nofollow) {
+    if let Some(opened) = jail::open(path, jail::INSPECT | nofollow) {
         return meta::file_stat(&opened?);
     }
     let path = OsStr::from_bytes(path);
@@ -534,7 +534,7 @@ pub fn path_stat(path: &[u8], follow: bool) -> io::Result<Stat> {
 /// # Errors
 /// Those of `readlink`.
 pub fn path_link(path: &[u8]) -> io::Result<Vec<u8>> {
-    if let Some(opened) = jail::open(path, jail::LOOK | OFlags::NOFOLLOW) {
+    if let Some(opened) = jail::open(path, jail::INSPECT | OFlags::NOFOLLOW) {
         return Ok(rustix::fs::readlinkat(opened?, "", Vec::new())?.into_bytes());
     }
     Ok(rustix::fs::readlink(OsStr::from_bytes(path), Vec::new())?.into_bytes())

@@ -152,10 +152,10 @@ impl Dir {
 
     /// True if [`Self::sync_file_system`] is reliable here: the file system is known to write all
     /// contents, names and metadata, and the system reports write errors.
-    pub fn syncs_as_a_whole(&self) -> bool {
+    pub fn supports_sync_all(&self) -> bool {
         #[cfg(target_os = "linux")]
         {
-            self.is_known() && system::reports_errors()
+            self.has_known_file_system() && system::reports_errors()
         }
         #[cfg(not(target_os = "linux"))]
         false
@@ -245,7 +245,7 @@ mod tests {
     fn written_content_is_cached_and_can_be_dropped_once_durable() {
         let Some(mount) = Mount::image(FileSystem::Ext4, 32 << 20) else { return };
         let dir = Dir::open(mount.path()).expect("opened");
-        assert!(dir.syncs_as_a_whole());
+        assert!(dir.supports_sync_all());
         let mut file = File::create_new(mount.join("file")).expect("created");
         file.write_all(&[7; 1 << 20]).expect("written");
         let file = File::open(mount.join("file")).expect("opened");

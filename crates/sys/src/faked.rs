@@ -7,7 +7,7 @@ mod acl;
 use self::acl::{acl_of, bytes_of};
 use crate::Dir;
 use crate::attributes::{self, NONE};
-use crate::held::{Target, unled};
+use crate::held::{Target, proc_unavailable};
 use crate::meta::{self, Stat};
 use haul_model::{Attributes, Device, EXTENDED_LEN_MAX, Extended, Kept, Name, Special, Xattr};
 use rustix::fs::{AtFlags, FileType};
@@ -86,30 +86,34 @@ impl Dir {
     }
 
     /// Adds the faked attributes of `name` to the system's `stat`, following a link if `follow`.
-    pub(crate) fn told_of(&self, name: &[u8], stat: Stat, follow: bool) -> io::Result<Stat> {
+    pub(crate) fn faked_stat(&self, name: &[u8], stat: Stat, follow: bool) -> io::Result<Stat> {
         let path = self.path_to(name);
         let told = told(stat, |of, to| match follow {
             true => rustix::fs::getxattr(&path, of, to),
             false => rustix::fs::lgetxattr(&path, of, to),
         });
-        told.map_err(|error| self.led_to(name, error))
+        told.map_err(|error| self.correct_proc_error(name, error))
     }
 
-    /// Like [`Self::told_of`], for an entry that is not open for reading.
-    pub(crate) fn told_of_held(held: impl AsFd, stat: Stat) -> io::Result<Stat> {
+    /// Like [`Self::faked_stat`], for an entry that is not open for reading.
+    pub(crate) fn faked_stat_held(held: impl AsFd, stat: Stat) -> io::Result<Stat> {
         let path = format!("/proc/self/fd/{}", held.as_fd().as_raw_fd());
         let told = told(stat, |of, to| rustix::fs::getxattr(&path, of, to));
         told.map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => unled(),
+            io::ErrorKind::NotFound => proc_unavailable(),
             _ => error,
         })
     }
 
     /// Corrects `error`, which a path through this directory's handle to `name` has caused. If the
     /// path was not found but the entry exists, /proc is the problem.
-    pub(crate) fn led_to(&self, name: &[u8], error: io::Error) -> io::Error {
+    pub(crate) fn correct_proc_error(&self, name: &[u8], error: io::Error) -> io::Error {
         let is_there = || rustix::fs::statat(self, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
-        if error.kind() == io::ErrorKind::NotFound && is_there() { unled() } else { error }
+        if error.kind() == io::ErrorKind::NotFound && is_there() {
+            proc_unavailable()
+        } else {
+            error
+        }
     }
 
     /// A path through the handle of this directory. The kernel resolves only the name after it.
@@ -200,7 +204,7 @@ fn told(
         Err(Errno::RANGE | Errno::TOOBIG) => return Err(corrupt()),
         Err(error) => return Err(error.into()),
     };
-    let (mode, device, owner) = parsed(record).ok_or_else(corrupt)?;
+    let (mode, device, owner) = parse_record(record).ok_or_else(corrupt)?;
     // The field's width differs between systems.
     #[allow(clippy::useless_conversion)]
     let kind = FileType::from_raw_mode((mode & KIND_BITS) as _);
@@ -220,7 +224,7 @@ fn corrupt() -> io::Error {
 }
 
 /// Parses a record: mode with kind, device, user and group.
-fn parsed(record: &[u8]) -> Option<(u32, Device, (u32, u32))> {
+fn parse_record(record: &[u8]) -> Option<(u32, Device, (u32, u32))> {
     let text = std::str::from_utf8(record).ok()?.trim_end_matches('\0');
     let mut parts = text.split_ascii_whitespace();
     let mode = u32::from_str_radix(parts.next()?, 8).ok()?;
@@ -242,8 +246,8 @@ pub(crate) fn set(
     which: Kept,
     kind: Option<(FileType, Device)>,
 ) -> io::Result<()> {
-    let really = target.stat()?;
-    let now = told(really, |name, value| target.xattr(name, value))?;
+    let real = target.stat()?;
+    let now = told(real, |name, value| target.xattr(name, value))?;
     let mut wanted = now;
     if let Some(kind) = kind {
         (wanted.file_type, wanted.device) = kind;
@@ -251,15 +255,16 @@ pub(crate) fn set(
     wanted.uid = attributes.user.filter(|_| which.has(Kept::USER)).unwrap_or(now.uid);
     wanted.gid = attributes.group.filter(|_| which.has(Kept::GROUP)).unwrap_or(now.gid);
     if which.has(Kept::MODE) || meta::sets_mode_again(attributes, which) {
-        wanted.mode = attributes.mode & !meta::lent_in_vain(&wanted, attributes, which) & MODE_BITS;
+        wanted.mode =
+            attributes.mode & !meta::unsafe_set_id_bits(&wanted, attributes, which) & MODE_BITS;
     }
     if kind.is_some() || which.has_any(Kept::MODE.with(Kept::OWNER)) {
-        set_stat(target, &really, &wanted)?;
+        set_stat(target, &real, &wanted)?;
     }
     if which.has(Kept::ACL) {
         let (acl, default_acl) = attributes.acls();
         for (name, acl) in [(ACCESS, acl), (DEFAULT, default_acl)] {
-            keep(target, name, acl.map(|acl| bytes_of(acl, name == ACCESS)))?;
+            store(target, name, acl.map(|acl| bytes_of(acl, name == ACCESS)))?;
         }
     }
     if which.has(Kept::XATTRS) {
@@ -268,15 +273,15 @@ pub(crate) fn set(
     meta::set_times(dir, target, attributes, which)
 }
 
-/// Stores `wanted` in the record of an entry whose real metadata is `really`.
-fn set_stat(target: Target<'_>, really: &Stat, wanted: &Stat) -> io::Result<()> {
-    let own = if really.is_dir() { OWN_RIGHTS_OF_DIRS } else { OWN_RIGHTS };
+/// Stores `wanted` in the record of an entry whose real metadata is `real`.
+fn set_stat(target: Target<'_>, real: &Stat, wanted: &Stat) -> io::Result<()> {
+    let own = if real.is_dir() { OWN_RIGHTS_OF_DIRS } else { OWN_RIGHTS };
     let mode = wanted.mode & 0o777 | own;
-    if really.mode != mode {
+    if real.mode != mode {
         target.chmod(mode)?;
     }
-    let is_so = (wanted.file_type, wanted.mode) == (really.file_type, mode)
-        && (wanted.uid, wanted.gid) == (really.uid, really.gid);
+    let is_so = (wanted.file_type, wanted.mode) == (real.file_type, mode)
+        && (wanted.uid, wanted.gid) == (real.uid, real.gid);
     // The field's width differs between systems.
     #[allow(clippy::useless_conversion)]
     let kind = u32::from(wanted.file_type.as_raw_mode());
@@ -292,11 +297,11 @@ fn set_stat(target: Target<'_>, really: &Stat, wanted: &Stat) -> io::Result<()> 
         wanted.uid,
         wanted.gid
     );
-    keep(target, STAT, (!is_so).then(|| record.into_bytes()))
+    store(target, STAT, (!is_so).then(|| record.into_bytes()))
 }
 
 /// Sets the attribute `name` to the value `wanted`, or removes it.
-fn keep(target: Target<'_>, name: &[u8], wanted: Option<Vec<u8>>) -> io::Result<()> {
+fn store(target: Target<'_>, name: &[u8], wanted: Option<Vec<u8>>) -> io::Result<()> {
     let mut there = vec![0; EXTENDED_LEN_MAX];
     let there = match target.xattr(name, &mut there) {
         Ok(len) => Some(&there[..len]),
@@ -314,7 +319,7 @@ fn keep(target: Target<'_>, name: &[u8], wanted: Option<Vec<u8>>) -> io::Result<
 }
 
 /// The name that stores the attribute `name`; `None` if no copy keeps it.
-fn name_kept(name: &[u8]) -> Option<Vec<u8>> {
+fn encode_name(name: &[u8]) -> Option<Vec<u8>> {
     let is_own = name.starts_with(b"user.");
     let kept = || if is_own { name.to_vec() } else { [OF_RSYNC, name].concat() };
     attributes::belongs(name).then(kept)
@@ -322,7 +327,7 @@ fn name_kept(name: &[u8]) -> Option<Vec<u8>> {
 
 /// The name of the attribute that is stored as `name`. `None` for rsync's records, and for the
 /// system's attributes.
-fn name_told(name: &[u8]) -> Option<&[u8]> {
+fn decode_name(name: &[u8]) -> Option<&[u8]> {
     match name.strip_prefix(OF_RSYNC) {
         Some(rest) if rest.starts_with(b"%") => None,
         Some(rest) if attributes::belongs(rest) && !rest.starts_with(b"user.") => Some(rest),
@@ -331,13 +336,13 @@ fn name_told(name: &[u8]) -> Option<&[u8]> {
 }
 
 /// Converts stored names to those of the attributes that they represent.
-pub(crate) fn names_told(names: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+pub(crate) fn decode_names(names: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     let told = names.into_iter().filter_map(|name| match &*name {
         STAT => None,
         ACCESS => Some(b"system.posix_acl_access".to_vec()),
         DEFAULT => Some(b"system.posix_acl_default".to_vec()),
         // Real attributes, and other attributes of rsync, stay visible.
-        _ => Some(name_told(&name).map_or_else(|| name.clone(), <[u8]>::to_vec)),
+        _ => Some(decode_name(&name).map_or_else(|| name.clone(), <[u8]>::to_vec)),
     });
     told.collect()
 }
@@ -345,8 +350,8 @@ pub(crate) fn names_told(names: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
 fn set_xattrs(target: Target<'_>, attributes: &Attributes) -> io::Result<()> {
     let mut wanted = Vec::new();
     for Xattr { name, value } in attributes.xattrs() {
-        match name_kept(name) {
-            Some(kept) if name_told(&kept) == Some(name) => wanted.push((kept, value)),
+        match encode_name(name) {
+            Some(kept) if decode_name(&kept) == Some(name) => wanted.push((kept, value)),
             // As without faked attributes.
             None => {}
             // It would be read as another attribute, or as none.
@@ -358,12 +363,12 @@ fn set_xattrs(target: Target<'_>, attributes: &Attributes) -> io::Result<()> {
         }
     }
     for name in attributes::listed(|names| target.list_xattrs(names))? {
-        let is_own = name_told(&name).is_some() && !name.starts_with(attributes::OF_HAUL);
+        let is_own = decode_name(&name).is_some() && !name.starts_with(attributes::OF_HAUL);
         if is_own && !wanted.iter().any(|(one, _)| *one == name) {
-            keep(target, &name, None)?;
+            store(target, &name, None)?;
         }
     }
-    wanted.into_iter().try_for_each(|(name, value)| keep(target, &name, Some(value.to_vec())))
+    wanted.into_iter().try_for_each(|(name, value)| store(target, &name, Some(value.to_vec())))
 }
 
 /// Those of the attributes `names` that are in `which`, of an entry with this `mode`.
@@ -375,7 +380,7 @@ fn extended(
 ) -> io::Result<Option<Box<Extended>>> {
     let mut found = Extended::default();
     for name in names {
-        let told = name_told(name).filter(|_| which.has(Kept::XATTRS));
+        let told = decode_name(name).filter(|_| which.has(Kept::XATTRS));
         let told = told.filter(|name| !name.starts_with(attributes::OF_HAUL));
         let is_list = which.has(Kept::ACL) && [ACCESS, DEFAULT].contains(&&**name);
         if told.is_none() && !is_list {
@@ -414,7 +419,7 @@ pub(crate) fn extended_at(
     let path = dir.path_to(name.as_bytes());
     let mode = dir.stat(name)?.mode;
     extended(&names, mode, which, &|of, to| rustix::fs::lgetxattr(&path, of, to))
-        .map_err(|error| dir.led_to(name.as_bytes(), error))
+        .map_err(|error| dir.correct_proc_error(name.as_bytes(), error))
 }
 
 #[cfg(test)]
@@ -423,7 +428,7 @@ mod tests {
 
     #[test]
     fn a_record_is_read_as_rsync_writes_it() {
-        let record = parsed(b"60644 7,5 0:12").expect("a record");
+        let record = parse_record(b"60644 7,5 0:12").expect("a record");
         assert_eq!(record, (0o60644, Device { major: 7, minor: 5 }, (0, 12)));
         for bad in [
             &b""[..],
@@ -436,7 +441,7 @@ mod tests {
             b"7100644 0,0 1:1",
             b"\xff",
         ] {
-            assert_eq!(parsed(bad), None, "{bad:?}");
+            assert_eq!(parse_record(bad), None, "{bad:?}");
         }
     }
 
@@ -448,15 +453,15 @@ mod tests {
             ("trusted.a", "user.rsync.trusted.a"),
             ("security.capability", "user.rsync.security.capability"),
         ] {
-            assert_eq!(name_kept(name.as_bytes()).as_deref(), Some(kept.as_bytes()));
-            assert_eq!(name_told(kept.as_bytes()), Some(name.as_bytes()));
+            assert_eq!(encode_name(name.as_bytes()).as_deref(), Some(kept.as_bytes()));
+            assert_eq!(decode_name(kept.as_bytes()), Some(name.as_bytes()));
         }
         // A peer's attribute can't have the name of a record.
         for name in ["%stat", "%aacl", "system.posix_acl_access", "security.selinux", ""] {
-            assert_eq!(name_kept(name.as_bytes()), None, "{name}");
+            assert_eq!(encode_name(name.as_bytes()), None, "{name}");
         }
         for name in ["user.rsync.%stat", "user.rsync.%dacl", "system.posix_acl_default"] {
-            assert_eq!(name_told(name.as_bytes()), None, "{name}");
+            assert_eq!(decode_name(name.as_bytes()), None, "{name}");
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Hands streams over to another process of the same user, which is found by a secret. So one
 //! process makes a connection and another serves it.
 
-use crate::meeting::{Meeting, SECRET_LEN};
 use crate::passing::pass;
+use crate::rendezvous::{Rendezvous, SECRET_LEN};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::fs::File;
@@ -16,7 +16,7 @@ const PURPOSE: &[u8] = b"haul lanes\0";
 
 /// Receives streams from other processes until it is dropped.
 #[derive(Debug)]
-pub struct Handover(Meeting);
+pub struct Handover(Rendezvous);
 
 /// Two streams that were handed over.
 #[derive(Debug)]
@@ -42,47 +42,47 @@ impl Handover {
     /// # Errors
     /// Those of the system.
     pub fn new(secret: &[u8; SECRET_LEN]) -> io::Result<Option<Self>> {
-        let Some(meeting) = Meeting::listen(PURPOSE, secret)? else { return Ok(None) };
-        meeting.listener.set_nonblocking(true)?;
-        Ok(Some(Self(meeting)))
+        let Some(rendezvous) = Rendezvous::listen(PURPOSE, secret)? else { return Ok(None) };
+        rendezvous.listener.set_nonblocking(true)?;
+        Ok(Some(Self(rendezvous)))
     }
 
-    /// Waits up to `patience`, or until the pipe `ended` is closed, for streams from a process of
+    /// Waits up to `timeout`, or until the pipe `ended` is closed, for streams from a process of
     /// the same user that knows the secret. Disconnects a process that does not send the secret
     /// within a second.
     ///
     /// # Errors
     /// Those of `poll` and `accept`.
-    pub fn take_within(
+    pub fn accept_within(
         &self,
-        patience: Duration,
+        timeout: Duration,
         ended: Option<&PipeReader>,
     ) -> io::Result<Option<HandedOver>> {
         let listener = &self.0.listener;
-        let patience = Timespec::try_from(patience).unwrap_or_default();
+        let timeout = Timespec::try_from(timeout).unwrap_or_default();
         let mut fds = vec![PollFd::new(listener, PollFlags::IN)];
         fds.extend(ended.map(|ended| PollFd::new(ended, PollFlags::IN)));
-        match poll(&mut fds, Some(&patience)) {
+        match poll(&mut fds, Some(&timeout)) {
             Ok(0) | Err(Errno::INTR) => return Ok(None),
             Ok(_) => {}
             Err(error) => return Err(error.into()),
         }
         match listener.accept() {
-            Ok((stream, _)) => Ok(self.hear(stream)),
+            Ok((stream, _)) => Ok(self.receive(stream)),
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
             Err(error) => Err(error),
         }
     }
 
     /// Receives streams from a connected process. `None` if it is not allowed to send any.
-    fn hear(&self, stream: UnixStream) -> Option<HandedOver> {
-        let mut words = [0; SECRET_LEN + 1];
-        let files = self.0.hear(&stream, &mut words)?;
+    fn receive(&self, stream: UnixStream) -> Option<HandedOver> {
+        let mut data = [0; SECRET_LEN + 1];
+        let files = self.0.receive(&stream, &mut data)?;
         let [input, output] = <[OwnedFd; 2]>::try_from(files).ok()?;
         Some(HandedOver {
             input: File::from(input),
             output: File::from(output),
-            number: words[SECRET_LEN],
+            number: data[SECRET_LEN],
             giver: Giver(stream),
         })
     }
@@ -90,18 +90,18 @@ impl Handover {
 
 /// The process that receives streams.
 #[derive(Debug)]
-pub struct Taker {
+pub struct HandoverTarget {
     stream: UnixStream,
     secret: [u8; SECRET_LEN],
 }
 
-impl Taker {
+impl HandoverTarget {
     /// Connects to the process of the same user that receives with `secret`.
     ///
     /// # Errors
     /// When there is none, or it belongs to another user.
     pub fn find(secret: &[u8; SECRET_LEN]) -> io::Result<Self> {
-        Ok(Self { stream: Meeting::find(PURPOSE, secret)?, secret: *secret })
+        Ok(Self { stream: Rendezvous::find(PURPOSE, secret)?, secret: *secret })
     }
 
     /// Hands `input` and `output` over with a `number`, and waits until this process is not needed
@@ -148,17 +148,17 @@ mod tests {
         thread::scope(|scope| {
             let gives = scope.spawn(move || {
                 let theirs = file(theirs);
-                Taker::find(&secret)?.hand_over(5, theirs.as_fd(), theirs.as_fd())
+                HandoverTarget::find(&secret)?.hand_over(5, theirs.as_fd(), theirs.as_fd())
             });
-            let taken = handover.take_within(SOON, None).expect("no error").expect("streams");
+            let taken = handover.accept_within(SOON, None).expect("no error").expect("streams");
             let HandedOver { mut input, mut output, number, giver } = taken;
             assert_eq!(number, 5);
             ours.write_all(b"ping").expect("written");
-            let mut heard = [0; 4];
-            input.read_exact(&mut heard).expect("read");
-            output.write_all(&heard).expect("written");
-            ours.read_exact(&mut heard).expect("read");
-            assert_eq!(&heard, b"ping");
+            let mut received = [0; 4];
+            input.read_exact(&mut received).expect("read");
+            output.write_all(&received).expect("written");
+            ours.read_exact(&mut received).expect("read");
+            assert_eq!(&received, b"ping");
             assert!(!gives.is_finished(), "it is needed still");
             drop(giver);
             gives.join().expect("no panic").expect("handed over");
@@ -171,7 +171,7 @@ mod tests {
         let (ended, runs) = io::pipe().expect("a pipe");
         drop(runs);
         let begin = std::time::Instant::now();
-        assert!(handover.take_within(SOON, Some(&ended)).expect("no error").is_none());
+        assert!(handover.accept_within(SOON, Some(&ended)).expect("no error").is_none());
         assert!(begin.elapsed() < SOON / 2, "{:?}", begin.elapsed());
     }
 
@@ -179,11 +179,11 @@ mod tests {
     fn a_process_without_the_secret_gets_nothing_and_delays_little() {
         let secret = secret(12);
         let handover = Handover::new(&secret).expect("it is free").expect("it can be had");
-        let address = crate::meeting::address(PURPOSE, &secret).expect("an address");
+        let address = crate::rendezvous::address(PURPOSE, &secret).expect("an address");
         for said in [&[0; SECRET_LEN + 1][..], b"short", b""] {
             let mut stream = UnixStream::connect_addr(&address).expect("it listens");
             stream.write_all(said).expect("written");
-            assert!(handover.take_within(SOON, None).expect("no error").is_none());
+            assert!(handover.accept_within(SOON, None).expect("no error").is_none());
             assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0, "it is hung up on");
         }
     }

@@ -23,7 +23,7 @@ enum Handle {
     Open(File),
     /// A handle, and the path in /proc that leads to it, even if the entry is renamed. The system
     /// calls for attributes do not accept such a handle directly.
-    Led(OwnedFd, String),
+    ViaProc(OwnedFd, String),
 }
 
 /// The system calls for attributes, on an open file or a held entry.
@@ -31,7 +31,7 @@ enum Handle {
 pub(crate) enum Target<'t> {
     Open(BorrowedFd<'t>),
     /// The handle, and the path in /proc that leads to it.
-    Led(BorrowedFd<'t>, &'t str),
+    ViaProc(BorrowedFd<'t>, &'t str),
 }
 
 impl Dir {
@@ -40,11 +40,11 @@ impl Dir {
     ///
     /// # Errors
     /// Those of `open`.
-    pub fn open_to_enter(path: &Path) -> io::Result<Self> {
+    pub fn open_for_search(path: &Path) -> io::Result<Self> {
         match Self::open(path) {
             #[cfg(target_os = "linux")]
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                Self::open_by(path, OFlags::PATH)
+                Self::open_with(path, OFlags::PATH)
             }
             opened => opened,
         }
@@ -74,8 +74,8 @@ impl Dir {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let held = rustix::fs::openat(self, name, flags, Mode::empty())?;
         let stat = meta::file_stat(&held)?;
-        let path = led_to(&held, &stat)?;
-        Ok((Held(Handle::Led(held, path)), stat))
+        let path = proc_path(&held, &stat)?;
+        Ok((Held(Handle::ViaProc(held, path)), stat))
     }
 
     /// The extended attributes and access control lists in `which` of the entry that `name` leads
@@ -88,16 +88,16 @@ impl Dir {
         name: &Name,
         which: Kept,
     ) -> io::Result<Option<Box<Extended>>> {
-        let held = match jail::follow(self, name.as_bytes(), jail::LOOK) {
+        let held = match jail::follow(self, name.as_bytes(), jail::INSPECT) {
             Some(held) => held?,
             None => {
-                let flags = jail::LOOK | OFlags::CLOEXEC;
+                let flags = jail::INSPECT | OFlags::CLOEXEC;
                 rustix::fs::openat(self, name.as_bytes(), flags, Mode::empty())?
             }
         };
         let stat = meta::file_stat(&held)?;
-        match led_to(&held, &stat) {
-            Ok(path) => self.extended_at(Target::Led(held.as_fd(), &path), which),
+        match proc_path(&held, &stat) {
+            Ok(path) => self.extended_at(Target::ViaProc(held.as_fd(), &path), which),
             // Without /proc a file can be opened instead.
             Err(_) if stat.is_file() => self.extended_of(self.open_file(name, true)?.0, which),
             Err(error) => Err(error),
@@ -106,16 +106,16 @@ impl Dir {
 }
 
 /// The path in /proc that leads to `held`, whose metadata is `stat`.
-fn led_to(held: &OwnedFd, stat: &Stat) -> io::Result<String> {
+fn proc_path(held: &OwnedFd, stat: &Stat) -> io::Result<String> {
     let path = format!("/proc/self/fd/{}", held.as_raw_fd());
     match rustix::fs::stat(&path) {
         Ok(led) if Stat::from_raw(&led).id == stat.id => Ok(path),
-        _ => Err(unled()),
+        _ => Err(proc_unavailable()),
     }
 }
 
 /// The error if a path through a handle leads nowhere.
-pub(crate) fn unled() -> io::Error {
+pub(crate) fn proc_unavailable() -> io::Error {
     let message = "the system leads to no open files: is /proc mounted?";
     io::Error::new(io::ErrorKind::Unsupported, message)
 }
@@ -134,7 +134,7 @@ impl Held {
     ) -> io::Result<()> {
         let target = match &self.0 {
             Handle::Open(file) => Target::Open(file.as_fd()),
-            Handle::Led(fd, path) => Target::Led(fd.as_fd(), path),
+            Handle::ViaProc(fd, path) => Target::ViaProc(fd.as_fd(), path),
         };
         meta::set_attributes_of(dir, target, attributes, which)
     }
@@ -145,14 +145,14 @@ type Done = rustix::io::Result<()>;
 impl Target<'_> {
     pub(crate) fn stat(self) -> io::Result<Stat> {
         match self {
-            Self::Open(fd) | Self::Led(fd, _) => meta::file_stat(fd),
+            Self::Open(fd) | Self::ViaProc(fd, _) => meta::file_stat(fd),
         }
     }
 
     pub(crate) fn chown(self, user: Option<Uid>, group: Option<Gid>) -> Done {
         match self {
             Self::Open(fd) => rustix::fs::fchown(fd, user, group),
-            Self::Led(_, path) => rustix::fs::chown(path, user, group),
+            Self::ViaProc(_, path) => rustix::fs::chown(path, user, group),
         }
     }
 
@@ -160,14 +160,14 @@ impl Target<'_> {
         let mode = Mode::from_raw_mode((mode & 0o7777) as _);
         match self {
             Self::Open(fd) => rustix::fs::fchmod(fd, mode),
-            Self::Led(_, path) => rustix::fs::chmod(path, mode),
+            Self::ViaProc(_, path) => rustix::fs::chmod(path, mode),
         }
     }
 
     pub(crate) fn set_times(self, times: &Timestamps) -> Done {
         match self {
             Self::Open(fd) => rustix::fs::futimens(fd, times),
-            Self::Led(_, path) => {
+            Self::ViaProc(_, path) => {
                 rustix::fs::utimensat(CWD, path, times, rustix::fs::AtFlags::empty())
             }
         }
@@ -176,28 +176,28 @@ impl Target<'_> {
     pub(crate) fn list_xattrs(self, names: &mut [u8]) -> rustix::io::Result<usize> {
         match self {
             Self::Open(fd) => rustix::fs::flistxattr(fd, names),
-            Self::Led(_, path) => rustix::fs::listxattr(path, names),
+            Self::ViaProc(_, path) => rustix::fs::listxattr(path, names),
         }
     }
 
     pub(crate) fn xattr(self, name: &[u8], value: &mut [u8]) -> rustix::io::Result<usize> {
         match self {
             Self::Open(fd) => rustix::fs::fgetxattr(fd, name, value),
-            Self::Led(_, path) => rustix::fs::getxattr(path, name, value),
+            Self::ViaProc(_, path) => rustix::fs::getxattr(path, name, value),
         }
     }
 
     pub(crate) fn set_xattr(self, name: &[u8], value: &[u8]) -> Done {
         match self {
             Self::Open(fd) => rustix::fs::fsetxattr(fd, name, value, XattrFlags::empty()),
-            Self::Led(_, path) => rustix::fs::setxattr(path, name, value, XattrFlags::empty()),
+            Self::ViaProc(_, path) => rustix::fs::setxattr(path, name, value, XattrFlags::empty()),
         }
     }
 
     pub(crate) fn remove_xattr(self, name: &[u8]) -> Done {
         match self {
             Self::Open(fd) => rustix::fs::fremovexattr(fd, name),
-            Self::Led(_, path) => rustix::fs::removexattr(path, name),
+            Self::ViaProc(_, path) => rustix::fs::removexattr(path, name),
         }
     }
 }

@@ -111,7 +111,7 @@ pub(crate) fn refused() -> io::Error {
 }
 
 /// The flag for handles that only inspect.
-pub(crate) const LOOK: OFlags = system::LOOK;
+pub(crate) const INSPECT: OFlags = system::INSPECT;
 
 /// No mode bits: no file is created here.
 const NO_MODE: Mode = Mode::empty();
@@ -123,7 +123,7 @@ mod system {
     use rustix::io::Errno;
     use std::os::fd::{AsFd, AsRawFd};
 
-    pub(super) const LOOK: OFlags = OFlags::PATH;
+    pub(super) const INSPECT: OFlags = OFlags::PATH;
 
     /// Links are followed within the directory. Those of /proc may lead anywhere and are not
     /// followed.
@@ -172,7 +172,7 @@ mod system {
     use super::{Dir, OFlags, OwnedFd, Path, io};
 
     /// Here this opens for reading, without blocking.
-    pub(super) const LOOK: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+    pub(super) const INSPECT: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
     pub(super) fn open(_: &Dir, _: &[u8], _: OFlags) -> io::Result<OwnedFd> {
         Err(io::Error::new(io::ErrorKind::Unsupported, "this needs Linux"))

@@ -5,16 +5,16 @@ use std::os::fd::AsFd;
 
 /// True if content read from `file` stays cached for the next reader, unless memory is short: its
 /// file system is local. FUSE and network file systems may fetch it again, and block.
-pub fn remembers_reads(file: impl AsFd) -> bool {
-    system::remembers_reads(file)
+pub fn caches_reads(file: impl AsFd) -> bool {
+    system::caches_reads(file)
 }
 
 impl Dir {
     /// True if its file system is known to make everything durable on request, to report no new
     /// errors when a file is closed, and to keep every time that is set. FUSE, network file
     /// systems, FAT and others may behave differently.
-    pub fn is_known(&self) -> bool {
-        system::is_known(self)
+    pub fn has_known_file_system(&self) -> bool {
+        system::has_known_file_system(self)
     }
 
     /// True if its file system is known to copy inside the kernel without sharing content. For
@@ -26,8 +26,8 @@ impl Dir {
 
     /// True if its file system is known to treat no two names as the same. Many ignore case, or
     /// different encodings of a character.
-    pub fn tells_names_apart(&self) -> bool {
-        system::tells_names_apart(self)
+    pub fn has_distinct_names(&self) -> bool {
+        system::has_distinct_names(self)
     }
 }
 
@@ -67,11 +67,11 @@ mod system {
         *dir.kind.get_or_init(|| kind(dir))
     }
 
-    pub(super) fn remembers_reads(file: impl super::AsFd) -> bool {
+    pub(super) fn caches_reads(file: impl super::AsFd) -> bool {
         [EXT, XFS, BTRFS, F2FS, TMPFS, RAMFS, ZFS, OVERLAY].contains(&kind(file))
     }
 
-    pub(super) fn is_known(dir: &Dir) -> bool {
+    pub(super) fn has_known_file_system(dir: &Dir) -> bool {
         [EXT, XFS, BTRFS, F2FS, TMPFS].contains(&magic(dir))
     }
 
@@ -79,7 +79,7 @@ mod system {
         [EXT, TMPFS].contains(&magic(dir))
     }
 
-    pub(super) fn tells_names_apart(dir: &Dir) -> bool {
+    pub(super) fn has_distinct_names(dir: &Dir) -> bool {
         match magic(dir) {
             BTRFS => true,
             XFS => !xfs::folds_case(dir),
@@ -136,11 +136,11 @@ mod xfs {
 mod system {
     use super::Dir;
 
-    pub(super) fn remembers_reads(_: impl super::AsFd) -> bool {
+    pub(super) fn caches_reads(_: impl super::AsFd) -> bool {
         false
     }
 
-    pub(super) fn is_known(_: &Dir) -> bool {
+    pub(super) fn has_known_file_system(_: &Dir) -> bool {
         false
     }
 
@@ -148,7 +148,7 @@ mod system {
         false
     }
 
-    pub(super) fn tells_names_apart(_: &Dir) -> bool {
+    pub(super) fn has_distinct_names(_: &Dir) -> bool {
         false
     }
 }

@@ -28,11 +28,11 @@ pub fn is_out_of_handles(error: &io::Error) -> bool {
     matches!(errno, Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE))
 }
 
-/// The cached result of [`effective_user`], or [`UNASKED`].
-static USER: AtomicU64 = AtomicU64::new(UNASKED);
+/// The cached result of [`effective_user`], or [`NOT_CACHED`].
+static USER: AtomicU64 = AtomicU64::new(NOT_CACHED);
 
 /// Not the ID of a user.
-const UNASKED: u64 = u64::MAX;
+const NOT_CACHED: u64 = u64::MAX;
 
 /// The effective user of this process. The system is asked once, as every entry of a tree needs
 /// this, and again after [`crate::become_user`].
@@ -47,7 +47,7 @@ pub fn effective_user() -> u32 {
 
 /// Drops the cached user.
 pub(crate) fn forget_user() {
-    USER.store(UNASKED, Ordering::Relaxed);
+    USER.store(NOT_CACHED, Ordering::Relaxed);
 }
 
 /// The ID of the superuser, and of its group. It is the same on every system.
@@ -70,7 +70,7 @@ pub fn effective_group() -> u32 {
 pub fn umask() -> u32 {
     static UMASK: OnceLock<u32> = OnceLock::new();
     *UMASK.get_or_init(|| {
-        told_umask().unwrap_or_else(|| {
+        umask_from_proc().unwrap_or_else(|| {
             let umask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
             rustix::process::umask(umask);
             // The field's width differs between systems.
@@ -80,7 +80,7 @@ pub fn umask() -> u32 {
     })
 }
 
-fn told_umask() -> Option<u32> {
+fn umask_from_proc() -> Option<u32> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let umask = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
     u32::from_str_radix(umask.trim(), 8).ok()
@@ -118,7 +118,7 @@ pub fn is_in_foreground(terminal: impl AsFd) -> bool {
 }
 
 /// True if `time`, from a file system, is at least `span` ago by this machine's clock.
-pub fn is_past(time: Timestamp, span: Duration) -> bool {
+pub fn is_older_than(time: Timestamp, span: Duration) -> bool {
     let Ok(now) = SystemTime::now().duration_since(UNIX_EPOCH) else { return false };
     let Some(then) = now.checked_sub(span) else { return false };
     let secs = i64::try_from(then.as_secs()).unwrap_or(i64::MAX);
@@ -126,13 +126,13 @@ pub fn is_past(time: Timestamp, span: Duration) -> bool {
 }
 
 /// The time when this machine was started, by the clock for file times; `None` if unknown.
-pub fn started_at() -> Option<Timestamp> {
+pub fn boot_time() -> Option<Timestamp> {
     static STARTED: OnceLock<Option<Timestamp>> = OnceLock::new();
-    *STARTED.get_or_init(system_started_at)
+    *STARTED.get_or_init(system_boot_time)
 }
 
 #[cfg(target_os = "linux")]
-fn system_started_at() -> Option<Timestamp> {
+fn system_boot_time() -> Option<Timestamp> {
     use rustix::time::{ClockId, clock_gettime};
     const SECOND_NS: i128 = 1_000_000_000;
     // Boottime also counts while the machine is suspended.
@@ -146,7 +146,7 @@ fn system_started_at() -> Option<Timestamp> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn system_started_at() -> Option<Timestamp> {
+fn system_boot_time() -> Option<Timestamp> {
     None
 }
 
@@ -186,7 +186,7 @@ pub fn volume_id(file: impl AsFd) -> u64 {
 
 /// The free space of a file system for users other than root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Room {
+pub struct FreeSpace {
     /// In bytes.
     pub bytes: u64,
     /// Free inodes; `None` if they are created as needed.
@@ -197,7 +197,7 @@ pub struct Room {
 /// since the failure.
 const INODES_FEW: u64 = 16;
 
-impl Room {
+impl FreeSpace {
     /// The space of a file system with `files` inodes, of which `files_left` are free. Both are 0
     /// if inodes are created as needed.
     pub fn new(bytes: u64, files: u64, files_left: u64) -> Self {
@@ -205,16 +205,16 @@ impl Room {
     }
 
     /// True if a lack of inodes explains why a file could not be created.
-    pub fn lacks_inodes(&self) -> bool {
+    pub fn is_out_of_inodes(&self) -> bool {
         self.inodes.is_some_and(|inodes| inodes < INODES_FEW)
     }
 }
 
 /// The free space on the file system of `file`; `None` if unknown.
-pub fn room(file: impl AsFd) -> Option<Room> {
+pub fn free_space(file: impl AsFd) -> Option<FreeSpace> {
     let volume = rustix::fs::fstatvfs(file).ok()?;
     let bytes = volume.f_bavail.checked_mul(volume.f_frsize)?;
-    Some(Room::new(bytes, volume.f_files, volume.f_favail))
+    Some(FreeSpace::new(bytes, volume.f_files, volume.f_favail))
 }
 
 /// The ID of the mount that `file` is on, which is never reused; `None` if the system has no such

@@ -109,7 +109,7 @@ fn limit_in(path: &Path, files_left: &mut usize, is_for_all: &mut bool) -> Optio
             // The following lines apply to some logins only, and MaxStartups is not allowed there.
             Some("match") => *is_for_all = false,
             Some("maxstartups") if *is_for_all => {
-                return Some(Some(words.next().and_then(limit_of_words)?));
+                return Some(Some(words.next().and_then(parse_limit)?));
             }
             Some("include") if *is_for_all => {
                 for included in words.flat_map(included) {
@@ -126,7 +126,7 @@ fn limit_in(path: &Path, files_left: &mut usize, is_for_all: &mut bool) -> Optio
 }
 
 /// Parses `10:30:100`, or `10`.
-fn limit_of_words(words: &str) -> Option<Limit> {
+fn parse_limit(words: &str) -> Option<Limit> {
     let mut numbers = words.split(':').map(|number| number.parse::<u32>().ok());
     let begin = numbers.next()??;
     match (numbers.next(), numbers.next(), numbers.next()) {

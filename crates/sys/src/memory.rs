@@ -14,17 +14,17 @@ pub struct Memory;
 unsafe impl GlobalAlloc for Memory {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller keeps the contract of this very method.
-        or_end(unsafe { System.alloc(layout) })
+        or_exit(unsafe { System.alloc(layout) })
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as above.
-        or_end(unsafe { System.alloc_zeroed(layout) })
+        or_exit(unsafe { System.alloc_zeroed(layout) })
     }
 
     unsafe fn realloc(&self, old: *mut u8, layout: Layout, new_len: usize) -> *mut u8 {
         // SAFETY: as above; `old` came from the system's allocator.
-        or_end(unsafe { System.realloc(old, layout, new_len) })
+        or_exit(unsafe { System.realloc(old, layout, new_len) })
     }
 
     unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
@@ -33,7 +33,7 @@ unsafe impl GlobalAlloc for Memory {
     }
 }
 
-fn or_end(allocated: *mut u8) -> *mut u8 {
+fn or_exit(allocated: *mut u8) -> *mut u8 {
     if allocated.is_null() {
         end();
     }
@@ -49,7 +49,7 @@ fn end() -> ! {
 
 /// If the address space is limited, makes all threads share one arena. Otherwise glibc reserves 64
 /// MiB per thread, which may exceed the limit. Call it before other threads are started.
-pub fn spare_address_space() {
+pub fn limit_arenas() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     if rustix::process::getrlimit(rustix::process::Resource::As).current.is_some() {
         // SAFETY: it sets a number, and there is no other thread yet.

@@ -116,7 +116,7 @@ pub fn file_stat(file: impl AsFd) -> io::Result<Stat> {
 /// # Errors
 /// [`io::ErrorKind::Unsupported`] if they can't.
 #[cfg(target_os = "linux")]
-pub fn takes_temporary(dir: &Dir) -> io::Result<()> {
+pub fn check_renamable(dir: &Dir) -> io::Result<()> {
     use rustix::fs::{StatxAttributes, StatxFlags, statx};
     let is_append_only = || {
         let stat = statx(dir, c"", AtFlags::EMPTY_PATH, StatxFlags::empty());
@@ -134,7 +134,7 @@ pub fn takes_temporary(dir: &Dir) -> io::Result<()> {
 /// # Errors
 /// None.
 #[cfg(not(target_os = "linux"))]
-pub fn takes_temporary(_: &Dir) -> io::Result<()> {
+pub fn check_renamable(_: &Dir) -> io::Result<()> {
     Ok(())
 }
 
@@ -220,14 +220,15 @@ pub(crate) fn set_attributes_of(
     }
     let (user, group) = owner_of(attributes, which);
     if user.is_some() || group.is_some() {
-        give(which, user, group, |user, group| target.chown(user, group))?;
+        chown_or_chgrp(which, user, group, |user, group| target.chown(user, group))?;
     }
     if which.has_any(Kept::EXTENDED) {
         attributes::set_extended(target, attributes, which)?;
     }
     if which.has(Kept::MODE) || sets_mode_again(attributes, which) {
         let is_asked = attributes.mode & SET_ID_MODE != 0 && !which.has(Kept::LENT);
-        let vain = if is_asked { lent_in_vain(&target.stat()?, attributes, which) } else { 0 };
+        let vain =
+            if is_asked { unsafe_set_id_bits(&target.stat()?, attributes, which) } else { 0 };
         target.chmod(attributes.mode & !vain)?;
     }
     set_times(dir, target, attributes, which)
@@ -249,7 +250,9 @@ pub(crate) fn set_times(
     let atime = attributes.atime.filter(|_| which.has(Kept::ATIMES));
     match (which.has(Kept::TIMES), atime) {
         (false, None) => Ok(()),
-        (true, None) if dir.is_known() => Ok(target.set_times(&timestamps(attributes.mtime))?),
+        (true, None) if dir.has_known_file_system() => {
+            Ok(target.set_times(&timestamps(attributes.mtime))?)
+        }
         (true, None) => keep_mtime_of(target, attributes.mtime),
         (sets_mtime, atime) => {
             let mtime = sets_mtime.then_some(attributes.mtime);
@@ -260,7 +263,7 @@ pub(crate) fn set_times(
 
 /// The set-ID bits of `attributes` that would lend another user's rights through an entry with the
 /// metadata `now`.
-pub(crate) fn lent_in_vain(now: &Stat, attributes: &Attributes, which: Kept) -> u32 {
+pub(crate) fn unsafe_set_id_bits(now: &Stat, attributes: &Attributes, which: Kept) -> u32 {
     if now.is_dir() || which.has(Kept::LENT) {
         return 0;
     }
@@ -278,7 +281,7 @@ fn owner_of(attributes: &Attributes, which: Kept) -> (Option<Uid>, Option<Gid>) 
 }
 
 /// Calls `chown` for a user and a group. If that fails, for the group alone where that is enough.
-fn give(
+fn chown_or_chgrp(
     which: Kept,
     user: Option<Uid>,
     group: Option<Gid>,
@@ -293,9 +296,9 @@ fn give(
     };
     match chown(user, group) {
         Err(_) if which.has(Kept::AS_POSSIBLE) && user.is_some() && group.is_some() => {
-            not_kept::as_possible(which, chown(None, group))
+            not_kept::ignore_not_kept(which, chown(None, group))
         }
-        given => not_kept::as_possible(which, given),
+        given => not_kept::ignore_not_kept(which, given),
     }
 }
 
@@ -361,12 +364,12 @@ pub(crate) fn set_link_attributes(
 ) -> io::Result<()> {
     let (user, group) = owner_of(attributes, which);
     if user.is_some() || group.is_some() {
-        give(which, user, group, |user, group| {
+        chown_or_chgrp(which, user, group, |user, group| {
             rustix::fs::chownat(dir, name, user, group, AtFlags::SYMLINK_NOFOLLOW)
         })?;
     }
     if which.has(Kept::XATTRS) {
-        attributes::give_link(dir, name, attributes, which)?;
+        attributes::set_link_extended(dir, name, attributes, which)?;
     }
     let atime = attributes.atime.filter(|_| which.has(Kept::ATIMES));
     if let (true, Some(atime)) = (which.has(Kept::TIMES), atime) {
@@ -400,7 +403,7 @@ pub(crate) fn set_special_attributes(
 /// Sets the modification time of `name`, not following a link.
 pub(crate) fn set_link_mtime(dir: &Dir, name: &[u8], mtime: Timestamp) -> io::Result<()> {
     // Unknown file systems may ignore a call that leaves the access time, so both are set.
-    let times = if dir.is_known() { timestamps(mtime) } else { both(mtime) };
+    let times = if dir.has_known_file_system() { timestamps(mtime) } else { both(mtime) };
     Ok(rustix::fs::utimensat(dir, name, &times, AtFlags::SYMLINK_NOFOLLOW)?)
 }
 

@@ -47,9 +47,9 @@ impl Dir {
     ///
     /// # Errors
     /// As [`Self::open_named`].
-    pub fn open_named_to_enter(path: &Path, links: Links) -> io::Result<Self> {
+    pub fn open_named_for_search(path: &Path, links: Links) -> io::Result<Self> {
         if links == Links::All {
-            return Self::open_to_enter(path);
+            return Self::open_for_search(path);
         }
         match Self::walked(path, OFlags::empty()) {
             #[cfg(target_os = "linux")]
@@ -65,7 +65,7 @@ impl Dir {
     ///
     /// # Errors
     /// Those of `open`; [`ForeignLink`] at a link that is not followed; if it is no regular file.
-    pub fn open_led(&self, name: &Name) -> io::Result<(File, Stat)> {
+    pub fn open_link_target(&self, name: &Name) -> io::Result<(File, Stat)> {
         let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::NONBLOCK;
         let rest = vec![name.as_bytes().to_vec()];
         let file = File::from(walk_from(self.try_clone()?, rest, flags, Mode::empty())?);
@@ -181,7 +181,7 @@ fn walk_from(
 }
 
 /// Flags for directories on the way.
-const HOLD: OFlags = jail::LOOK.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+const HOLD: OFlags = jail::INSPECT.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// The directory where `path` starts.
 fn start(path: &[u8]) -> io::Result<Dir> {
@@ -225,7 +225,7 @@ fn link_at(dir: &Dir, name: &[u8]) -> io::Result<Option<Link>> {
         return Ok(None);
     }
     refuse_foreign(name, &stat)?;
-    if jail::root().is_none() && crate::is_made_up(&held) {
+    if jail::root().is_none() && crate::is_generated(&held) {
         return Ok(Some(Link::OfSystem));
     }
     Ok(Some(Link::To(rustix::fs::readlinkat(held, "", Vec::new())?.into_bytes())))

@@ -28,7 +28,7 @@ impl NotKept {
 }
 
 /// The result of setting an attribute. Ignores [`NotKept`] if `which` allows that.
-pub(crate) fn as_possible(which: Kept, set: io::Result<()>) -> io::Result<()> {
+pub(crate) fn ignore_not_kept(which: Kept, set: io::Result<()>) -> io::Result<()> {
     match set {
         Err(error) if which.has(Kept::AS_POSSIBLE) && NotKept::is(&error) => Ok(()),
         set => set,

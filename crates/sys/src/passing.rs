@@ -14,30 +14,30 @@ use std::os::unix::net::UnixStream;
 /// Most descriptors in one message.
 const PASSED_MAX: usize = 16;
 
-/// Sends `words`, which must not be empty, with `descriptors`, at most 16.
+/// Sends `data`, which must not be empty, with `descriptors`, at most 16.
 ///
 /// # Errors
 /// Those of `sendmsg`.
-pub fn pass(socket: impl AsFd, words: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+pub fn pass(socket: impl AsFd, data: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED_MAX))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
         return Err(ErrorKind::OutOfMemory.into());
     }
-    let sent = sendmsg(socket, &[IoSlice::new(words)], &mut control, SendFlags::NOSIGNAL)?;
+    let sent = sendmsg(socket, &[IoSlice::new(data)], &mut control, SendFlags::NOSIGNAL)?;
     // A socket takes so few bytes at once.
-    if sent == words.len() { Ok(()) } else { Err(ErrorKind::WriteZero.into()) }
+    if sent == data.len() { Ok(()) } else { Err(ErrorKind::WriteZero.into()) }
 }
 
-/// Receives at most `words.len()` bytes and 16 descriptors. Returns the number of bytes, 0 at the
+/// Receives at most `data.len()` bytes and 16 descriptors. Returns the number of bytes, 0 at the
 /// end of a stream. The descriptors have the close-on-exec flag.
 ///
 /// # Errors
 /// Those of `recvmsg`.
-pub fn receive_passed(socket: impl AsFd, words: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+pub fn receive_passed(socket: impl AsFd, data: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let received = recvmsg(socket, &mut [IoSliceMut::new(words)], &mut control, flags())?;
+    let received = recvmsg(socket, &mut [IoSliceMut::new(data)], &mut control, flags())?;
     let descriptors: Vec<OwnedFd> = control
         .drain()
         .filter_map(|message| match message {
@@ -96,16 +96,16 @@ mod tests {
         let (mut input, output) = io::pipe().expect("a pipe");
         pass(&here, b"take", &[output.as_fd()]).expect("sent");
         drop(output);
-        let mut words = [0; 8];
-        let (len, passed) = receive_passed(&there, &mut words).expect("received");
-        assert_eq!(&words[..len], b"take");
+        let mut data = [0; 8];
+        let (len, passed) = receive_passed(&there, &mut data).expect("received");
+        assert_eq!(&data[..len], b"take");
         let [output] = <[OwnedFd; 1]>::try_from(passed).expect("one");
         std::fs::File::from(output).write_all(b"ping").expect("written");
         let mut heard = Vec::new();
         input.read_to_end(&mut heard).expect("read");
         assert_eq!(heard, b"ping");
         drop(here);
-        let (len, passed) = receive_passed(&there, &mut words).expect("the end");
+        let (len, passed) = receive_passed(&there, &mut data).expect("the end");
         assert!(len == 0 && passed.is_empty());
     }
 

@@ -26,7 +26,7 @@ pub fn mtu_to(_: SocketAddr) -> Option<u32> {
 
 /// Statistics about the packets with content that this side of a connection has sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Measured {
+pub struct PacketStats {
     /// The number of packets, including retransmissions.
     pub packets: u64,
     /// The number of packets noticed as lost.
@@ -38,9 +38,9 @@ pub struct Measured {
 /// The statistics of the TCP connection `socket`. `None` if the system does not report them, or it
 /// is no TCP connection.
 #[cfg(target_os = "linux")]
-pub fn measured(socket: impl AsFd) -> Option<Measured> {
+pub fn packet_stats(socket: impl AsFd) -> Option<PacketStats> {
     let info = info::TcpInfo::of(socket.as_fd())?;
-    Some(Measured {
+    Some(PacketStats {
         packets: info.word(info::DATA_SEGS_OUT)?.into(),
         lost: info.word(info::TOTAL_RETRANS)?.into(),
         round_trip: info.round_trip()?,
@@ -49,7 +49,7 @@ pub fn measured(socket: impl AsFd) -> Option<Measured> {
 
 /// Not supported on this system.
 #[cfg(not(target_os = "linux"))]
-pub fn measured(_: impl AsFd) -> Option<Measured> {
+pub fn packet_stats(_: impl AsFd) -> Option<PacketStats> {
     None
 }
 
@@ -93,7 +93,7 @@ pub(crate) mod info {
         }
 
         /// True if the connection is established.
-        pub(crate) fn is_standing(&self) -> bool {
+        pub(crate) fn is_established(&self) -> bool {
             self.0[0].to_ne_bytes()[0] == ESTABLISHED
         }
 
@@ -126,10 +126,10 @@ mod tests {
         let (mut there, _) = listener.accept().expect("accepted");
         here.write_all(b"hello").expect("written");
         there.read_exact(&mut [0; 5]).expect("read");
-        let counts = measured(&here).expect("a TCP connection");
+        let counts = packet_stats(&here).expect("a TCP connection");
         assert_eq!((counts.packets, counts.lost), (1, 0));
         assert!(mtu_to((Ipv4Addr::LOCALHOST, 9).into()).is_some_and(|mtu| mtu >= 576));
         let (pipe, _) = std::io::pipe().expect("a pipe");
-        assert_eq!(measured(&pipe), None);
+        assert_eq!(packet_stats(&pipe), None);
     }
 }

@@ -7,7 +7,7 @@
 /// It is for threads that fill a pipe. Each piece read from a full pipe wakes its writer. If the
 /// writer preempts the reader for every piece, both get many small turns instead of a few large
 /// ones.
-pub fn wait_for_turns() {
+pub fn use_batch_scheduling() {
     #[cfg(target_os = "linux")]
     {
         // Not `sched_setscheduler`, which musl refuses.
@@ -41,7 +41,7 @@ mod tests {
     #[test]
     fn new_threads_inherit_the_scheduling_policy() {
         let asked = thread::spawn(|| {
-            wait_for_turns();
+            use_batch_scheduling();
             (policy(), thread::spawn(policy).join().expect("no panic"))
         });
         let asked = asked.join().expect("no panic");

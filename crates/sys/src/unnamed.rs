@@ -57,7 +57,7 @@ impl Dir {
     /// that fails for any reason, or linking one has failed here. If the cause is more than a
     /// missing feature, creating a named file reports it.
     pub fn create_unnamed(&self) -> Option<File> {
-        if self.cant_name.load(Ordering::Relaxed) { None } else { system::create(self) }
+        if self.linking_failed.load(Ordering::Relaxed) { None } else { system::create(self) }
     }
 
     /// Creates a file on this directory's file system, for reading and writing, that has a name for
@@ -84,7 +84,7 @@ impl Dir {
     pub fn link_unnamed(&self, file: &File, name: &[u8]) -> io::Result<()> {
         system::link(self, file, name).inspect_err(|error| {
             if error.kind() != io::ErrorKind::AlreadyExists {
-                self.cant_name.store(true, Ordering::Relaxed);
+                self.linking_failed.store(true, Ordering::Relaxed);
             }
         })
     }

@@ -2,7 +2,7 @@
 //! of holes, and content that the kernel moves is the content that was there.
 //! File systems that can share content are made in images where that is allowed.
 
-use haul_sys::{Dir, clone_file, copy_range, lacks_blocks, next_data};
+use haul_sys::{Dir, clone_file, copy_range, has_unwritten_blocks, next_data};
 use haul_testkit::content::{Stream, bytes};
 use haul_testkit::{FileSystem, Mount, fixture};
 use std::fs::{self, File};
@@ -207,7 +207,7 @@ fn blocks_that_were_never_written_are_missed_also_when_they_were_read() {
         let Some(image) = Mount::image(kind, 320 << 20) else { return };
         let path = image.join("file");
         let size = PARTS.iter().sum::<u64>() - 5;
-        let lacks = || lacks_blocks(&File::open(&path).expect("opened"), size);
+        let lacks = || has_unwritten_blocks(&File::open(&path).expect("opened"), size);
         let [before, missing, _] = PARTS;
         for (at, len) in [(before, missing), (0, size), (0, before), (before + missing, before)] {
             let file = file_at(&path);
@@ -239,9 +239,9 @@ fn what_was_just_written_misses_no_blocks() {
                 fallocate(&file, flags, 0, allocated).expect("allocated");
             }
             file.write_all_at(&bytes(size as usize, 3), 0).expect("written");
-            assert!(!lacks_blocks(&file, size), "{kind:?} {size} {allocated}");
+            assert!(!has_unwritten_blocks(&file, size), "{kind:?} {size} {allocated}");
             file.sync_all().expect("synced");
-            assert!(!lacks_blocks(&file, size), "{kind:?} {size} {allocated}, durable");
+            assert!(!has_unwritten_blocks(&file, size), "{kind:?} {size} {allocated}, durable");
         }
         // More extents than are asked for at once.
         let file = file_at(&path);
@@ -252,10 +252,10 @@ fn what_was_just_written_misses_no_blocks() {
             file.sync_data().expect("synced");
         }
         let size = (extents * 2 - 1) * BLOCK;
-        assert!(lacks_blocks(&file, size), "{kind:?}");
+        assert!(has_unwritten_blocks(&file, size), "{kind:?}");
         for extent in 0..extents {
             file.write_all_at(&[7; BLOCK as usize], (extent * 2 + 1) * BLOCK).expect("written");
         }
-        assert!(!lacks_blocks(&file, size), "{kind:?}");
+        assert!(!has_unwritten_blocks(&file, size), "{kind:?}");
     }
 }

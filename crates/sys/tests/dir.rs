@@ -231,5 +231,5 @@ fn a_path_that_the_operator_named_is_looked_at_with_and_without_following() {
 #[test]
 fn an_xfs_tells_that_it_keeps_names_apart() {
     let Some(mount) = Mount::image(FileSystem::Xfs, 300 << 20) else { return };
-    assert!(open(mount.path()).tells_names_apart());
+    assert!(open(mount.path()).has_distinct_names());
 }

@@ -128,7 +128,7 @@ impl Link {
     }
 
     /// Ends every connection for the client alone: the server notices nothing.
-    pub fn cut_near(&self) {
+    pub fn cut_client_side(&self) {
         for pair in self.shared.open().iter() {
             pair.silent.store(true, Ordering::Relaxed);
             let _ = pair.ends[0].shutdown(Shutdown::Both);
@@ -172,7 +172,7 @@ impl Link {
 
     /// Bytes that have passed towards the server, and from it.
     pub fn passed(&self) -> [u64; 2] {
-        [0, 1].map(|way| self.shared.passed[way].load(Ordering::Relaxed))
+        [0, 1].map(|direction| self.shared.passed[direction].load(Ordering::Relaxed))
     }
 
     /// Connections that were made through it; of datagrams, the addresses that have sent some.
@@ -221,20 +221,20 @@ impl Shared {
         near.set_nodelay(true)?;
         far.set_nodelay(true)?;
         let silent = Arc::new(AtomicBool::new(false));
-        for way in 0..2 {
-            let (from, to) = match way {
+        for direction in 0..2 {
+            let (from, to) = match direction {
                 0 => (near.try_clone()?, far.try_clone()?),
                 _ => (far.try_clone()?, near.try_clone()?),
             };
             let (shared, silent) = (Arc::clone(self), Arc::clone(&silent));
-            thread::spawn(move || shared.carry(from, to, way, &silent));
+            thread::spawn(move || shared.carry(from, to, direction, &silent));
         }
         self.open().push(Pair { ends: [near, far], silent });
         self.connections.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
-    fn carry(&self, mut from: TcpStream, mut to: TcpStream, way: usize, silent: &AtomicBool) {
+    fn carry(&self, mut from: TcpStream, mut to: TcpStream, direction: usize, silent: &AtomicBool) {
         let mut buffer = vec![0; 16 << 10];
         let mut carry = || -> io::Result<()> {
             loop {
@@ -246,9 +246,9 @@ impl Shared {
                 if len == 0 {
                     return Ok(());
                 }
-                self.touch(way, &mut buffer[..len]);
+                self.damage_piece(direction, &mut buffer[..len]);
                 to.write_all(&buffer[..len])?;
-                self.count(way, len);
+                self.count(direction, len);
             }
         };
         let _ = carry();
@@ -259,8 +259,8 @@ impl Shared {
     }
 
     /// Damages a piece, if one is to be damaged.
-    fn touch(&self, way: usize, piece: &mut [u8]) {
-        let (left, relaxed) = (&self.damage[way], Ordering::Relaxed);
+    fn damage_piece(&self, direction: usize, piece: &mut [u8]) {
+        let (left, relaxed) = (&self.damage[direction], Ordering::Relaxed);
         let is_due = left.fetch_update(relaxed, relaxed, |left| left.checked_sub(1)).is_ok();
         let middle = piece.len() / 2;
         if let Some(byte) = piece.get_mut(middle).filter(|_| is_due) {
@@ -269,9 +269,9 @@ impl Shared {
     }
 
     /// Counts a piece of `len` bytes that has passed, and waits until the next one may.
-    fn count(&self, way: usize, len: usize) {
+    fn count(&self, direction: usize, len: usize) {
         let len = len as u64;
-        let passed = self.passed[way].fetch_add(len, Ordering::Relaxed) + len;
+        let passed = self.passed[direction].fetch_add(len, Ordering::Relaxed) + len;
         let begin = Instant::now();
         loop {
             let pace = *self.pace();

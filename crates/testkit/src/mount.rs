@@ -32,7 +32,7 @@ impl Frozen {
     /// Mounts it, which repairs it as after a cut. The file system itself must not be
     /// mounted any more: some kinds take it for the same.
     pub fn mount(self) -> io::Result<Mount> {
-        Mount::of_image(self.backing, self.kind)
+        Mount::from_image(self.backing, self.kind)
     }
 }
 
@@ -80,7 +80,7 @@ impl Mount {
 
     /// The same for who can do without.
     pub fn try_tmpfs(size_bytes: u64) -> io::Result<Mount> {
-        let mount = Self::nowhere()?;
+        let mount = Self::unmounted()?;
         let options = format!("size={size_bytes},nr_inodes=0,mode=0755");
         run("mount", &["-t", "tmpfs", "-o", &options, "haul-test"], mount.path())?;
         Ok(mount)
@@ -106,7 +106,7 @@ impl Mount {
     }
 
     fn try_tmpfs_with(options: &str) -> io::Result<Mount> {
-        let mount = Self::nowhere()?;
+        let mount = Self::unmounted()?;
         // The directory that is mounted on is closed to others, and no longer seen.
         run("mount", &["-t", "tmpfs", "-o", options, "haul-test"], mount.path())?;
         Ok(mount)
@@ -114,7 +114,7 @@ impl Mount {
 
     /// A file system in memory that has no extended attributes and no access control lists.
     pub fn try_ramfs() -> io::Result<Mount> {
-        let mount = Self::nowhere()?;
+        let mount = Self::unmounted()?;
         run("mount", &["-t", "ramfs", "haul-test"], mount.path())?;
         Ok(mount)
     }
@@ -126,7 +126,7 @@ impl Mount {
     }
 
     fn try_bind(shown: &Path) -> io::Result<Mount> {
-        let mount = Self::nowhere()?;
+        let mount = Self::unmounted()?;
         run("mount", &["--bind", text(shown)?], mount.path())?;
         Ok(mount)
     }
@@ -147,7 +147,7 @@ impl Mount {
     }
 
     fn try_overlay(lower: &Path, upper: &Path) -> io::Result<Mount> {
-        let mount = Self::nowhere()?;
+        let mount = Self::unmounted()?;
         let work = upper.with_extension("work");
         fs::create_dir(&work)?;
         let (lower, upper, work) = (text(lower)?, text(upper)?, text(&work)?);
@@ -161,10 +161,10 @@ impl Mount {
     /// and where bindfs is missing.
     #[track_caller]
     pub fn bindfs(shown: &Path) -> Option<Mount> {
-        let nowhere = Self::nowhere().expect("a temporary directory");
-        let place = nowhere.path().to_path_buf();
+        let unmounted = Self::unmounted().expect("a temporary directory");
+        let place = unmounted.path().to_path_buf();
         let mounted = text(shown).and_then(|shown| run("bindfs", &[shown], &place));
-        fixture::made("a bindfs", mounted.map(|()| nowhere))
+        fixture::made("a bindfs", mounted.map(|()| unmounted))
     }
 
     /// The same at `place`, a directory that is there.
@@ -179,9 +179,9 @@ impl Mount {
     /// [`Self::tmpfs`], and where rclone or FUSE's own mounting is missing.
     #[track_caller]
     pub fn rclone(shown: &Path, flags: &[&str]) -> Option<Mount> {
-        let nowhere = Self::nowhere().expect("a temporary directory");
-        let place = nowhere.path().to_path_buf();
-        fixture::made("a mount of rclone's", rclone(shown, flags, &place).map(|()| nowhere))
+        let unmounted = Self::unmounted().expect("a temporary directory");
+        let place = unmounted.path().to_path_buf();
+        fixture::made("a mount of rclone's", rclone(shown, flags, &place).map(|()| unmounted))
     }
 
     /// The same at `place`, a directory that is there.
@@ -192,7 +192,7 @@ impl Mount {
     }
 
     /// A place to mount something.
-    fn nowhere() -> io::Result<Mount> {
+    fn unmounted() -> io::Result<Mount> {
         Ok(Mount { dir: TempDir::new()?, backing: None, kind: None })
     }
 
@@ -227,7 +227,7 @@ impl Mount {
         let image = backing.path().join(IMAGE);
         fs::File::create_new(&image)?.set_len(size_bytes)?;
         run(&format!("mkfs.{}", kind.name()), kind.flags(), &image)?;
-        Self::of_image(backing, kind)
+        Self::from_image(backing, kind)
     }
 
     /// The file system that a power cut at this moment would leave: a second one, of a
@@ -237,7 +237,7 @@ impl Mount {
         let own = self.backing.as_ref().ok_or_else(|| failed("it has no image"))?;
         let (image, copy) = (own.path().join(IMAGE), backing.path().join(IMAGE));
         run("cp", &["--sparse=always", "-T", "--", text(&image)?], &copy)?;
-        Self::of_image(backing, FileSystem::Ext4)
+        Self::from_image(backing, FileSystem::Ext4)
     }
 
     /// The content of its image at this moment, exactly, also while it is written to. Its
@@ -252,7 +252,7 @@ impl Mount {
         Ok(Frozen { backing, kind })
     }
 
-    fn of_image(backing: TempDir, kind: FileSystem) -> io::Result<Mount> {
+    fn from_image(backing: TempDir, kind: FileSystem) -> io::Result<Mount> {
         let image = backing.path().join(IMAGE);
         let mount = Mount { dir: TempDir::new()?, backing: Some(backing), kind: Some(kind) };
         run("mount", &["-o", "loop", text(&image)?], mount.path())?;
@@ -290,7 +290,7 @@ impl Mount {
         }
         let own = self.backing.take().zip(self.kind);
         let (backing, kind) = own.ok_or_else(|| failed("it has no image"))?;
-        Self::of_image(backing, kind)
+        Self::from_image(backing, kind)
     }
 
     /// Unmounts it, and waits for that, so that its device is free.

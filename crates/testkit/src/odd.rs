@@ -132,13 +132,13 @@ impl OddMount {
 
     /// Takes so long for one `call`, and for all that comes meanwhile, after so many
     /// that are `answered` at once.
-    pub fn delay(&self, call: Call, takes: Duration, answered: u64) {
-        self.refusals.delay(call, takes, answered, 1);
+    pub fn delay(&self, call: Call, duration: Duration, answered: u64) {
+        self.refusals.delay(call, duration, answered, 1);
     }
 
     /// Takes so long for each `call`, and for all that comes meanwhile.
-    pub fn delay_each(&self, call: Call, takes: Duration) {
-        self.refusals.delay(call, takes, 0, u64::MAX);
+    pub fn delay_each(&self, call: Call, duration: Duration) {
+        self.refusals.delay(call, duration, 0, u64::MAX);
     }
 
     /// Refuses nothing any more.

@@ -76,7 +76,7 @@ impl Watch {
     pub fn wait(self, child: &mut Child, started: Instant) -> io::Result<Ended> {
         let pid = child.id();
         let (ended, stop) = mpsc::channel();
-        let keeper = thread::spawn(move || self.keep(pid, started, &stop));
+        let keeper = thread::spawn(move || self.sample_until_stopped(pid, started, &stop));
         let waited = waitid(WaitId::Pid(known(pid)), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
         let wall = started.elapsed();
         // The child is a zombie now, so its number can't belong to another.
@@ -95,18 +95,23 @@ impl Watch {
     }
 
     /// Samples until told to stop; kills the group when the time is up.
-    fn keep(self, pid: u32, started: Instant, stop: &mpsc::Receiver<()>) -> Kept {
+    fn sample_until_stopped(
+        self,
+        pid: u32,
+        started: Instant,
+        stop: &mpsc::Receiver<()>,
+    ) -> Samples {
         /// Looking through all of /proc is dear, so agents are looked for less
         /// often than known ones are read.
-        const LOOK_EVERY: Duration = Duration::from_millis(50);
-        let mut kept = Kept::default();
+        const SCAN_EVERY: Duration = Duration::from_millis(50);
+        let mut kept = Samples::default();
         let mut agents: Vec<u32> = Vec::new();
         let mut looked: Option<Instant> = None;
         loop {
             if self.sample_every.is_some() {
                 kept.peak_rss_bytes = kept.peak_rss_bytes.max(peak_rss_bytes(pid));
                 if let Some(ancestor) = self.agents_below
-                    && looked.is_none_or(|at| at.elapsed() >= LOOK_EVERY)
+                    && looked.is_none_or(|at| at.elapsed() >= SCAN_EVERY)
                 {
                     agents =
                         descendants(ancestor).into_iter().filter(|&pid| is_agent(pid)).collect();
@@ -134,7 +139,7 @@ impl Watch {
 
 /// The watching thread's result.
 #[derive(Default)]
-struct Kept {
+struct Samples {
     peak_rss_bytes: Option<u64>,
     agent_peak_rss_bytes: Option<u64>,
     timed_out: bool,

@@ -16,7 +16,7 @@ use crate::sshd::{START_LIMIT, SshdBuilder, find, make_key, write};
 use crate::{at, failed};
 
 /// The words in the server's log in front of its port.
-const LISTENS: &str = "listening on 127.0.0.1:";
+const LISTEN_MESSAGE: &str = "listening on 127.0.0.1:";
 
 /// A running server. Dropping it ends it.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl Rclone {
         let end = Instant::now() + START_LIMIT;
         loop {
             let log = self.log();
-            let port = log.split_once(LISTENS).and_then(|(_, rest)| rest.split_once('\n'));
+            let port = log.split_once(LISTEN_MESSAGE).and_then(|(_, rest)| rest.split_once('\n'));
             if let Some(port) = port.and_then(|(port, _)| port.trim().parse().ok()) {
                 return Ok(port);
             }

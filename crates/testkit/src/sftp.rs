@@ -46,7 +46,7 @@ pub struct Oddities {
     /// `limits@openssh.com` and `fsync@openssh.com` are known.
     pub extensions: Vec<&'static str>,
     /// Every rename replaces what has the name.
-    pub renames_over: bool,
+    pub replaces_on_rename: bool,
     /// Answers everything that is asked within a moment in the reverse order.
     pub reversed: bool,
     /// Does requests of this type, as the draft numbers them, only when so many
@@ -88,7 +88,7 @@ pub enum Fault {
     /// Claims that the next packet has this length.
     Claim(u32),
     /// Answers what was not asked.
-    ForeignId,
+    UnknownId,
     /// Answers twice.
     Twice,
     /// Answers with another kind of reply.
@@ -127,7 +127,7 @@ impl Default for Oddities {
         Self {
             chunk_max: 32 << 10,
             extensions: vec!["posix-rename@openssh.com"],
-            renames_over: false,
+            replaces_on_rename: false,
             reversed: false,
             gathered: None,
             short_reads: false,
@@ -143,8 +143,8 @@ impl Default for Oddities {
 #[derive(Debug)]
 pub struct OddSftp {
     stalled: Arc<Stall>,
-    most_at_once: Arc<AtomicUsize>,
-    waited_in_vain: Arc<AtomicUsize>,
+    max_pending: Arc<AtomicUsize>,
+    gather_timeouts: Arc<AtomicUsize>,
     requests: Arc<AtomicUsize>,
     asked: Arc<Mutex<Vec<u8>>>,
 }
@@ -164,8 +164,8 @@ impl OddSftp {
         let (sender, receiver) = sync_channel(AHEAD_MAX);
         let this = Self {
             stalled: Arc::default(),
-            most_at_once: Arc::default(),
-            waited_in_vain: Arc::default(),
+            max_pending: Arc::default(),
+            gather_timeouts: Arc::default(),
             requests: Arc::default(),
             asked: Arc::default(),
         };
@@ -177,8 +177,8 @@ impl OddSftp {
             output,
             served: Arc::clone(&this.requests),
             asked: Arc::clone(&this.asked),
-            most_at_once: Arc::clone(&this.most_at_once),
-            waited_in_vain: Arc::clone(&this.waited_in_vain),
+            max_pending: Arc::clone(&this.max_pending),
+            gather_timeouts: Arc::clone(&this.gather_timeouts),
             stalled: Arc::clone(&this.stalled),
         };
         thread::Builder::new().name("odd-in".into()).spawn(move || receive(input, &sender))?;
@@ -190,14 +190,14 @@ impl OddSftp {
 
     /// The most requests that it had to answer at one time; counted by a server
     /// that answers in the reverse order.
-    pub fn most_at_once(&self) -> usize {
-        self.most_at_once.load(Ordering::Relaxed)
+    pub fn max_pending(&self) -> usize {
+        self.max_pending.load(Ordering::Relaxed)
     }
 
     /// How many times fewer requests of the type that it gathers came than it
     /// waited for.
-    pub fn waited_in_vain(&self) -> usize {
-        self.waited_in_vain.load(Ordering::Relaxed)
+    pub fn gather_timeouts(&self) -> usize {
+        self.gather_timeouts.load(Ordering::Relaxed)
     }
 
     /// How many requests have come, the greeting not counted.
@@ -244,8 +244,8 @@ struct Server {
     output: PipeWriter,
     served: Arc<AtomicUsize>,
     asked: Arc<Mutex<Vec<u8>>>,
-    most_at_once: Arc<AtomicUsize>,
-    waited_in_vain: Arc<AtomicUsize>,
+    max_pending: Arc<AtomicUsize>,
+    gather_timeouts: Arc<AtomicUsize>,
     stalled: Arc<Stall>,
 }
 
@@ -276,7 +276,7 @@ impl Server {
                         for answer in answers.drain(..) {
                             self.output.write_all(&answer)?;
                         }
-                        if !self.commit(fault, &request, &answer)? {
+                        if !self.inject(fault, &request, &answer)? {
                             return Ok(());
                         }
                     }
@@ -305,7 +305,7 @@ impl Server {
                 Ok(request) if request[0] == kind => self.gathering.push(request),
                 Ok(request) => return Some(vec![request]),
                 Err(RecvTimeoutError::Timeout) => {
-                    self.waited_in_vain.fetch_add(1, Ordering::Relaxed);
+                    self.gather_timeouts.fetch_add(1, Ordering::Relaxed);
                     return Some(std::mem::take(&mut self.gathering));
                 }
                 Err(RecvTimeoutError::Disconnected) => return None,
@@ -320,12 +320,12 @@ impl Server {
                 batch.push(request);
             }
         }
-        self.most_at_once.fetch_max(batch.len(), Ordering::Relaxed);
+        self.max_pending.fetch_max(batch.len(), Ordering::Relaxed);
         Some(batch)
     }
 
     /// Does what no server does; whether it goes on.
-    fn commit(&mut self, fault: Fault, request: &[u8], answer: &[u8]) -> io::Result<bool> {
+    fn inject(&mut self, fault: Fault, request: &[u8], answer: &[u8]) -> io::Result<bool> {
         let id = u32::from_be_bytes([request[1], request[2], request[3], request[4]]);
         let send = |output: &mut PipeWriter, packet: Packet| {
             output.write_all(&packet.bytes()).map(|()| true)
@@ -349,7 +349,7 @@ impl Server {
                 self.output.write_all(&answer[4..])?;
                 Ok(true)
             }
-            Fault::ForeignId => send(&mut self.output, Packet::status(id ^ 0x4000_0000, 4)),
+            Fault::UnknownId => send(&mut self.output, Packet::status(id ^ 0x4000_0000, 4)),
             Fault::Twice => {
                 self.output.write_all(answer)?;
                 self.output.write_all(answer)?;

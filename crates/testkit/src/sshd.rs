@@ -38,12 +38,12 @@ const PORT_ATTEMPTS: u32 = 10;
 /// Settings of glibc's allocator: it keeps what was freed. The buffers of a connection grow
 /// and go again and again, and each time their pages would be made anew, in a tenth of the
 /// processor time of a server that is sent much. Sessions don't get it.
-const KEEPS_MEMORY: [(&str, &str); 2] =
+const MALLOC_SETTINGS: [(&str, &str); 2] =
     [("MALLOC_TRIM_THRESHOLD_", "67108864"), ("MALLOC_MMAP_THRESHOLD_", "67108864")];
 
 /// Every session's environment holds this name with a value of the server's
 /// own, so that sessions are found even when they have outlived it.
-const MARK: &str = "HAUL_TEST_SSHD";
+const ENV_MARKER: &str = "HAUL_TEST_SSHD";
 
 /// A running ssh server. Dropping it ends it and all its sessions.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ pub struct Sshd {
     child: Child,
     host: &'static str,
     port: u16,
-    mark: String,
+    marker: String,
     config: PathBuf,
     dir: TempDir,
 }
@@ -182,22 +182,22 @@ impl SshdBuilder {
         fs::copy(dir.path().join("user_key.pub"), &authorized)
             .map_err(|e| at("write", &authorized, e))?;
 
-        let mark = new_mark();
+        let marker = new_marker();
         let server_config = dir.path().join("sshd_config");
         let mut last = failed("no port was tried");
         for _ in 0..PORT_ATTEMPTS {
             let port = free_port(self.address)?;
-            write(&server_config, &self.server_config(dir.path(), port, &mark, &sshd)?)?;
+            write(&server_config, &self.server_config(dir.path(), port, &marker, &sshd)?)?;
             let mut child = launch(&sshd, &server_config, dir.path())?;
             match wait_until_up(&mut child, (self.address, port), dir.path()) {
                 Ok(()) => {
                     let config = dir.path().join("ssh_config");
                     write(&config, &self.client_config(dir.path(), port)?)?;
-                    return Ok(Sshd { child, host: self.host, port, mark, config, dir });
+                    return Ok(Sshd { child, host: self.host, port, marker, config, dir });
                 }
                 Err(e) => last = e,
             }
-            end(&mut child, &mark);
+            end(&mut child, &marker);
         }
         Err(last)
     }
@@ -265,39 +265,39 @@ impl Sshd {
 
     /// All processes of all sessions, the server itself not included.
     pub fn sessions(&self) -> Vec<u32> {
-        sessions(self.pid(), &self.mark)
+        sessions(self.pid(), &self.marker)
     }
 
     /// Cuts every connection: kills all sessions and what runs in them, as if
     /// the host had gone away. The server keeps listening.
     pub fn cut(&self) {
-        sweep(self.pid(), &self.mark);
+        sweep(self.pid(), &self.marker);
     }
 }
 
 impl Drop for Sshd {
     fn drop(&mut self) {
-        end(&mut self.child, &self.mark);
+        end(&mut self.child, &self.marker);
     }
 }
 
 /// Stops the server, so that it starts nothing new, then kills the sessions
 /// (each has a group of its own), then the server.
-fn end(child: &mut Child, mark: &str) {
+fn end(child: &mut Child, marker: &str) {
     proc::signal(child.id(), Signal::STOP);
-    sweep(child.id(), mark);
+    sweep(child.id(), marker);
     proc::kill_group(child.id());
     let _ = child.wait();
     // One that was between fork and exec had no mark yet.
-    sweep(child.id(), mark);
+    sweep(child.id(), marker);
 }
 
-fn sweep(server: u32, mark: &str) {
+fn sweep(server: u32, marker: &str) {
     /// A process can start another while it is being looked for.
     const ROUNDS_MAX: usize = 20;
     for _ in 0..ROUNDS_MAX {
         let alive: Vec<u32> =
-            sessions(server, mark).into_iter().filter(|&pid| proc::is_alive(pid)).collect();
+            sessions(server, marker).into_iter().filter(|&pid| proc::is_alive(pid)).collect();
         if alive.is_empty() {
             return;
         }
@@ -308,8 +308,8 @@ fn sweep(server: u32, mark: &str) {
     }
 }
 
-fn sessions(server: u32, mark: &str) -> Vec<u32> {
-    let mut found = proc::descendants_and_marked(server, mark);
+fn sessions(server: u32, marker: &str) -> Vec<u32> {
+    let mut found = proc::descendants_and_marked(server, marker);
     found.retain(|&pid| pid != server && pid != std::process::id());
     found
 }
@@ -322,7 +322,7 @@ fn launch(sshd: &Path, config: &Path, dir: &Path) -> io::Result<Child> {
     Command::new(sshd)
         .args(["-D", "-e", "-f"])
         .arg(config)
-        .envs(KEEPS_MEMORY)
+        .envs(MALLOC_SETTINGS)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(out)
@@ -364,9 +364,9 @@ fn free_port(address: Ipv4Addr) -> io::Result<u16> {
     Ok(TcpListener::bind((address, 0))?.local_addr()?.port())
 }
 
-fn new_mark() -> String {
+fn new_marker() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
-    format!("{MARK}={}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
+    format!("{ENV_MARKER}={}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
 pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {

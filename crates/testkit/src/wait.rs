@@ -11,7 +11,7 @@ const POLL_MAX: Duration = Duration::from_millis(20);
 
 /// A pause is so many times as long as the look before it: looking through all processes
 /// takes milliseconds, and what is waited for needs the processor, too.
-const REST: u32 = 9;
+const PAUSE_FACTOR: u32 = 9;
 
 /// Waits for `condition` to hold; `false` if `limit` passed before it did. It is
 /// looked at once at least.
@@ -26,7 +26,7 @@ pub fn holds_within(limit: Duration, mut condition: impl FnMut() -> bool) -> boo
         if looked + took >= end {
             return false;
         }
-        thread::sleep((took * REST).clamp(POLL_MIN, POLL_MAX));
+        thread::sleep((took * PAUSE_FACTOR).clamp(POLL_MIN, POLL_MAX));
         looked = Instant::now();
     }
 }

@@ -4,8 +4,10 @@
 
 use crate::{Downloads, Meta, SmallFiles, SourceFile, StagedFile, TreeEntry, Uploads};
 use haul_model::{Attributes, BlockHash, Extended, FileId, Kept, Name, Special, Timestamp};
-use haul_store::{Cleaned, Earlier, Lot, OnExisting, Publication, Row, SourceId, StaleStages};
-use haul_sys::{Dir, Room};
+use haul_store::{
+    Cleaned, DelayedBatch, Earlier, OnExisting, Publication, Row, SourceId, StaleStages,
+};
+use haul_sys::{Dir, FreeSpace};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -20,14 +22,14 @@ pub trait Tree: Send + Sync {
     fn open(&self, path: &[u8]) -> io::Result<Arc<dyn TreeDir>>;
 
     /// Like [`Self::open`], for a caller that will ask about `name` in it first.
-    fn open_around(&self, path: &[u8], name: &Name) -> io::Result<Arc<dyn TreeDir>> {
+    fn open_for_lookup(&self, path: &[u8], name: &Name) -> io::Result<Arc<dyn TreeDir>> {
         let _ = name;
         self.open(path)
     }
 
     /// Like [`Self::open`], for a caller that looks up names and lists nothing. The directory need
     /// not be readable.
-    fn open_to_enter(&self, path: &[u8]) -> io::Result<Arc<dyn TreeDir>> {
+    fn open_for_search(&self, path: &[u8]) -> io::Result<Arc<dyn TreeDir>> {
         self.open(path)
     }
 
@@ -35,7 +37,7 @@ pub trait Tree: Send + Sync {
     ///
     /// # Errors
     /// Those of the system or the server.
-    fn whole_path(&self, path: &[u8]) -> io::Result<Vec<u8>>;
+    fn absolute_path(&self, path: &[u8]) -> io::Result<Vec<u8>>;
 
     /// The capabilities of the tree.
     fn capabilities(&self) -> Capabilities {
@@ -64,18 +66,18 @@ pub struct Capabilities {
     /// How many lanes small files can use at the same time; 0 if they need none.
     pub small_lanes: usize,
     /// It lists directories ahead by itself.
-    pub lists_ahead: bool,
+    pub prefetches_listings: bool,
     /// It keeps times in whole seconds only; see [`crate::in_whole_seconds`].
     pub keeps_whole_seconds: bool,
     /// [`Meta::id`] identifies objects. Otherwise it identifies paths: a replaced object has the
     /// same ID.
-    pub tells_objects: bool,
+    pub has_object_ids: bool,
     /// [`TreeDir::stage_sharing`] may succeed.
-    pub shares_content: bool,
+    pub can_share_content: bool,
     /// It can set all attributes that only root can set elsewhere.
     pub acts_as_root: bool,
-    /// The mark of a directory's origin is a visible entry until [`Origin::forget_origin`].
-    pub shows_origin: bool,
+    /// The mark of a directory's origin is a visible entry until [`Origin::remove_origin_record`].
+    pub has_visible_origin: bool,
 }
 
 impl Capabilities {
@@ -86,12 +88,12 @@ impl Capabilities {
             costs_round_trips: false,
             lanes: 1,
             small_lanes: 0,
-            lists_ahead: false,
+            prefetches_listings: false,
             keeps_whole_seconds: false,
-            tells_objects: true,
-            shares_content: true,
+            has_object_ids: true,
+            can_share_content: true,
             acts_as_root: fakes || haul_sys::is_root(),
-            shows_origin: false,
+            has_visible_origin: false,
         }
     }
 
@@ -101,18 +103,18 @@ impl Capabilities {
             costs_round_trips: true,
             lanes: sessions,
             small_lanes: sessions,
-            lists_ahead: true,
+            prefetches_listings: true,
             keeps_whole_seconds: true,
-            tells_objects: false,
-            shares_content: false,
+            has_object_ids: false,
+            can_share_content: false,
             acts_as_root: haul_sys::is_root(),
-            shows_origin: true,
+            has_visible_origin: true,
         }
     }
 }
 
 /// Waits for a pending operation and returns its result.
-pub type Outstanding = Box<dyn FnOnce() -> io::Result<()> + Send>;
+pub type PendingOperation = Box<dyn FnOnce() -> io::Result<()> + Send>;
 
 /// An open directory of a tree.
 ///
@@ -144,12 +146,12 @@ pub trait TreeDir: Storage + Unfinished + Origin {
 
     /// Opens the regular file that the link `name` leads to, if all links on the way belong to root
     /// or to the user of this process. A tree that does not know the owners follows none.
-    fn open_led(&self, _name: &Name) -> io::Result<Box<dyn SourceFile>> {
+    fn open_link_target(&self, _name: &Name) -> io::Result<Box<dyn SourceFile>> {
         Err(io::Error::other("it is a link"))
     }
 
     /// Creates a directory with `mode`; the umask applies. The operation may still be pending on
-    /// return; see [`Storage::making`].
+    /// return; see [`Storage::pending_creation`].
     fn make_dir(&self, name: &Name, mode: u32) -> io::Result<()>;
 
     /// True if a symbolic link to `target` in this directory would lead to the entry `name`.
@@ -195,7 +197,7 @@ pub trait TreeDir: Storage + Unfinished + Origin {
     fn stage(&self) -> io::Result<Box<dyn StagedFile>>;
 
     /// Like [`Self::stage`], for a file that shares the whole content of `source`. Returns whether
-    /// it does; if not, the file is empty. See [`Capabilities::shares_content`].
+    /// it does; if not, the file is empty. See [`Capabilities::can_share_content`].
     fn stage_sharing(&self, _source: &dyn SourceFile) -> io::Result<(Box<dyn StagedFile>, bool)> {
         Ok((self.stage()?, false))
     }
@@ -205,10 +207,10 @@ pub trait TreeDir: Storage + Unfinished + Origin {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Publishes the file `name`, which waits in row `row` of `lot`, in this directory.
-    fn publish_waiting(
+    /// Publishes the file `name`, which waits in row `row` of `batch`, in this directory.
+    fn publish_delayed(
         &self,
-        _lot: &Lot,
+        _batch: &DelayedBatch,
         _row: Row,
         _name: &Name,
         _on_existing: OnExisting,
@@ -246,7 +248,7 @@ pub trait TreeDir: Storage + Unfinished + Origin {
         &self,
         attributes: &Attributes,
         which: Kept,
-    ) -> io::Result<Option<Outstanding>>;
+    ) -> io::Result<Option<PendingOperation>>;
 
     /// Makes this directory writable for its owner, if that is the user of this process.
     fn make_writable(&self) -> io::Result<()>;
@@ -259,7 +261,7 @@ pub trait TreeDir: Storage + Unfinished + Origin {
 /// The behaviour and the optional features of a directory's storage.
 pub trait Storage: Send + Sync {
     /// The path of `name` on the tree's machine, if the tree knows only paths.
-    fn path_there(&self, _name: &Name) -> Option<Vec<u8>> {
+    fn remote_path(&self, _name: &Name) -> Option<Vec<u8>> {
         None
     }
 
@@ -275,27 +277,27 @@ pub trait Storage: Send + Sync {
 
     /// Announces lookups of many names, most of which do not exist. If each lookup takes a round
     /// trip, the directory is listed first.
-    fn expect_looks(&self) {}
+    fn expect_lookups(&self) {}
 
     /// Returns the pending creation of this directory, if any. Waiting for it reports why it
     /// failed.
-    fn making(&self) -> Option<Outstanding> {
+    fn pending_creation(&self) -> Option<PendingOperation> {
         None
     }
 
     /// True if reopening the directory restores all state that is lost with this handle.
-    fn can_be_opened_again(&self) -> bool {
+    fn can_reopen(&self) -> bool {
         true
     }
 
     /// True if a listing has removed leftovers of killed jobs here, which changed its times.
-    fn was_tidied(&self) -> bool {
+    fn was_cleaned(&self) -> bool {
         false
     }
 
     /// True unless the storage may treat two names in this directory as one. Irrelevant where
     /// objects have no IDs.
-    fn tells_names_apart(&self) -> bool {
+    fn has_distinct_names(&self) -> bool {
         true
     }
 
@@ -307,23 +309,23 @@ pub trait Storage: Send + Sync {
 
     /// True if an entry has exactly this name now, as the directory spells it. For trees without
     /// object IDs.
-    fn spells(&self, _name: &Name) -> io::Result<bool> {
+    fn has_spelling(&self, _name: &Name) -> io::Result<bool> {
         Ok(true)
     }
 
     /// True if the file system is of a kind with stable object IDs, where a new entry is visible at
     /// once through every mount.
-    fn is_known(&self) -> bool {
+    fn has_known_file_system(&self) -> bool {
         false
     }
 
     /// False if the content of a file may have to be written in order.
-    fn takes_any_order(&self) -> bool {
+    fn supports_random_writes(&self) -> bool {
         true
     }
 
     /// True if [`Self::sync_all`] works here.
-    fn syncs_as_a_whole(&self) -> bool {
+    fn supports_sync_all(&self) -> bool {
         false
     }
 
@@ -342,7 +344,7 @@ pub trait Storage: Send + Sync {
     ///
     /// # Errors
     /// Those of creating the file and setting its time.
-    fn kept_time(&self, _time: Timestamp) -> io::Result<Timestamp> {
+    fn stored_time(&self, _time: Timestamp) -> io::Result<Timestamp> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
@@ -355,7 +357,7 @@ pub trait Storage: Send + Sync {
     /// True if the regular file `name`, with the metadata `meta`, has holes left by a power cut or
     /// a failed write. A file created with holes looks the same: the caller must know that this one
     /// was not. Small files without other signs of a loss are only opened if `each` is set.
-    fn lacks_content(&self, _name: &Name, _meta: &Meta, _each: bool) -> io::Result<bool> {
+    fn has_lost_content(&self, _name: &Name, _meta: &Meta, _each: bool) -> io::Result<bool> {
         Ok(false)
     }
 
@@ -392,12 +394,12 @@ pub trait Storage: Send + Sync {
 
     /// True if the symbolic link `name` refers to an open file of a process. Its target has no
     /// meaning for other processes.
-    fn leads_to_descriptor(&self, _name: &Name) -> bool {
+    fn is_descriptor_link(&self, _name: &Name) -> bool {
         false
     }
 
     /// Reads `name` to its end, following a link, into a file in this machine's directory `into`,
-    /// while `goes_on` returns true. [`TreeDir::open_file`] opens that file from now on. Returns
+    /// while `should_continue` returns true. [`TreeDir::open_file`] opens that file from now on. Returns
     /// its metadata.
     fn spool(&self, _name: &Name, _into: &Path, _goes_on: &dyn Fn() -> bool) -> io::Result<Meta> {
         Err(io::ErrorKind::Unsupported.into())
@@ -407,25 +409,25 @@ pub trait Storage: Send + Sync {
     ///
     /// # Errors
     /// Also if the directory is not on this machine.
-    fn system_handle(&self) -> io::Result<Dir> {
+    fn local_dir(&self) -> io::Result<Dir> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
     /// The free space on its file system, if known.
-    fn room(&self) -> Option<Room> {
-        haul_sys::room(&self.system_handle().ok()?)
+    fn free_space(&self) -> Option<FreeSpace> {
+        haul_sys::free_space(&self.local_dir().ok()?)
     }
 
     /// True if this is the directory `near` of this machine, reached another way. Without object
     /// IDs, an entry is created in one and looked up in the other.
-    fn is_also(&self, _near: &Dir) -> io::Result<bool> {
+    fn is_same_dir(&self, _near: &Dir) -> io::Result<bool> {
         Ok(false)
     }
 }
 
 /// The part of a file that a later job continues.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct KeptPart {
+pub struct ResumablePart {
     /// Its recorded length, in bytes.
     pub len: u64,
     /// Its path on its machine.
@@ -447,7 +449,7 @@ pub trait Unfinished {
 
     /// The part of an incomplete copy of `source` to `name` that is kept, if the storage knows more
     /// than the job has written.
-    fn kept(&self, _name: &Name, _source: &SourceId) -> Option<KeptPart> {
+    fn kept(&self, _name: &Name, _source: &SourceId) -> Option<ResumablePart> {
         None
     }
 
@@ -460,18 +462,22 @@ pub trait Unfinished {
     fn remove_stale(&self, _name: &Name, _seen: &OnceLock<StaleStages>) {}
 
     /// Creates a directory in this one for files that wait for the end of their job.
-    fn begin_lot(&self) -> io::Result<Lot> {
+    fn begin_batch(&self) -> io::Result<DelayedBatch> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
     /// Takes over such a directory that a killed or disconnected job has left in this one. If there
-    /// is one, calls `open_up` first, which makes this directory writable.
-    fn take_over_lot(&self, _open_up: &dyn Fn()) -> Option<Lot> {
+    /// is one, calls `make_parent_writable` first, which makes this directory writable.
+    fn take_over_batch(&self, _make_parent_writable: &dyn Fn()) -> Option<DelayedBatch> {
         None
     }
 
-    /// The directory of files that an earlier job has left in row `row` of `lot`, if any.
-    fn row_before(&self, _lot: &Lot, _row: Row) -> io::Result<Option<Arc<dyn TreeDir>>> {
+    /// The directory of files that an earlier job has left in row `row` of `batch`, if any.
+    fn previous_row(
+        &self,
+        _batch: &DelayedBatch,
+        _row: Row,
+    ) -> io::Result<Option<Arc<dyn TreeDir>>> {
         Ok(None)
     }
 
@@ -490,21 +496,21 @@ pub trait Unfinished {
 /// Records which job has made a directory as a new name.
 pub trait Origin {
     /// Creates the directory `name` for a job of `origin`. Where possible, the name becomes visible
-    /// only with the record. Elsewhere [`Self::remember_origin`] adds the record.
-    fn make_dir_of(&self, name: &Name, mode: u32, origin: &[u8; 16]) -> io::Result<()>;
+    /// only with the record. Elsewhere [`Self::record_origin`] adds the record.
+    fn make_dir_with_origin(&self, name: &Name, mode: u32, origin: &[u8; 16]) -> io::Result<()>;
 
     /// Records that a job of `origin` has made this directory, if the storage can and
-    /// [`Self::make_dir_of`] has not done so.
-    fn remember_origin(&self, _origin: &[u8; 16]) {}
+    /// [`Self::make_dir_with_origin`] has not done so.
+    fn record_origin(&self, _origin: &[u8; 16]) {}
 
     /// True if this directory is recorded as made by a job of `origin`.
-    fn is_of_origin(&self, origin: &[u8; 16]) -> bool;
+    fn has_origin(&self, origin: &[u8; 16]) -> bool;
 
     /// A text that identifies this directory, or its new subdirectory `name`, among all directories
     /// here and elsewhere. The record of the job refers to it. `None` if the directory itself keeps
     /// the record for good.
-    fn place_on_record(&self, name: Option<&Name>) -> Option<Vec<u8>>;
+    fn origin_key(&self, name: Option<&Name>) -> Option<Vec<u8>>;
 
     /// Removes the visible record after the end of that job.
-    fn forget_origin(&self, _origin: &[u8; 16]) {}
+    fn remove_origin_record(&self, _origin: &[u8; 16]) {}
 }

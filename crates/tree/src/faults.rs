@@ -7,14 +7,14 @@ use haul_model::{Fault, FaultKind, Side};
 ///
 /// # Errors
 /// [`FaultKind::Changed`] if it has changed in another way.
-pub fn is_longer(source: &dyn SourceFile) -> Result<bool, Fault> {
+pub fn has_grown(source: &dyn SourceFile) -> Result<bool, Fault> {
     let now = source.seal_now();
     let now =
         now.map_err(|error| Fault::from_io(Side::Source, "read its metadata again", &error))?;
     let opened = source.seal();
     match now.size > opened.size {
         false if now != opened => Err(changed()),
-        is_longer => Ok(is_longer),
+        has_grown => Ok(has_grown),
     }
 }
 
@@ -29,8 +29,8 @@ pub fn changed() -> Fault {
 /// If it has content: such a file can't be copied as a whole, and must not be copied as empty. A
 /// file that has grown since it was opened was empty then.
 pub fn check_size(source: &dyn SourceFile) -> Result<(), Fault> {
-    let has_no_size = || Ok(source.has_no_size()? && source.seal_now()?.size == 0);
-    match has_no_size() {
+    let has_unknown_size = || Ok(source.has_unknown_size()? && source.seal_now()?.size == 0);
+    match has_unknown_size() {
         Ok(false) => Ok(()),
         Ok(true) => Err(Fault::new(
             Side::Source,

@@ -5,7 +5,7 @@ use crate::faults::changed;
 use crate::shared::SharedBlock;
 use haul_model::{Attributes, BlockHash, Fault, FileId, Kept, Name, Side, Timestamp};
 use haul_sftp::Chunk;
-use haul_store::{Lot, OnExisting, Proof, Publication, Row, Staged};
+use haul_store::{DelayedBatch, OnExisting, Proof, Publication, Row, Staged};
 use haul_sys::Loss;
 use std::fs::File;
 use std::io;
@@ -52,7 +52,7 @@ pub trait SourceFile: Send + Sync {
 
     /// True if the file has content although its size is 0, as in /proc. Its length is unknown
     /// before reading.
-    fn has_no_size(&self) -> io::Result<bool> {
+    fn has_unknown_size(&self) -> io::Result<bool> {
         Ok(self.seal().size == 0 && self.read_at(&mut [0], 0)? > 0)
     }
 
@@ -122,19 +122,19 @@ pub struct Seal {
 
 /// The side that failed when content was moved from one file to another.
 #[derive(Debug)]
-pub enum NotMoved {
+pub enum MoveError {
     /// The source can't be read, or has shrunk ([`io::ErrorKind::UnexpectedEof`]).
     Read(io::Error),
     /// The staged file can't be written.
     Written(io::Error),
 }
 
-impl From<NotMoved> for Fault {
-    fn from(error: NotMoved) -> Self {
+impl From<MoveError> for Fault {
+    fn from(error: MoveError) -> Self {
         match error {
-            NotMoved::Read(error) if error.kind() == io::ErrorKind::UnexpectedEof => changed(),
-            NotMoved::Read(error) => Self::from_io(Side::Source, "read", &error),
-            NotMoved::Written(error) => Self::from_io(Side::Destination, "write", &error),
+            MoveError::Read(error) if error.kind() == io::ErrorKind::UnexpectedEof => changed(),
+            MoveError::Read(error) => Self::from_io(Side::Source, "read", &error),
+            MoveError::Written(error) => Self::from_io(Side::Destination, "write", &error),
         }
     }
 }
@@ -150,14 +150,14 @@ pub trait StagedFile: Send + Sync {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
     /// Writes `range` of a file of this machine at the same offset, without passing it through this
-    /// process. `None` if not supported. See [`Self::takes_pages`].
-    fn write_from(&self, _source: &File, _range: Range<u64>) -> Option<Result<(), NotMoved>> {
+    /// process. `None` if not supported. See [`Self::sends_live_pages`].
+    fn write_from(&self, _source: &File, _range: Range<u64>) -> Option<Result<(), MoveError>> {
         None
     }
 
     /// True if [`Self::write_from`] sends pages of the source until the file is sealed. They change
     /// with the source, so the caller must check the source again then.
-    fn takes_pages(&self) -> bool {
+    fn sends_live_pages(&self) -> bool {
         false
     }
 
@@ -171,21 +171,21 @@ pub trait StagedFile: Send + Sync {
     fn set_len(&self, len: u64) -> io::Result<()>;
 
     /// Makes `range`, in bytes, a hole. Returns false if the range must be overwritten instead.
-    fn clear(&self, _range: Range<u64>) -> bool {
+    fn punch_hole(&self, _range: Range<u64>) -> bool {
         false
     }
 
     /// Turns runs of zeros into holes from now on, if the storage has holes.
-    fn leave_zeros(&mut self) {}
+    fn write_sparse(&mut self) {}
 
     /// True if runs of zeros become holes.
-    fn leaves_zeros(&self) -> bool {
+    fn writes_sparse(&self) -> bool {
         false
     }
 
     /// Shares `range`, in bytes, of `source` at the same offset without writing it, if the storage
     /// can. Returns whether it did. The range starts with a block, and ends with the source. See
-    /// [`crate::Capabilities::shares_content`].
+    /// [`crate::Capabilities::can_share_content`].
     fn begin_with(&self, _source: &dyn SourceFile, _range: Range<u64>) -> bool {
         false
     }
@@ -253,12 +253,12 @@ impl Staged for Box<dyn StagedFile> {
         (**self).set_len(len)
     }
 
-    fn clear(&self, range: Range<u64>) -> bool {
-        (**self).clear(range)
+    fn punch_hole(&self, range: Range<u64>) -> bool {
+        (**self).punch_hole(range)
     }
 
-    fn leaves_zeros(&self) -> bool {
-        (**self).leaves_zeros()
+    fn writes_sparse(&self) -> bool {
+        (**self).writes_sparse()
     }
 
     fn record(&self, block: BlockHash) -> io::Result<()> {
@@ -310,9 +310,9 @@ pub trait SealedFile: Send + Sync {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Moves the file to row `row` of `lot` under its final name, where it waits; see
+    /// Moves the file to row `row` of `batch` under its final name, where it waits; see
     /// [`haul_store::Sealed::wait`].
-    fn wait(&mut self, _lot: &Lot, _row: Row, _name: &Name) -> io::Result<()> {
+    fn wait(&mut self, _batch: &DelayedBatch, _row: Row, _name: &Name) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 

@@ -13,43 +13,43 @@
 //!   `docs/decisions/through-sftp.md`.
 //! - `small.rs`: small files, many at a time, where each request takes a round trip.
 //! - `shared.rs`: blocks that several jobs need, read and hashed once.
-//! - `room.rs`: closes spare handles when no more files may be open.
+//! - `spare_handles.rs`: closes spare handles when no more files may be open.
 //! - `spool.rs`: content whose length is known only after reading it: named FIFOs and devices, and
 //!   files that the kernel generates.
 //! - `origin.rs`: records in a directory which job made it.
-//! - `mark.rs`: temporary entries that show whether two directories are the same.
-//! - `budget.rs`: a number of bytes that threads share. `beside.rs`: threads that overlap waits.
+//! - `marker.rs`: temporary entries that show whether two directories are the same.
+//! - `budget.rs`: a number of bytes that threads share. `parallel.rs`: threads that overlap waits.
 
 #![forbid(unsafe_code)]
 
-mod beside;
 mod budget;
 mod dir;
 mod faults;
 mod file;
 mod local;
-mod mark;
+mod marker;
 mod meta;
 mod origin;
-mod room;
+mod parallel;
 pub mod sftp;
 mod shared;
 mod small;
+mod spare_handles;
 mod spool;
 
-pub use beside::{both, each_beside};
 pub use dir::{
-    Capabilities, KeptPart, Origin, Outstanding, PRIVATE_DIR_MODE, Storage, Tree, TreeDir,
-    Unfinished,
+    Capabilities, Origin, PRIVATE_DIR_MODE, PendingOperation, ResumablePart, Storage, Tree,
+    TreeDir, Unfinished,
 };
-pub use faults::{changed, check_size, is_longer};
-pub use file::{ContentStream, NotMoved, Seal, SealedFile, SourceFile, StagedFile, TakePart};
+pub use faults::{changed, check_size, has_grown};
+pub use file::{ContentStream, MoveError, Seal, SealedFile, SourceFile, StagedFile, TakePart};
 pub use haul_model::{Meta, MetaKind, Owner};
 pub use local::meta_of;
 pub use local::{LocalDir, LocalTree, local_tree};
-pub use mark::{Mark, Sight, sight};
+pub use marker::{Marker, Visibility, check_visibility};
 pub use meta::{TreeEntry, in_whole_seconds};
 pub use origin::ATTRIBUTE as ORIGIN_ATTRIBUTE;
-pub use room::{Spare, add_spare};
+pub use parallel::{map_parallel, run_both};
 pub use shared::{SHARED_LEN_MAX, SharedBlock, SharedBlocks, Sharer};
-pub use small::{Downloads, Fetched, Get, NotPut, Put, SmallFile, SmallFiles, Uploads};
+pub use small::{Downloads, Fetched, Get, Put, PutError, SmallFile, SmallFiles, Uploads};
+pub use spare_handles::{Spare, add_spare};

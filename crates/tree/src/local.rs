@@ -3,19 +3,20 @@
 mod file;
 mod root;
 
-use self::file::{LocalSource, LocalStage, is_of_unknown_size, not_made};
+use self::file::{LocalSource, LocalStage, creation_error, is_of_unknown_size};
 pub use self::root::{LocalTree, local_tree};
-use super::room::with_room;
+use super::spare_handles::retry_open;
 use super::spool::Spooled;
 use crate::origin;
 use crate::shared::SharedBlocks;
 use crate::{
-    Capabilities, Meta, MetaKind, Origin, Outstanding, Owner, SourceFile, StagedFile, Storage,
+    Capabilities, Meta, MetaKind, Origin, Owner, PendingOperation, SourceFile, StagedFile, Storage,
     TreeDir, TreeEntry, Unfinished,
 };
 use haul_model::{Attributes, BlockHash, Extended, FileId, Kept, Name, Special, Timestamp};
 use haul_store::{
-    Cleaned, Earlier, Leftovers, Lot, OnExisting, Publication, Row, SourceId, Stage, StaleStages,
+    Cleaned, DelayedBatch, Earlier, Leftovers, OnExisting, Publication, Row, SourceId, Stage,
+    StaleStages,
 };
 use haul_sys::{Dir, Loss, Stat};
 use std::ffi::OsStr;
@@ -27,10 +28,10 @@ use std::sync::{Arc, OnceLock};
 /// Files of this length and longer, in bytes, are always opened to check for lost content. Smaller
 /// ones are opened if they date from before the machine's start, or have too little storage.
 /// Opening all would double the cost of comparing a tree.
-const LOOKED_INTO_MIN: u64 = 1 << 20;
+const ALWAYS_CHECKED_MIN: u64 = 1 << 20;
 
 /// Prefixes of link targets that refer to an open file of a process.
-const OF_PROCESS: [&[u8]; 2] = [b"/proc/self/fd/", b"/dev/fd/"];
+const DESCRIPTOR_PREFIXES: [&[u8]; 2] = [b"/proc/self/fd/", b"/dev/fd/"];
 
 /// A directory of this machine.
 #[derive(Debug)]
@@ -79,7 +80,7 @@ pub fn meta_of(stat: Stat) -> Meta {
 
 impl TreeDir for LocalDir {
     fn entries(&self) -> io::Result<Vec<TreeEntry>> {
-        let entries = with_room(|| self.0.entries())?.into_iter();
+        let entries = retry_open(|| self.0.entries())?.into_iter();
         let listed = entries.map(|entry| TreeEntry {
             name: entry.name,
             is_dir: entry.is_dir,
@@ -112,27 +113,27 @@ impl TreeDir for LocalDir {
             false => self.0.open_dir(name),
         };
         let shared = self.2.clone();
-        Ok(Arc::new(Self(Arc::new(with_room(open)?), OnceLock::new(), shared)))
+        Ok(Arc::new(Self(Arc::new(retry_open(open)?), OnceLock::new(), shared)))
     }
 
     fn open_file(&self, name: &Name, follow: bool) -> io::Result<Box<dyn SourceFile>> {
         if let Some((_, spooled)) = self.1.get().filter(|(spooled, _)| spooled == name) {
             return Ok(Box::new(LocalSource::from(spooled.try_clone()?)));
         }
-        let (file, stat) = with_room(|| self.0.open_file(name, follow))?;
+        let (file, stat) = retry_open(|| self.0.open_file(name, follow))?;
         if is_of_unknown_size(&file, &stat)? {
-            return Ok(Box::new(LocalSource::from(Spooled::made_up(&file, stat)?)));
+            return Ok(Box::new(LocalSource::from(Spooled::generated(&file, stat)?)));
         }
         Ok(Box::new(LocalSource::of(file, stat, self.2.clone())))
     }
 
-    fn open_led(&self, name: &Name) -> io::Result<Box<dyn SourceFile>> {
-        let (file, stat) = with_room(|| self.0.open_led(name))?;
+    fn open_link_target(&self, name: &Name) -> io::Result<Box<dyn SourceFile>> {
+        let (file, stat) = retry_open(|| self.0.open_link_target(name))?;
         Ok(Box::new(LocalSource::of(file, stat, self.2.clone())))
     }
 
     fn make_dir(&self, name: &Name, mode: u32) -> io::Result<()> {
-        self.0.make_dir(name, mode).map_err(|error| not_made(&self.0, error))
+        self.0.make_dir(name, mode).map_err(|error| creation_error(&self.0, error))
     }
 
     fn leads_to(&self, target: &[u8], name: &Name) -> bool {
@@ -147,7 +148,7 @@ impl TreeDir for LocalDir {
         kept: Kept,
         on_existing: OnExisting,
     ) -> io::Result<Publication> {
-        Publication::of_symlink(&self.0, target, name, attributes, kept, on_existing)
+        Publication::create_symlink(&self.0, target, name, attributes, kept, on_existing)
     }
 
     fn make_special(
@@ -158,7 +159,7 @@ impl TreeDir for LocalDir {
         kept: Kept,
         on_existing: OnExisting,
     ) -> io::Result<Publication> {
-        Publication::of_special(&self.0, special, name, attributes, kept, on_existing)
+        Publication::create_special(&self.0, special, name, attributes, kept, on_existing)
     }
 
     fn make_hard_link(
@@ -169,35 +170,35 @@ impl TreeDir for LocalDir {
         name: &Name,
         on_existing: OnExisting,
     ) -> io::Result<Publication> {
-        let from = with_room(|| from.system_handle())?;
-        Publication::of_hard_link(&self.0, &from, of, id, name, on_existing)
+        let from = retry_open(|| from.local_dir())?;
+        Publication::create_hard_link(&self.0, &from, of, id, name, on_existing)
     }
 
     fn stage(&self) -> io::Result<Box<dyn StagedFile>> {
-        let stage = with_room(|| Stage::create(Arc::clone(&self.0)));
-        Ok(Box::new(LocalStage(stage.map_err(|error| not_made(&self.0, error))?)))
+        let stage = retry_open(|| Stage::create(Arc::clone(&self.0)));
+        Ok(Box::new(LocalStage(stage.map_err(|error| creation_error(&self.0, error))?)))
     }
 
     fn stage_sharing(&self, source: &dyn SourceFile) -> io::Result<(Box<dyn StagedFile>, bool)> {
         let Some(source) = source.handle() else { return Ok((self.stage()?, false)) };
         let create = || Stage::create_sharing(Arc::clone(&self.0), source);
-        let (stage, shares) = with_room(create)?;
+        let (stage, shares) = retry_open(create)?;
         Ok((Box::new(LocalStage(stage)), shares))
     }
 
     fn stage_at(&self, at: &Dir) -> io::Result<Box<dyn StagedFile>> {
         let create = || Stage::create_for(Arc::new(at.try_clone()?), Arc::clone(&self.0));
-        Ok(Box::new(LocalStage(with_room(create)?)))
+        Ok(Box::new(LocalStage(retry_open(create)?)))
     }
 
-    fn publish_waiting(
+    fn publish_delayed(
         &self,
-        lot: &Lot,
+        batch: &DelayedBatch,
         row: Row,
         name: &Name,
         on_existing: OnExisting,
     ) -> io::Result<Publication> {
-        with_room(|| lot.publish(row, name, &self.0, on_existing))
+        retry_open(|| batch.publish(row, name, &self.0, on_existing))
     }
 
     fn rename(&self, name: &Name, new: &Name) -> io::Result<()> {
@@ -219,7 +220,7 @@ impl TreeDir for LocalDir {
         attributes: &Attributes,
         which: Kept,
     ) -> io::Result<()> {
-        let (file, stat) = with_room(|| self.0.hold_file(name))?;
+        let (file, stat) = retry_open(|| self.0.hold_file(name))?;
         if id.is_some_and(|id| id != stat.id) {
             let message = "another file replaced it";
             return Err(io::Error::new(io::ErrorKind::NotFound, message));
@@ -231,7 +232,7 @@ impl TreeDir for LocalDir {
         &self,
         attributes: &Attributes,
         which: Kept,
-    ) -> io::Result<Option<Outstanding>> {
+    ) -> io::Result<Option<PendingOperation>> {
         let mut now = self.0.stat_self()?.attributes();
         if which.has_any(Kept::EXTENDED) {
             now.extended = self.extended(None, which)?;
@@ -257,14 +258,19 @@ impl TreeDir for LocalDir {
 
     fn sync(&self, name: Option<&Name>) -> io::Result<()> {
         let Some(name) = name else { return self.0.sync() };
-        let (file, _) = with_room(|| self.0.open_file(name, false))?;
+        let (file, _) = retry_open(|| self.0.open_file(name, false))?;
         file.sync_all()
     }
 }
 
 impl Storage for LocalDir {
-    fn spool(&self, name: &Name, into: &Path, goes_on: &dyn Fn() -> bool) -> io::Result<Meta> {
-        let spooled = Spooled::read(&self.0, name, true, into, goes_on)?;
+    fn spool(
+        &self,
+        name: &Name,
+        into: &Path,
+        should_continue: &dyn Fn() -> bool,
+    ) -> io::Result<Meta> {
+        let spooled = Spooled::read(&self.0, name, true, into, should_continue)?;
         let meta = meta_of(spooled.stat);
         // Only a named source is spooled, and its directory is opened for it alone.
         self.1.set((name.clone(), spooled)).map_err(|_| io::ErrorKind::AlreadyExists)?;
@@ -275,8 +281,8 @@ impl Storage for LocalDir {
         Capabilities::local(self.0.fakes())
     }
 
-    fn takes_any_order(&self) -> bool {
-        self.0.is_known()
+    fn supports_random_writes(&self) -> bool {
+        self.0.has_known_file_system()
     }
 
     fn keeps(&self) -> Kept {
@@ -289,7 +295,7 @@ impl Storage for LocalDir {
         which: Kept,
     ) -> io::Result<Option<Box<Extended>>> {
         match name {
-            Some((name, true)) => with_room(|| self.0.extended_following(name, which)),
+            Some((name, true)) => retry_open(|| self.0.extended_following(name, which)),
             Some((name, false)) => haul_sys::extended(&self.0, name, which),
             None => self.0.extended_of(&*self.0, which),
         }
@@ -299,12 +305,15 @@ impl Storage for LocalDir {
         haul_sys::attribute_names(&self.0, name)
     }
 
-    fn leads_to_descriptor(&self, name: &Name) -> bool {
-        haul_sys::is_made_up(&*self.0)
-            || self.0.read_link(name).is_ok_and(|to| OF_PROCESS.iter().any(|of| to.starts_with(of)))
+    fn is_descriptor_link(&self, name: &Name) -> bool {
+        haul_sys::is_generated(&*self.0)
+            || self
+                .0
+                .read_link(name)
+                .is_ok_and(|to| DESCRIPTOR_PREFIXES.iter().any(|of| to.starts_with(of)))
     }
 
-    fn system_handle(&self) -> io::Result<Dir> {
+    fn local_dir(&self) -> io::Result<Dir> {
         self.0.try_clone()
     }
 
@@ -316,42 +325,42 @@ impl Storage for LocalDir {
         of.ctime.is_some_and(|ctime| haul_sys::keeps_ctime(&*self.0, of.attributes.mtime, ctime))
     }
 
-    fn lacks_content(&self, name: &Name, meta: &Meta, each: bool) -> io::Result<bool> {
+    fn has_lost_content(&self, name: &Name, meta: &Meta, each: bool) -> io::Result<bool> {
         let MetaKind::File { size } = meta.kind else { return Ok(false) };
-        let of_this_start = || haul_sys::started_at().zip(meta.ctime).is_some_and(|(s, c)| c >= s);
-        let is_suspect = || size >= LOOKED_INTO_MIN || meta.is_thin || !of_this_start();
+        let of_this_start = || haul_sys::boot_time().zip(meta.ctime).is_some_and(|(s, c)| c >= s);
+        let is_suspect = || size >= ALWAYS_CHECKED_MIN || meta.is_thin || !of_this_start();
         if size == 0 || !(each || is_suspect()) {
             return Ok(false);
         }
-        let (file, stat) = with_room(|| self.0.open_file(name, false))?;
-        Ok(Loss::of(&file) == Loss::Hole && haul_sys::lacks_blocks(&file, stat.size))
+        let (file, stat) = retry_open(|| self.0.open_file(name, false))?;
+        Ok(Loss::of(&file) == Loss::Hole && haul_sys::has_unwritten_blocks(&file, stat.size))
     }
 
     fn forget_cached(&self, name: &Name) -> io::Result<()> {
-        let (file, _) = with_room(|| self.0.open_file(name, false))?;
+        let (file, _) = retry_open(|| self.0.open_file(name, false))?;
         haul_sys::drop_cached(&file, 0..0);
         Ok(())
     }
 
-    fn tells_names_apart(&self) -> bool {
-        self.0.tells_names_apart()
+    fn has_distinct_names(&self) -> bool {
+        self.0.has_distinct_names()
     }
 
-    fn spells(&self, name: &Name) -> io::Result<bool> {
+    fn has_spelling(&self, name: &Name) -> io::Result<bool> {
         let is_it = |found: &[u8]| found == name.as_bytes();
         Ok(!self.0.names_where(is_it)?.is_empty())
     }
 
-    fn kept_time(&self, time: Timestamp) -> io::Result<Timestamp> {
-        haul_store::kept_time(&self.0, time)
+    fn stored_time(&self, time: Timestamp) -> io::Result<Timestamp> {
+        haul_store::stored_time(&self.0, time)
     }
 
-    fn is_known(&self) -> bool {
-        self.0.is_known()
+    fn has_known_file_system(&self) -> bool {
+        self.0.has_known_file_system()
     }
 
-    fn syncs_as_a_whole(&self) -> bool {
-        self.0.syncs_as_a_whole()
+    fn supports_sync_all(&self) -> bool {
+        self.0.supports_sync_all()
     }
 
     fn sync_all(&self) -> io::Result<()> {
@@ -370,7 +379,7 @@ impl Unfinished for LocalDir {
         source: &SourceId,
     ) -> io::Result<(Box<dyn StagedFile>, Vec<BlockHash>)> {
         let resume = || Stage::resume(Arc::clone(&self.0), name, source);
-        let (stage, blocks) = with_room(resume)?;
+        let (stage, blocks) = retry_open(resume)?;
         Ok((Box::new(LocalStage(stage)), blocks))
     }
 
@@ -382,16 +391,16 @@ impl Unfinished for LocalDir {
         seen.get_or_init(|| StaleStages::find(&self.0)).remove(&self.0, name);
     }
 
-    fn begin_lot(&self) -> io::Result<Lot> {
-        with_room(|| Lot::begin(Arc::clone(&self.0)))
+    fn begin_batch(&self) -> io::Result<DelayedBatch> {
+        retry_open(|| DelayedBatch::begin(Arc::clone(&self.0)))
     }
 
-    fn take_over_lot(&self, open_up: &dyn Fn()) -> Option<Lot> {
-        Lot::take_over(&self.0, open_up)
+    fn take_over_batch(&self, make_parent_writable: &dyn Fn()) -> Option<DelayedBatch> {
+        DelayedBatch::take_over(&self.0, make_parent_writable)
     }
 
-    fn row_before(&self, lot: &Lot, row: Row) -> io::Result<Option<Arc<dyn TreeDir>>> {
-        let dir = with_room(|| lot.row_before(row))?;
+    fn previous_row(&self, batch: &DelayedBatch, row: Row) -> io::Result<Option<Arc<dyn TreeDir>>> {
+        let dir = retry_open(|| batch.previous_row(row))?;
         Ok(dir.map(|dir| Arc::new(Self::new(dir)) as Arc<dyn TreeDir>))
     }
 
@@ -411,14 +420,14 @@ impl Unfinished for LocalDir {
 }
 
 impl Origin for LocalDir {
-    fn make_dir_of(&self, name: &Name, mode: u32, origin: &[u8; 16]) -> io::Result<()> {
+    fn make_dir_with_origin(&self, name: &Name, mode: u32, origin: &[u8; 16]) -> io::Result<()> {
         // Checked first, so that an existing entry is not touched.
         match self.0.stat(name) {
             Ok(_) => return Err(io::ErrorKind::AlreadyExists.into()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
-        if haul_sys::takes_temporary(&self.0).is_err() {
+        if haul_sys::check_renamable(&self.0).is_err() {
             return self.make_dir(name, mode);
         }
         let private = haul_store::private_name();
@@ -435,12 +444,12 @@ impl Origin for LocalDir {
         named
     }
 
-    fn is_of_origin(&self, origin: &[u8; 16]) -> bool {
+    fn has_origin(&self, origin: &[u8; 16]) -> bool {
         origin::is_of(&self.0, origin)
     }
 
-    fn place_on_record(&self, name: Option<&Name>) -> Option<Vec<u8>> {
-        if haul_sys::keeps_attributes(&self.0, origin::ATTRIBUTE) {
+    fn origin_key(&self, name: Option<&Name>) -> Option<Vec<u8>> {
+        if haul_sys::supports_attributes(&self.0, origin::ATTRIBUTE) {
             return None;
         }
         let mut path = self.0.path()?;

@@ -13,7 +13,7 @@
 //! the bytes that it would have read itself.
 
 use crate::local::LocalDir;
-use crate::room::with_room;
+use crate::spare_handles::retry_open;
 use crate::{LocalTree, Tree, TreeDir};
 use haul_model::{BLOCK_LEN, BlockHasher, FileId, Timestamp};
 use haul_sys::{Dir, Stat};
@@ -72,7 +72,7 @@ type Key = (Version, u64);
 
 /// The blocks that the jobs of one command share.
 pub struct SharedBlocks {
-    state: Mutex<State>,
+    state: Mutex<SharedState>,
     /// Notified when a job reaches the first long file, or leaves.
     changed: Condvar,
     len_max: usize,
@@ -80,7 +80,7 @@ pub struct SharedBlocks {
 }
 
 #[derive(Default)]
-struct State {
+struct SharedState {
     /// The number of jobs.
     sharers: usize,
     start: Start,
@@ -99,8 +99,8 @@ enum Start {
     /// No job has reached it.
     #[default]
     Awaited,
-    /// `come` jobs are at its beginning, and wait until `until` at most.
-    Begins { version: Version, come: usize, until: Instant },
+    /// `arrived` jobs are at its beginning, and wait until `until` at most.
+    Begins { version: Version, arrived: usize, until: Instant },
     /// The wait is over.
     Over,
 }
@@ -119,7 +119,7 @@ struct Slot {
 pub struct SharedBlock {
     bytes: Vec<u8>,
     hasher: BlockHasher,
-    home: Weak<SharedBlocks>,
+    owner: Weak<SharedBlocks>,
 }
 
 impl SharedBlock {
@@ -137,11 +137,11 @@ impl SharedBlock {
 impl Drop for SharedBlock {
     fn drop(&mut self) {
         if self.bytes.len() as u64 == BLOCK_LEN
-            && let Some(home) = self.home.upgrade()
+            && let Some(owner) = self.owner.upgrade()
         {
-            let mut state = home.state.lock();
+            let mut state = owner.state.lock();
             let spare = state.spare.len() + 1;
-            if spare <= SPARE_MAX || state.len + spare * self.bytes.len() <= home.len_max {
+            if spare <= SPARE_MAX || state.len + spare * self.bytes.len() <= owner.len_max {
                 state.spare.push(mem::take(&mut self.bytes));
             }
         }
@@ -178,7 +178,7 @@ impl SharedBlocks {
     ) -> Option<io::Result<Arc<SharedBlock>>> {
         let start = index.checked_mul(BLOCK_LEN)?;
         let len = version.size.checked_sub(start)?.min(BLOCK_LEN) as usize;
-        if len == 0 || !haul_sys::is_past(version.ctime, SETTLED) {
+        if len == 0 || !haul_sys::is_older_than(version.ctime, SETTLED) {
             return None;
         }
         self.begin_together(version, index);
@@ -206,19 +206,19 @@ impl SharedBlocks {
         }
         if matches!(state.start, Start::Awaited) {
             let (version, until) = (*version, Instant::now() + START_WAIT);
-            state.start = Start::Begins { version, come: 0, until };
+            state.start = Start::Begins { version, arrived: 0, until };
         }
-        if let Start::Begins { version: of, come, .. } = &mut state.start
+        if let Start::Begins { version: of, arrived, .. } = &mut state.start
             && (&*of, index) == (version, 0)
         {
-            *come += 1;
+            *arrived += 1;
             self.changed.notify_all();
         }
-        while let Start::Begins { version: of, come, until } = state.start
+        while let Start::Begins { version: of, arrived, until } = state.start
             && of == *version
         {
             let left = until.saturating_duration_since(Instant::now());
-            if come >= state.sharers || left.is_zero() {
+            if arrived >= state.sharers || left.is_zero() {
                 state.start = Start::Over;
                 self.changed.notify_all();
                 return;
@@ -268,7 +268,7 @@ impl SharedBlocks {
             }
             hasher.update(part);
         }
-        Ok(SharedBlock { bytes, hasher, home: Weak::clone(&self.itself) })
+        Ok(SharedBlock { bytes, hasher, owner: Weak::clone(&self.itself) })
     }
 
     /// Counts a job that has taken the block. The last one removes the slot.
@@ -289,7 +289,7 @@ impl SharedBlocks {
     }
 }
 
-impl State {
+impl SharedState {
     fn remove(&mut self, key: &Key) -> Option<Arc<Slot>> {
         let slot = self.slots.remove(key)?;
         self.len -= slot.cost;
@@ -314,7 +314,7 @@ impl Drop for Sharer {
         self.0.changed.notify_all();
         if state.sharers < 2 {
             let (sharers, start) = (state.sharers, state.start);
-            let alone = State { sharers, start, ..State::default() };
+            let alone = SharedState { sharers, start, ..SharedState::default() };
             let left = mem::replace(&mut *state, alone);
             drop(state);
             drop(left);
@@ -324,17 +324,17 @@ impl Drop for Sharer {
 
 impl Tree for Sharer {
     fn open(&self, path: &[u8]) -> io::Result<Arc<dyn TreeDir>> {
-        let dir = with_room(|| Dir::open(Path::new(OsStr::from_bytes(path))))?;
+        let dir = retry_open(|| Dir::open(Path::new(OsStr::from_bytes(path))))?;
         Ok(Arc::new(LocalDir::sharing(dir, &self.0)))
     }
 
-    fn open_to_enter(&self, path: &[u8]) -> io::Result<Arc<dyn TreeDir>> {
-        let dir = with_room(|| Dir::open_to_enter(Path::new(OsStr::from_bytes(path))))?;
+    fn open_for_search(&self, path: &[u8]) -> io::Result<Arc<dyn TreeDir>> {
+        let dir = retry_open(|| Dir::open_for_search(Path::new(OsStr::from_bytes(path))))?;
         Ok(Arc::new(LocalDir::sharing(dir, &self.0)))
     }
 
-    fn whole_path(&self, path: &[u8]) -> io::Result<Vec<u8>> {
-        LocalTree::PLAIN.whole_path(path)
+    fn absolute_path(&self, path: &[u8]) -> io::Result<Vec<u8>> {
+        LocalTree::PLAIN.absolute_path(path)
     }
 }
 

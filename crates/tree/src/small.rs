@@ -56,15 +56,15 @@ pub trait Uploads {
 
     /// Waits for the next file that has finished or failed, in any order. `None` if none is in
     /// flight. [`Publication::Kept`] means that the name exists.
-    fn next_done(&mut self) -> Option<(u64, Result<Publication, NotPut>)>;
+    fn next_done(&mut self) -> Option<(u64, Result<Publication, PutError>)>;
 
     /// Like [`Self::next_done`], without waiting.
-    fn take_done(&mut self) -> Option<(u64, Result<Publication, NotPut>)>;
+    fn try_next_done(&mut self) -> Option<(u64, Result<Publication, PutError>)>;
 }
 
 /// Why a small file was not sent.
 #[derive(Debug)]
-pub enum NotPut {
+pub enum PutError {
     /// The storage has other content than was sent; described in words.
     Corrupt(String),
     /// An operation has failed.
@@ -88,7 +88,7 @@ pub trait Downloads {
     fn next_done(&mut self) -> Option<(u64, Option<Fetched>)>;
 
     /// Like [`Self::next_done`], without waiting.
-    fn take_done(&mut self) -> Option<(u64, Option<Fetched>)>;
+    fn try_next_done(&mut self) -> Option<(u64, Option<Fetched>)>;
 }
 
 /// A small file that has arrived. It occupies its room until it is dropped.

@@ -9,12 +9,12 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The longest content of a generated file, in bytes. It is kept in memory.
-const MADE_UP_MAX: u64 = 4 << 20;
+const GENERATED_LEN_MAX: u64 = 4 << 20;
 
 /// Bytes per read.
 const PART_LEN: usize = 128 << 10;
 
-/// How often `goes_on` is checked while no data arrives.
+/// How often `should_continue` is checked while no data arrives.
 const STOP_POLL: Duration = Duration::from_millis(50);
 
 /// An open file with its metadata.
@@ -28,17 +28,17 @@ pub(super) struct Spooled {
 
 impl Spooled {
     /// Reads `name` in `dir` to its end into a nameless file in the directory `into`, while
-    /// `goes_on` returns true. A regular file is only opened.
+    /// `should_continue` returns true. A regular file is only opened.
     ///
     /// # Errors
-    /// Those of opening, reading and writing; [`io::ErrorKind::Interrupted`] when `goes_on` returns
+    /// Those of opening, reading and writing; [`io::ErrorKind::Interrupted`] when `should_continue` returns
     /// false.
     pub(super) fn read(
         dir: &Dir,
         name: &Name,
         follow: bool,
         into: &Path,
-        goes_on: &dyn Fn() -> bool,
+        should_continue: &dyn Fn() -> bool,
     ) -> io::Result<Self> {
         let (mut from, stat) = dir.open_any(name, follow)?;
         if stat.is_file() {
@@ -48,17 +48,17 @@ impl Spooled {
         let mut part = vec![0; PART_LEN];
         loop {
             while !haul_sys::is_readable_within(&from, STOP_POLL)? {
-                if !goes_on() {
+                if !should_continue() {
                     return Err(io::ErrorKind::Interrupted.into());
                 }
             }
             match from.read(&mut part) {
                 Ok(0) => break,
                 Ok(len) => to.write_all(&part[..len])?,
-                Err(error) if is_passing(&error) => {}
+                Err(error) if is_transient(&error) => {}
                 Err(error) => return Err(error),
             }
-            if !goes_on() {
+            if !should_continue() {
                 return Err(io::ErrorKind::Interrupted.into());
             }
         }
@@ -69,10 +69,10 @@ impl Spooled {
     ///
     /// # Errors
     /// Those of reading; [`io::ErrorKind::FileTooLarge`].
-    pub(super) fn made_up(file: &File, stat: Stat) -> io::Result<Self> {
+    pub(super) fn generated(file: &File, stat: Stat) -> io::Result<Self> {
         let mut kept = haul_sys::memory_file()?;
-        let copied = io::copy(&mut file.take(MADE_UP_MAX + 1), &mut kept)?;
-        if copied > MADE_UP_MAX {
+        let copied = io::copy(&mut file.take(GENERATED_LEN_MAX + 1), &mut kept)?;
+        if copied > GENERATED_LEN_MAX {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         Self::of(kept, stat)
@@ -95,6 +95,6 @@ impl Spooled {
     }
 }
 
-fn is_passing(error: &io::Error) -> bool {
+fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock)
 }

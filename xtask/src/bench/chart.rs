@@ -40,7 +40,7 @@ const PANELS: &[(&str, Copies)] = &[
 ];
 
 /// Tools beside haul that are drawn, by their first word.
-const RIVALS: [&str; 4] = ["cp", "scp", "tar", "rsync"];
+const RIVAL_TOOLS: [&str; 4] = ["cp", "scp", "tar", "rsync"];
 
 // Lengths are in pixels of the picture at its natural size.
 const WIDTH: usize = 760;
@@ -133,8 +133,8 @@ impl<'a> Panel<'a> {
         let mut panel = Panel { label, haul_s: 0.0, rivals: Vec::new() };
         for row in section.lines().filter(|line| line.starts_with('|')) {
             let [copy, haul, tool, time, ..] = cells(row)[..] else { continue };
-            let is_drawn = RIVALS.contains(&tool.split(' ').next().unwrap_or_default());
-            if copy != title || !is_drawn {
+            let is_charted = RIVAL_TOOLS.contains(&tool.split(' ').next().unwrap_or_default());
+            if copy != title || !is_charted {
                 continue;
             }
             panel.haul_s = seconds(haul)?;
@@ -176,7 +176,7 @@ impl<'a> Panel<'a> {
         }
         for (at, rival) in (1..).zip(&self.rivals) {
             let (x, base) = (WIDTH - MARGIN, y + at * BAR_STEP + 12);
-            let words = in_words(self.haul_s, rival.seconds);
+            let words = ratio_text(self.haul_s, rival.seconds);
             writeln!(out, "<text class=\"ratio\" x=\"{x}\" y=\"{base}\">{words}</text>")?;
         }
         Ok(())
@@ -184,7 +184,7 @@ impl<'a> Panel<'a> {
 }
 
 /// The times of haul and of another tool, compared in words.
-fn in_words(haul_s: f64, rival_s: f64) -> String {
+fn ratio_text(haul_s: f64, rival_s: f64) -> String {
     format!("haul is {:.1} × as fast", rival_s / haul_s)
 }
 
@@ -255,7 +255,7 @@ mod tests {
         let labels = PANELS.iter().flat_map(|(_, copies)| *copies).flat_map(|(_, label)| label);
         let label = labels.map(|line| width(line)).max().expect("labels");
         assert!(MARGIN + label + width("tar through ssh") <= NAMES_END);
-        let behind_bar = width("99.99 s") + width(&in_words(1.0, 4.0));
+        let behind_bar = width("99.99 s") + width(&ratio_text(1.0, 4.0));
         assert!(BARS_BEGIN + BAR_WIDTH + 6 + behind_bar + MARGIN <= WIDTH);
     }
 

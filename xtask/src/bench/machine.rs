@@ -8,20 +8,20 @@ use crate::repo::first_line;
 
 /// Facts, each with its name, in the order of the report.
 pub(crate) fn facts(haul: &Path, space: &str, network: &str) -> Vec<(&'static str, String)> {
-    let asked = |program: &str, args: &[&str]| first_line(program, args).unwrap_or_else(unknown);
+    let version = |program: &str, args: &[&str]| first_line(program, args).unwrap_or_else(unknown);
     let cores = thread::available_parallelism().map_or(0, usize::from);
     vec![
-        ("date", asked("date", &["-u", "+%Y-%m-%d"])),
+        ("date", version("date", &["-u", "+%Y-%m-%d"])),
         ("processor", format!("{}, {cores} cores", processor().unwrap_or_else(unknown))),
         ("memory", memory().unwrap_or_else(unknown)),
-        ("kernel", asked("uname", &["-srm"])),
+        ("kernel", version("uname", &["-srm"])),
         ("file system", space.to_owned()),
         ("network", network.to_owned()),
-        ("haul", asked(&haul.to_string_lossy(), &["--version"])),
-        ("cp", asked("cp", &["--version"])),
-        ("ssh, scp", asked("ssh", &["-V"])),
-        ("rsync", asked("rsync", &["--version"])),
-        ("tar", asked("tar", &["--version"])),
+        ("haul", version(&haul.to_string_lossy(), &["--version"])),
+        ("cp", version("cp", &["--version"])),
+        ("ssh, scp", version("ssh", &["-V"])),
+        ("rsync", version("rsync", &["--version"])),
+        ("tar", version("tar", &["--version"])),
     ]
 }
 

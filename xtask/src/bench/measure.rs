@@ -17,7 +17,7 @@ use haul_testkit::tree::{self, Made};
 
 use super::server::Servers;
 use super::tool::{Job, Tool};
-use super::workload::{Before, DESTINATIONS, Data, Scale, Through, Word, Workload};
+use super::workload::{DESTINATIONS, Data, DestinationState, Mode, Scale, Transport, Workload};
 use crate::Result;
 
 /// No run takes this long. The longest, scp of 2,000 files over a link of 50 ms,
@@ -93,11 +93,11 @@ impl<'a> Bench<'a> {
     /// Runs every tool of the workload in turn, round by round.
     pub(crate) fn measure(&mut self, workload: &Workload) -> Result<Measured> {
         self.make(workload.data)?;
-        if workload.through.is_server() && self.servers.is_none() {
+        if workload.transport.is_server() && self.servers.is_none() {
             self.start_servers(Ipv4Addr::LOCALHOST)?;
         }
-        let servers = self.servers.as_ref().filter(|_| workload.through.is_server());
-        let agents_of = servers.map_or(self.sshd.pid(), Servers::pid);
+        let servers = self.servers.as_ref().filter(|_| workload.transport.is_server());
+        let server_pid = servers.map_or(self.sshd.pid(), Servers::pid);
         let mut tools = vec![Tool::Haul];
         tools.extend(workload.against.iter().map(|(tool, _)| *tool));
         let mut measured = Measured {
@@ -106,11 +106,11 @@ impl<'a> Bench<'a> {
             client_rss_bytes: None,
             agent_rss_bytes: None,
         };
-        let empties = workload.before.is_empty();
-        if workload.before == Before::Known {
-            self.make_known(workload)?;
+        let starts_empty = workload.before.is_empty();
+        if workload.before == DestinationState::Known {
+            self.seed_host_copy(workload)?;
         }
-        if !empties {
+        if !starts_empty {
             for &tool in &tools {
                 self.empty(tool)?;
                 if workload.sent_max().is_some() {
@@ -126,19 +126,19 @@ impl<'a> Bench<'a> {
             let warming_up = round == 0;
             let mut line = format!("{} {round}/{}:", workload.name, self.rounds);
             for (index, &tool) in tools.iter().enumerate() {
-                let once = workload.once.contains(&tool);
-                if once && round != 1 {
+                let single_round = workload.single_round.contains(&tool);
+                if single_round && round != 1 {
                     continue;
                 }
                 self.prepare(workload, tool)?;
                 let mut watch = Watch::new(LIMIT);
                 if warming_up {
-                    watch = watch.sampling(SAMPLE_EVERY).agents_below(agents_of);
+                    watch = watch.sampling(SAMPLE_EVERY).agents_below(server_pid);
                 }
                 let before = link_bytes();
                 let usage = self.copy(workload, tool, watch)?;
                 let sent = link_bytes().saturating_sub(before);
-                self.check(workload, tool, warming_up || once)?;
+                self.check(workload, tool, warming_up || single_round)?;
                 let seconds = usage.wall.as_secs_f64();
                 line.push_str(&format!(" {} {seconds:.3} s", tool.name()));
                 if !warming_up {
@@ -148,7 +148,7 @@ impl<'a> Bench<'a> {
                     measured.client_rss_bytes = usage.peak_rss_bytes;
                     measured.agent_rss_bytes = usage.agent_peak_rss_bytes;
                 }
-                if empties {
+                if starts_empty {
                     self.remove(tool)?;
                 }
             }
@@ -164,9 +164,11 @@ impl<'a> Bench<'a> {
     fn prepare(&self, workload: &Workload, tool: Tool) -> Result<()> {
         match workload.before {
             _ if tool == Tool::Login => Ok(()),
-            Before::Nothing | Before::First | Before::Known => self.empty(tool),
-            Before::Same => Ok(()),
-            Before::Stale => {
+            DestinationState::Nothing | DestinationState::First | DestinationState::Known => {
+                self.empty(tool)
+            }
+            DestinationState::Same => Ok(()),
+            DestinationState::Stale => {
                 Ok(workload.data.make_stale(&self.into(tool).join(workload.data.name()))?)
             }
         }
@@ -174,7 +176,7 @@ impl<'a> Bench<'a> {
 
     /// Has haul copy the file of the workload, or its state of an earlier day, to another directory
     /// of the host.
-    fn make_known(&self, workload: &Workload) -> Result<()> {
+    fn seed_host_copy(&self, workload: &Workload) -> Result<()> {
         let source = &self.sources[workload.data.name()].path;
         let known = self.space.join(format!("known-{}", workload.name));
         fs::create_dir(&known)?;
@@ -225,13 +227,13 @@ impl<'a> Bench<'a> {
             into,
             is_tree: workload.data.is_tree(),
             direction: workload.direction,
-            word: workload.word,
-            through: workload.through,
+            mode: workload.mode,
+            transport: workload.transport,
             uses_cache: workload.before.uses_cache(),
-            servers: self.servers.as_ref().filter(|_| workload.through.is_server()),
+            servers: self.servers.as_ref().filter(|_| workload.transport.is_server()),
         });
-        let said = self.space.join("said");
-        let log = File::create(&said)?;
+        let output = self.space.join("said");
+        let log = File::create(&output)?;
         command
             .env("HOME", &self.home)
             .stdin(Stdio::null())
@@ -242,11 +244,15 @@ impl<'a> Bench<'a> {
         let mut child = command.spawn().map_err(|e| format!("can't start {}: {e}", tool.name()))?;
         let ended = watch.wait(&mut child, started)?;
         if ended.timed_out || !ended.status.success() {
-            let said = fs::read(&said).unwrap_or_default();
-            let said = String::from_utf8_lossy(&said);
-            return Err(
-                format!("{} on {}: {}\n{said}", tool.name(), workload.name, ended.status).into()
-            );
+            let output = fs::read(&output).unwrap_or_default();
+            let output = String::from_utf8_lossy(&output);
+            return Err(format!(
+                "{} on {}: {}\n{output}",
+                tool.name(),
+                workload.name,
+                ended.status
+            )
+            .into());
         }
         Ok(ended.usage)
     }
@@ -257,8 +263,8 @@ impl<'a> Bench<'a> {
             return Ok(());
         }
         let into = self.into(tool);
-        match workload.word {
-            Word::ToAll => DESTINATIONS
+        match workload.mode {
+            Mode::ToAll => DESTINATIONS
                 .iter()
                 .try_for_each(|name| self.check_in(&into.join(name), workload, tool, every_byte)),
             _ => self.check_in(&into, workload, tool, every_byte),
@@ -283,10 +289,10 @@ impl<'a> Bench<'a> {
             // What the others keep is their own affair; haul keeps all of it.
             let rules = match tool {
                 // That protocol has whole seconds.
-                Tool::Haul if matches!(workload.through, Through::Sftp(_)) => {
+                Tool::Haul if matches!(workload.transport, Transport::Sftp(_)) => {
                     Compare::content_only()
                 }
-                Tool::Haul if workload.word.is_copy() => {
+                Tool::Haul if workload.mode.is_copy() => {
                     Compare::everything().ignoring_dir_mtimes()
                 }
                 // Times of directories, too: what was unchanged has not been touched.

@@ -18,7 +18,7 @@ type Key<'a> = (&'a str, &'a str, Vec<&'a str>);
 /// tables; fails if a row has no place at all: then the whole page is to be measured.
 pub(super) fn merged(section: &str, newer: &str) -> Result<String> {
     let known: Vec<Key<'_>> = rows(section).map(|(key, _)| key).collect();
-    let (mut again, mut added): (Vec<_>, Vec<_>) =
+    let (mut remeasured, mut added): (Vec<_>, Vec<_>) =
         rows(newer).partition(|(key, _)| known.contains(key));
     let mut places = rows(section).peekable();
     let mut lines: Vec<&str> = Vec::new();
@@ -27,8 +27,8 @@ pub(super) fn merged(section: &str, newer: &str) -> Result<String> {
             lines.push(line);
             continue;
         };
-        let newer = again.iter().position(|(newer, _)| *newer == key);
-        lines.push(newer.map_or(line, |index| again.remove(index).1));
+        let newer = remeasured.iter().position(|(newer, _)| *newer == key);
+        lines.push(newer.map_or(line, |index| remeasured.remove(index).1));
         let of_table = |other: &Key<'_>| (other.0, other.1) == (key.0, key.1);
         let is_last = !places.peek().is_some_and(|(next, _)| of_table(next));
         if is_last && key.1.starts_with(COPIES) {

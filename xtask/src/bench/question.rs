@@ -19,11 +19,11 @@ pub(crate) struct Question {
     /// The heading above the answer. Answers with the same one are one table.
     pub(crate) text: &'static str,
     /// Measures the answer.
-    pub(crate) ask: fn(&Ground) -> Result<Table>,
+    pub(crate) ask: fn(&BenchContext) -> Result<Table>,
 }
 
 /// The means by which the questions are asked.
-pub(crate) struct Ground<'a> {
+pub(crate) struct BenchContext<'a> {
     /// The program.
     pub(crate) haul: &'a Path,
     /// The example of the store, which does a part of a copy at a time.
@@ -53,9 +53,9 @@ pub(crate) struct Row {
 }
 
 /// A way to do something: prepares, and gives the seconds of what counts.
-pub(crate) type Way<'w> = Box<dyn FnMut() -> Result<f64> + 'w>;
+pub(crate) type Variant<'w> = Box<dyn FnMut() -> Result<f64> + 'w>;
 
-impl Ground<'_> {
+impl BenchContext<'_> {
     /// `mib` MiB, or less in a quick run; at least one block.
     pub(crate) fn mib(&self, mib: u64) -> u64 {
         (mib / self.shrink).max(4)
@@ -63,12 +63,16 @@ impl Ground<'_> {
 
     /// Runs the ways in turn: one round that does not count, then those that
     /// do. Gives the seconds of each way, round by round.
-    pub(crate) fn in_turn(&self, name: &str, ways: &mut [Way<'_>]) -> Result<Vec<Vec<f64>>> {
-        let mut seconds = vec![Vec::new(); ways.len()];
+    pub(crate) fn interleave(
+        &self,
+        name: &str,
+        variants: &mut [Variant<'_>],
+    ) -> Result<Vec<Vec<f64>>> {
+        let mut seconds = vec![Vec::new(); variants.len()];
         for round in 0..=self.rounds {
             let mut line = format!("{name} {round}/{}:", self.rounds);
-            for (way, seconds) in ways.iter_mut().zip(&mut seconds) {
-                let took = way()?;
+            for (variant, seconds) in variants.iter_mut().zip(&mut seconds) {
+                let took = variant()?;
                 line.push_str(&format!(" {took:.3} s"));
                 if round > 0 {
                     seconds.push(took);
@@ -81,10 +85,10 @@ impl Ground<'_> {
 
     /// One part of a copy; the seconds that it says it took.
     pub(crate) fn part<S: AsRef<OsStr>>(&self, words: &[S]) -> Result<f64> {
-        let said = Command::new(&self.parts).args(words).stderr(Stdio::inherit()).output()?;
-        let text = String::from_utf8_lossy(&said.stdout);
-        if !said.status.success() {
-            return Err(format!("{}: {}", self.parts.display(), said.status).into());
+        let output = Command::new(&self.parts).args(words).stderr(Stdio::inherit()).output()?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        if !output.status.success() {
+            return Err(format!("{}: {}", self.parts.display(), output.status).into());
         }
         Ok(text.trim().parse::<f64>()?)
     }
@@ -109,8 +113,8 @@ impl Table {
         bound: Option<f64>,
     ) {
         let ratio = median(ours.iter().zip(other.1).map(|(ours, other)| ours / other).collect());
-        let holds = bound.is_none_or(|bound| ratio <= bound);
-        self.over += usize::from(!holds);
+        let is_within_bound = bound.is_none_or(|bound| ratio <= bound);
+        self.over += usize::from(!is_within_bound);
         let cells = vec![
             title.into(),
             seconds(ours),
@@ -118,13 +122,13 @@ impl Table {
             seconds(other.1),
             format!("{ratio:.3}"),
             bound.map_or("-".to_owned(), |bound| format!("{bound:.2}")),
-            bound.map_or("", |_| verdict(holds)).to_owned(),
+            bound.map_or("", |_| verdict(is_within_bound)).to_owned(),
         ];
         self.rows.push(Row { cells, is_detail: false });
     }
 
     /// Leaves all rows but the last `count` out of the page.
-    pub(crate) fn show_last(&mut self, count: usize) {
+    pub(crate) fn hide_all_but_last(&mut self, count: usize) {
         let details = self.rows.len().saturating_sub(count);
         self.rows[..details].iter_mut().for_each(|row| row.is_detail = true);
     }
@@ -165,7 +169,7 @@ pub(crate) fn source(dir: &Path, mib: u64) -> Result<PathBuf> {
 }
 
 /// Removes what a run before has left, and waits until the disk is quiet.
-pub(crate) fn fresh(path: &Path) -> Result<()> {
+pub(crate) fn clear(path: &Path) -> Result<()> {
     if path.is_dir() {
         fs::remove_dir_all(path)?;
     } else if path.exists() {
@@ -175,7 +179,7 @@ pub(crate) fn fresh(path: &Path) -> Result<()> {
 }
 
 /// Lets the page cache forget everything that is durable.
-pub(crate) fn forget_cached() -> Result<()> {
+pub(crate) fn drop_page_cache() -> Result<()> {
     repo::run(&mut Command::new("sync"))?;
     fs::write("/proc/sys/vm/drop_caches", "1")
         .map_err(|e| format!("the page cache can't be dropped: {e}").into())

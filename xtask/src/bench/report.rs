@@ -11,7 +11,7 @@ use super::measure::Measured;
 use super::merge::merged;
 use super::question::{Question, Row, Table};
 use super::tool::Tool;
-use super::workload::{Direction, NO_BOUND, Through, Word, Workload};
+use super::workload::{Direction, Mode, NO_BOUND, Transport, Workload};
 use crate::Result;
 
 /// The marks around the part of the page that a kind of run writes.
@@ -67,7 +67,7 @@ pub(crate) struct Report {
 
 /// Where a report is read, which decides about its columns.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Reader {
+enum Audience {
     /// On the terminal of a developer: with the bounds.
     Developer,
     /// On the page: without bounds, with the date of each row.
@@ -143,10 +143,10 @@ impl Report {
         rows: Vec<(Vec<String>, bool, bool)>,
     ) {
         let mut table = Table::new(columns);
-        for (mut cells, holds, is_detail) in rows {
-            cells.push(verdict(holds).to_owned());
+        for (mut cells, is_within_bound, is_detail) in rows {
+            cells.push(verdict(is_within_bound).to_owned());
             table.rows.push(Row { cells, is_detail });
-            table.over += usize::from(!holds);
+            table.over += usize::from(!is_within_bound);
         }
         self.add_table(heading, table);
     }
@@ -174,15 +174,15 @@ impl Report {
 
     /// The tables and what they were measured on, with our own bounds.
     pub(crate) fn to_markdown(&self) -> String {
-        self.format(Reader::Developer)
+        self.format(Audience::Developer)
     }
 
-    fn format(&self, reader: Reader) -> String {
+    fn format(&self, audience: Audience) -> String {
         let mut out = String::new();
         if self.quick {
             out.push_str("**A quick run on small workloads: the figures mean nothing.**\n\n");
         }
-        if reader == Reader::Developer {
+        if audience == Audience::Developer {
             let rounds = self.rounds;
             out.push_str(&format!(
                 "Medians of {rounds} rounds, after one that does not count.\n\n"
@@ -191,19 +191,19 @@ impl Report {
         let date = self.facts.iter().find(|(name, _)| *name == "date");
         let date = date.map_or("unknown", |(_, date)| date);
         for (heading, table) in &self.tables {
-            let is_shown = |row: &&Row| reader == Reader::Developer || !row.is_detail;
+            let is_shown = |row: &&Row| audience == Audience::Developer || !row.is_detail;
             let rows: Vec<_> = table.rows.iter().filter(is_shown).collect();
             if rows.is_empty() {
                 continue;
             }
             let mut columns = table.columns.to_vec();
-            if reader == Reader::User {
+            if audience == Audience::User {
                 columns.truncate(
                     columns.iter().position(|name| *name == BOUND).unwrap_or(columns.len()),
                 );
             }
             let shown = columns.len();
-            columns.extend((reader == Reader::User).then_some("date"));
+            columns.extend((audience == Audience::User).then_some("date"));
             out.push_str(&format!("### {heading}\n\n| {} |\n|", columns.join(" | ")));
             for name in columns {
                 out.push_str(if FIGURES.iter().any(|start| name.starts_with(start)) {
@@ -214,7 +214,7 @@ impl Report {
             }
             for row in rows {
                 out.push_str(&format!("\n| {} |", row.cells[..shown].join(" | ")));
-                if reader == Reader::User {
+                if audience == Audience::User {
                     out.push_str(&format!(" {date} |"));
                 }
             }
@@ -232,12 +232,12 @@ impl Report {
 
     /// Replaces the marked section of a page, which is made if it is missing.
     pub(crate) fn write_into(&self, page: &Path, marks: Marks) -> Result<()> {
-        self.write(page, marks, |_| Ok(self.format(Reader::User)))
+        self.write(page, marks, |_| Ok(self.format(Audience::User)))
     }
 
     /// Replaces the rows of a page's marked section that were measured.
     pub(crate) fn merge_into(&self, page: &Path, marks: Marks) -> Result<()> {
-        self.write(page, marks, |old| merged(old, &self.format(Reader::User)))
+        self.write(page, marks, |old| merged(old, &self.format(Audience::User)))
     }
 
     fn write(
@@ -262,11 +262,11 @@ impl Report {
 
 /// The heading of a workload's table.
 fn topic(workload: &Workload, in_lab: bool) -> &'static str {
-    match workload.through {
-        Through::Sftp(_) if in_lab => "Slow and long links, to hosts without haul",
+    match workload.transport {
+        Transport::Sftp(_) if in_lab => "Slow and long links, to hosts without haul",
         _ if in_lab => "Slow and long links",
-        Through::Sftp(_) => "Hosts without haul",
-        Through::Server | Through::Quic | Through::Kept => "Servers and kept connections",
+        Transport::Sftp(_) => "Hosts without haul",
+        Transport::Server | Transport::Quic | Transport::Kept => "Servers and kept connections",
         _ if workload.against.iter().all(|(tool, _)| tool.is_haul()) => "Options of haul",
         _ if workload.direction == Direction::Local => "One machine",
         _ => "Hosts with haul",
@@ -275,12 +275,12 @@ fn topic(workload: &Workload, in_lab: bool) -> &'static str {
 
 /// The other tool of a row, with the options that matter.
 fn rival_name(workload: &Workload, tool: Tool) -> String {
-    let mut name = match workload.word {
+    let mut name = match workload.mode {
         _ if matches!(tool, Tool::Login | Tool::Daemon) => tool.title(false).to_owned(),
-        Word::Copy | Word::Fast | Word::ToAll => tool.title(workload.data.is_tree()).to_owned(),
-        Word::Sync(options) => format!("{} {}", tool.name(), options.join(" ")),
+        Mode::Copy | Mode::Fast | Mode::ToAll => tool.title(workload.data.is_tree()).to_owned(),
+        Mode::Sync(options) => format!("{} {}", tool.name(), options.join(" ")),
     };
-    if workload.once.contains(&tool) {
+    if workload.single_round.contains(&tool) {
         name.push_str(" (one round)");
     }
     name
@@ -303,8 +303,8 @@ fn parts(page: &str, Marks { begin, end }: Marks) -> Option<(&str, &str, &str)> 
     Some((before, marked, after))
 }
 
-pub(crate) fn verdict(holds: bool) -> &'static str {
-    if holds { "ok" } else { "**over**" }
+pub(crate) fn verdict(is_within_bound: bool) -> &'static str {
+    if is_within_bound { "ok" } else { "**over**" }
 }
 
 fn mib(bytes: u64) -> String {
@@ -363,7 +363,7 @@ mod tests {
         let row = "| one 1 GiB file | 4.000 | cp | 2.000 | 1.00 | 1.0 |";
         let text = report.to_markdown();
         assert!(text.contains(&format!("{row} 1.10, 64.0 MiB | ok |")), "{text}");
-        let page = report.format(Reader::User);
+        let page = report.format(Audience::User);
         assert!(page.contains(&format!("{row} unknown |")), "{page}");
     }
 
@@ -383,7 +383,11 @@ mod tests {
 
     #[test]
     fn what_ran_once_and_has_no_bound_says_so() {
-        let only = Workload { against: &[(Tool::Cp, NO_BOUND)], once: &[Tool::Cp], ..WORKLOADS[0] };
+        let only = Workload {
+            against: &[(Tool::Cp, NO_BOUND)],
+            single_round: &[Tool::Cp],
+            ..WORKLOADS[0]
+        };
         let mut measured = measured([8.0, 9.0, 10.0], [2.0; 3], 1 << 20);
         measured.seconds[1].1.truncate(1);
         let mut report = report();
@@ -402,11 +406,11 @@ mod tests {
         let mut table = Table::new(COMPARISON);
         table.compare("small", &[1.0], ("cp", &[2.0]), None);
         table.compare("large", &[1.0], ("cp", &[2.0]), Some(0.4));
-        table.show_last(1);
+        table.hide_all_but_last(1);
         report.add_table("Safety", table);
         let row = "| large | 1.000 s | cp | 2.000 s | 0.500 |";
         assert!(report.to_markdown().contains(&format!("{row} 0.40 | **over** |")));
-        let page = report.format(Reader::User);
+        let page = report.format(Audience::User);
         assert!(page.contains(&format!("{row} unknown |")), "{page}");
         assert!(!page.contains("small") && !page.contains("bound"), "{page}");
     }

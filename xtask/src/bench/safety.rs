@@ -8,8 +8,8 @@ use std::process::Command;
 use haul_testkit::{FileSystem, tree};
 
 use super::question::{
-    COMPARISON, Ground, Question, Row, Table, Way, disk, forget_cached, fresh, seconds, source,
-    timed,
+    BenchContext, COMPARISON, Question, Row, Table, Variant, clear, disk, drop_page_cache, seconds,
+    source, timed,
 };
 use super::report::{median, verdict};
 use crate::Result;
@@ -28,8 +28,13 @@ pub(crate) const QUESTIONS: &[Question] = &[
 ];
 
 /// One against another, in turn: ours first.
-fn duel<'w>(ground: &Ground, name: &str, ours: Way<'w>, other: Way<'w>) -> Result<[Vec<f64>; 2]> {
-    let seconds = ground.in_turn(name, &mut [ours, other])?;
+fn compare_two<'w>(
+    context: &BenchContext,
+    name: &str,
+    ours: Variant<'w>,
+    other: Variant<'w>,
+) -> Result<[Vec<f64>; 2]> {
+    let seconds = context.interleave(name, &mut [ours, other])?;
     seconds.try_into().map_err(|_| "two ways have two results".into())
 }
 
@@ -37,69 +42,69 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap_or_default()
 }
 
-fn hashing(ground: &Ground) -> Result<Table> {
+fn hashing(context: &BenchContext) -> Result<Table> {
     let mut table = Table::new(COMPARISON);
     table.notes.push("\"Hashed\": by the thread that copies, on tmpfs.");
-    for mib in [16, 64, 256, 1024].map(|mib| ground.mib(mib)) {
-        let from = &source(ground.memory, mib)?;
-        let to = &ground.memory.join("to");
-        let way = |word: &'static str| -> Way<'_> {
+    for mib in [16, 64, 256, 1024].map(|mib| context.mib(mib)) {
+        let from = &source(context.memory, mib)?;
+        let to = &context.memory.join("to");
+        let variant = |word: &'static str| -> Variant<'_> {
             Box::new(move || {
-                fresh(to)?;
-                ground.part(&[word, text(from), text(to)])
+                clear(to)?;
+                context.part(&[word, text(from), text(to)])
             })
         };
-        let [on, off] = duel(ground, "hashing", way("hashed"), way("plain"))?;
+        let [on, off] = compare_two(context, "hashing", variant("hashed"), variant("plain"))?;
         table.compare(format!("{mib} MiB, hashed"), &on, ("not hashed", &off), None);
-        fresh(to)?;
+        clear(to)?;
     }
-    table.show_last(1);
+    table.hide_all_but_last(1);
     Ok(table)
 }
 
-fn default(ground: &Ground) -> Result<Table> {
+fn default(context: &BenchContext) -> Result<Table> {
     let mut table = Table::new(COMPARISON);
-    let mib = ground.mib(1024);
+    let mib = context.mib(1024);
     let ext4 = disk(FileSystem::Ext4, 6)?;
-    for (dir, on) in [(ground.memory, "tmpfs"), (ext4.path(), "ext4")] {
+    for (dir, on) in [(context.memory, "tmpfs"), (ext4.path(), "ext4")] {
         let from = source(dir, mib)?;
         let to = dir.join("to");
         let haul = || {
-            fresh(&to)?;
-            ground.haul(&["copy", "-q", text(&from), text(&to)])
+            clear(&to)?;
+            context.haul(&["copy", "-q", text(&from), text(&to)])
         };
         let cp = || {
-            fresh(&to)?;
+            clear(&to)?;
             timed(Command::new("cp").args([&from, &to]))
         };
-        let [haul, cp] = duel(ground, "default", Box::new(haul), Box::new(cp))?;
+        let [haul, cp] = compare_two(context, "default", Box::new(haul), Box::new(cp))?;
         table.compare(format!("{mib} MiB on {on}, haul copy"), &haul, ("cp", &cp), Some(1.15));
-        fresh(&to)?;
+        clear(&to)?;
     }
     Ok(table)
 }
 
-fn verify(ground: &Ground) -> Result<Table> {
+fn verify(context: &BenchContext) -> Result<Table> {
     let mut table = Table::new(COMPARISON);
     table.notes.push("\"By hand\": cp, sync, and b3sum of both files without the page cache.");
     let ext4 = disk(FileSystem::Ext4, 6)?;
-    let mib = ground.mib(1024);
+    let mib = context.mib(1024);
     let from = source(ext4.path(), mib)?;
     let to = ext4.path().join("to");
     let haul = || {
-        fresh(&to)?;
+        clear(&to)?;
         warm(&from)?;
-        ground.haul(&["copy", "-q", "-V", text(&from), text(&to)])
+        context.haul(&["copy", "-q", "-V", text(&from), text(&to)])
     };
     let by_hand = || {
-        fresh(&to)?;
+        clear(&to)?;
         warm(&from)?;
         let copied = timed(Command::new("cp").args([&from, &to]))?;
         let synced = timed(&mut Command::new("sync"))?;
-        forget_cached()?;
+        drop_page_cache()?;
         Ok(copied + synced + timed(Command::new("b3sum").args([&from, &to]))?)
     };
-    let [haul, by_hand] = duel(ground, "verify", Box::new(haul), Box::new(by_hand))?;
+    let [haul, by_hand] = compare_two(context, "verify", Box::new(haul), Box::new(by_hand))?;
     let title = format!("{mib} MiB on ext4, haul copy -V");
     table.compare(title, &haul, ("by hand", &by_hand), Some(0.75));
     Ok(table)
@@ -110,34 +115,35 @@ fn warm(path: &Path) -> Result<()> {
     timed(Command::new("cat").arg(path)).map(|_| ())
 }
 
-fn resume_check(ground: &Ground) -> Result<Table> {
+fn resume_check(context: &BenchContext) -> Result<Table> {
     let mut table = Table::new(COMPARISON);
     table.notes.push("The partial file is 90 % of 4 GiB.");
     for (mib, bound) in [(48, None), (192, None), (384, None), (768, None), (3688, Some(0.01))] {
-        let mib = ground.mib(mib) / 4 * 4;
-        let dir = &ground.memory.join("left");
-        fresh(dir)?;
+        let mib = context.mib(mib) / 4 * 4;
+        let dir = &context.memory.join("left");
+        clear(dir)?;
         fs::create_dir(dir)?;
         let mib_text = &mib.to_string();
-        ground.part(&["left", text(dir), mib_text])?;
-        let way = |word: &'static str| -> Way<'_> {
-            Box::new(move || ground.part(&[word, text(dir), mib_text]))
+        context.part(&["left", text(dir), mib_text])?;
+        let variant = |word: &'static str| -> Variant<'_> {
+            Box::new(move || context.part(&[word, text(dir), mib_text]))
         };
-        let [check, rehash] = duel(ground, "resume-check", way("check"), way("rehash"))?;
-        let bound = bound.filter(|_| ground.shrink == 1);
+        let [check, rehash] =
+            compare_two(context, "resume-check", variant("check"), variant("rehash"))?;
+        let bound = bound.filter(|_| context.shrink == 1);
         table.compare(
             format!("{mib} MiB in a partial file, check before resuming"),
             &check,
             ("reading all of it", &rehash),
             bound,
         );
-        fresh(dir)?;
+        clear(dir)?;
     }
-    table.show_last(1);
+    table.hide_all_but_last(1);
     Ok(table)
 }
 
-fn checkpoints(ground: &Ground) -> Result<Table> {
+fn checkpoints(context: &BenchContext) -> Result<Table> {
     /// How long the copies last, in seconds: of each interval, and of the
     /// default, which the bound is about.
     const LASTS: [f64; 2] = [5.0, 30.0];
@@ -146,22 +152,22 @@ fn checkpoints(ground: &Ground) -> Result<Table> {
     table.notes.push("A file is copied to ext4 and flushed to disk, without checkpoints and with them. The default is a checkpoint every 64 MiB, at least 5 s apart; in the other rows only the size counts.");
     let ext4 = disk(FileSystem::Ext4, 30)?;
     let dir = ext4.path().join("to");
-    let from = source(ground.memory, ground.mib(512))?;
+    let from = source(context.memory, context.mib(512))?;
     let run = |pace: &str, mib: u64| -> Result<f64> {
-        fresh(&dir)?;
+        clear(&dir)?;
         fs::create_dir(&dir)?;
-        let took = ground.part(&["staged", text(&from), text(&dir), pace, &mib.to_string()])?;
+        let took = context.part(&["staged", text(&from), text(&dir), pace, &mib.to_string()])?;
         Ok(took + timed(&mut Command::new("sync"))?)
     };
-    let probe_mib = ground.mib(2048);
+    let probe_mib = context.mib(2048);
     let mib_per_s = probe_mib as f64 / run("never", probe_mib)?;
     for (lasts, paces) in LASTS.into_iter().zip([&["4", "16", "64", "256"][..], &["default"]]) {
-        let mib = ((mib_per_s * lasts) as u64 / ground.shrink).clamp(16, 24 << 10) / 4 * 4;
-        let mut ways: Vec<Way<'_>> = vec![Box::new(|| run("never", mib))];
+        let mib = ((mib_per_s * lasts) as u64 / context.shrink).clamp(16, 24 << 10) / 4 * 4;
+        let mut variants: Vec<Variant<'_>> = vec![Box::new(|| run("never", mib))];
         for pace in paces {
-            ways.push(Box::new(|| run(pace, mib)));
+            variants.push(Box::new(|| run(pace, mib)));
         }
-        let results = ground.in_turn("checkpoints", &mut ways)?;
+        let results = context.interleave("checkpoints", &mut variants)?;
         let (never, with) = results.split_first().ok_or("nothing was measured")?;
         let mut row = |cells| table.rows.push(Row { cells, is_detail: true });
         row(vec![
@@ -176,72 +182,72 @@ fn checkpoints(ground: &Ground) -> Result<Table> {
             let costs = with.iter().zip(never).map(|(with, never)| with / never - 1.0).collect();
             let cost = median(costs);
             let default = *pace == "default";
-            let holds = !default || cost <= COST_MAX || ground.shrink > 1;
-            table.over += usize::from(!holds);
+            let is_within_bound = !default || cost <= COST_MAX || context.shrink > 1;
+            table.over += usize::from(!is_within_bound);
             row(vec![
                 if default { "by default".to_owned() } else { format!("{pace} MiB") },
                 format!("{mib} MiB"),
                 seconds(with),
                 format!("{:+.1} %", cost * 100.0),
                 if default { format!("{:.0} %", COST_MAX * 100.0) } else { "-".to_owned() },
-                if default { verdict(holds).to_owned() } else { String::new() },
+                if default { verdict(is_within_bound).to_owned() } else { String::new() },
             ]);
         }
     }
     Ok(table)
 }
 
-fn durable(ground: &Ground) -> Result<Table> {
+fn durable(context: &BenchContext) -> Result<Table> {
     let mut table = Table::new(COMPARISON);
-    let files = 10_000 / ground.shrink;
+    let files = 10_000 / context.shrink;
     let ext4 = disk(FileSystem::Ext4, 4)?;
-    let from = ground.memory.join("files");
+    let from = context.memory.join("files");
     tree::many(&from, files, 64 << 10, 20, 5)?;
     let to = ext4.path().join("to");
-    let haul = |flag: &'static str| -> Way<'_> {
+    let haul = |flag: &'static str| -> Variant<'_> {
         Box::new(|| {
-            fresh(&to)?;
-            ground.haul(&["copy", "-q", "-r", flag, text(&from), text(&to)])
+            clear(&to)?;
+            context.haul(&["copy", "-q", "-r", flag, text(&from), text(&to)])
         })
     };
     let each = || {
-        fresh(&to)?;
+        clear(&to)?;
         fs::create_dir(&to)?;
-        ground.part(&["synced", text(&from), text(&to)])
+        context.part(&["synced", text(&from), text(&to)])
     };
-    let mut ways = [haul("--sync"), Box::new(each), haul("--force")];
-    let results = ground.in_turn("durable", &mut ways)?;
+    let mut variants = [haul("--sync"), Box::new(each), haul("--force")];
+    let results = context.interleave("durable", &mut variants)?;
     let title = format!("{files} files of 64 KiB on ext4, haul copy -r --sync");
-    let bound = (ground.shrink == 1).then_some(0.25);
+    let bound = (context.shrink == 1).then_some(0.25);
     table.compare(title.as_str(), &results[0], ("one fsync each", &results[1]), bound);
     table.compare(title, &results[0], ("without --sync", &results[2]), None);
-    fresh(&from)?;
+    clear(&from)?;
     Ok(table)
 }
 
-fn in_kernel(ground: &Ground) -> Result<Table> {
+fn in_kernel(context: &BenchContext) -> Result<Table> {
     let mut table = Table::new(&["file system", "how", "from the start", "from 1 MiB on"]);
     table.notes.push("A file in the page cache; on ext4 no content can be shared. Where it can be, copy_file_range shares it, too.");
-    let mib = ground.mib(256);
+    let mib = context.mib(256);
     for kind in [FileSystem::Ext4, FileSystem::Xfs, FileSystem::Btrfs] {
         let mount = disk(kind, 3)?;
         let from = &source(mount.path(), mib)?;
         let to = &mount.path().join("to");
-        let moved = |how: &'static str, at: &'static str| -> Way<'_> {
+        let moved = |how: &'static str, at: &'static str| -> Variant<'_> {
             Box::new(move || {
-                fresh(to)?;
-                ground.part(&[how, text(from), text(to), at])
+                clear(to)?;
+                context.part(&[how, text(from), text(to), at])
             })
         };
-        let mut ways =
+        let mut variants =
             vec![moved("range", "0"), moved("range", "1"), moved("hand", "0"), moved("hand", "1")];
         if kind != FileSystem::Ext4 {
-            ways.push(Box::new(move || {
-                fresh(to)?;
-                ground.part(&["clone", text(from), text(to)])
+            variants.push(Box::new(move || {
+                clear(to)?;
+                context.part(&["clone", text(from), text(to)])
             }));
         }
-        let results = ground.in_turn("in-kernel", &mut ways)?;
+        let results = context.interleave("in-kernel", &mut variants)?;
         let name = format!("{kind:?}, {mib} MiB");
         let row = |how: &str, start: &[f64], later: String| {
             let cells = vec![name.clone(), how.to_owned(), seconds(start), later];

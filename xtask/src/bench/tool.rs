@@ -8,7 +8,7 @@ use std::process::Command;
 use haul_testkit::Sshd;
 
 use super::server::Servers;
-use super::workload::{DESTINATIONS, Direction, Through, Word};
+use super::workload::{DESTINATIONS, Direction, Mode, Transport};
 
 /// The programs that are compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,12 +35,12 @@ pub(crate) enum Tool {
     Rsync,
     /// rsync to its daemon.
     Daemon,
-    /// No copy: a login by ssh that stays for [`STAY`].
+    /// No copy: a login by ssh that stays for [`LOGIN_SECONDS`].
     Login,
 }
 
 /// How long a login stays, in seconds.
-const STAY: &str = "0.05";
+const LOGIN_SECONDS: &str = "0.05";
 
 /// The cipher of ssh for content that goes through `cat`: ssh's own first choice takes more
 /// time than all the rest.
@@ -54,8 +54,8 @@ pub(crate) struct Job<'a> {
     pub(crate) into: &'a Path,
     pub(crate) is_tree: bool,
     pub(crate) direction: Direction,
-    pub(crate) word: Word,
-    pub(crate) through: Through,
+    pub(crate) mode: Mode,
+    pub(crate) transport: Transport,
     /// Content that the host has need not be sent. Elsewhere each round sends the same.
     pub(crate) uses_cache: bool,
     /// Set where the way leads through them.
@@ -119,17 +119,17 @@ impl Tool {
             | Tool::OverTcp
             | Tool::Hashing => {
                 let mut haul = Command::new(job.haul);
-                match job.word {
-                    Word::Fast if self == Tool::Haul => haul.args(["copy", "-q", "--fast"]),
-                    Word::ToAll => haul.args(["copy", "-q", "--to-all"]),
-                    Word::Copy | Word::Fast => haul.args(["copy", "-q"]),
-                    Word::Sync(options) => haul.arg("sync").args(options),
+                match job.mode {
+                    Mode::Fast if self == Tool::Haul => haul.args(["copy", "-q", "--fast"]),
+                    Mode::ToAll => haul.args(["copy", "-q", "--to-all"]),
+                    Mode::Copy | Mode::Fast => haul.args(["copy", "-q"]),
+                    Mode::Sync(options) => haul.arg("sync").args(options),
                 };
                 match self {
                     Tool::Plain => haul.args(["--compress", "none"]),
                     Tool::Zstd => haul.args(["--compress", "zstd"]),
                     Tool::OverTcp => haul.args(["--via", "server-tcp", "--parallel", "1"]),
-                    Tool::Haul if job.through == Through::Quic => {
+                    Tool::Haul if job.transport == Transport::Quic => {
                         haul.args(["--via", "server-quic"])
                     }
                     _ => &mut haul,
@@ -142,15 +142,15 @@ impl Tool {
                     haul.env("XDG_STATE_HOME", servers.state());
                 } else if job.direction != Direction::Local {
                     haul.arg("--rsh").arg(job.sshd.rsh());
-                    match job.through {
-                        Through::Kept => haul.args(["--keep=30s", "--remote-haul"]).arg(job.haul),
-                        Through::Haul | Through::Server | Through::Quic => {
+                    match job.transport {
+                        Transport::Kept => haul.args(["--keep=30s", "--remote-haul"]).arg(job.haul),
+                        Transport::Haul | Transport::Server | Transport::Quic => {
                             haul.arg("--remote-haul").arg(job.haul)
                         }
-                        Through::HaulBySsh => {
+                        Transport::HaulBySsh => {
                             haul.args(["--via", "ssh", "--remote-haul"]).arg(job.haul)
                         }
-                        Through::Sftp(connections) => haul
+                        Transport::Sftp(connections) => haul
                             .args(["--transport", "sftp", "--parallel"])
                             .arg(connections.to_string()),
                     };
@@ -165,9 +165,9 @@ impl Tool {
             }
             Tool::Rsync | Tool::Daemon => {
                 let mut rsync = Command::new("rsync");
-                match job.word {
-                    Word::Copy | Word::Fast | Word::ToAll => rsync.arg("-a"),
-                    Word::Sync(options) => rsync.args(options),
+                match job.mode {
+                    Mode::Copy | Mode::Fast | Mode::ToAll => rsync.arg("-a"),
+                    Mode::Sync(options) => rsync.args(options),
                 };
                 if self == Tool::Rsync {
                     rsync.arg("-e").arg(job.sshd.rsh());
@@ -177,14 +177,14 @@ impl Tool {
             Tool::Tar => return tar(job),
             Tool::Cat => return cat(job),
             Tool::OneByOne => return one_by_one(job),
-            Tool::Login => return job.sshd.command(format!("sleep {STAY}")),
+            Tool::Login => return job.sshd.command(format!("sleep {LOGIN_SECONDS}")),
         };
-        if job.is_tree && !matches!(self, Tool::Rsync | Tool::Daemon) && job.word.is_copy() {
+        if job.is_tree && !matches!(self, Tool::Rsync | Tool::Daemon) && job.mode.is_copy() {
             command.arg("-r");
         }
         command.arg(job.from(self));
-        match job.word {
-            Word::ToAll => {
+        match job.mode {
+            Mode::ToAll => {
                 command.args(DESTINATIONS.map(|name| job.to(self, &job.into.join(name))))
             }
             _ => command.arg(job.to(self, job.into)),
@@ -196,13 +196,13 @@ impl Tool {
 impl Job<'_> {
     fn from(&self, tool: Tool) -> OsString {
         match self.direction {
-            Direction::Download => self.there(tool, self.source),
+            Direction::Download => self.on_host(tool, self.source),
             _ => self.source.into(),
         }
     }
 
     /// `path` on the host.
-    fn there(&self, tool: Tool, path: &Path) -> OsString {
+    fn on_host(&self, tool: Tool, path: &Path) -> OsString {
         match (self.servers, tool) {
             (Some(servers), Tool::Daemon) => servers.at_daemon(path),
             (Some(servers), Tool::Haul | Tool::OverTcp) => servers.location(path),
@@ -213,7 +213,7 @@ impl Job<'_> {
     /// The place of the directory `into`.
     fn to(&self, tool: Tool, into: &Path) -> OsString {
         let mut to = match self.direction {
-            Direction::Upload => self.there(tool, into),
+            Direction::Upload => self.on_host(tool, into),
             _ => into.into(),
         };
         to.push("/");

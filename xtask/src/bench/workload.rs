@@ -23,20 +23,20 @@ pub(crate) struct Workload {
     pub(crate) data: Data,
     pub(crate) direction: Direction,
     /// The destination's state.
-    pub(crate) before: Before,
+    pub(crate) before: DestinationState,
     /// Which of haul's words does it.
-    pub(crate) word: Word,
+    pub(crate) mode: Mode,
     /// The programs that haul finds on the host.
-    pub(crate) through: Through,
+    pub(crate) transport: Transport,
     /// The other tools, each with the share of its time that haul may take.
     pub(crate) against: &'static [(Tool, f64)],
     /// Those of them that take so long that one round has to do.
-    pub(crate) once: &'static [Tool],
+    pub(crate) single_round: &'static [Tool],
 }
 
 /// The programs on the host.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Through {
+pub(crate) enum Transport {
     /// haul, too.
     Haul,
     /// The same, by ssh alone.
@@ -51,7 +51,7 @@ pub(crate) enum Through {
     Kept,
 }
 
-impl Through {
+impl Transport {
     /// True for a haul server.
     pub(crate) fn is_server(self) -> bool {
         matches!(self, Self::Server | Self::Quic)
@@ -60,7 +60,7 @@ impl Through {
 
 /// The destination's state before each run.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Before {
+pub(crate) enum DestinationState {
     Nothing,
     /// All of the source.
     Same,
@@ -73,7 +73,7 @@ pub(crate) enum Before {
     Known,
 }
 
-impl Before {
+impl DestinationState {
     /// True if the destination is empty.
     pub(crate) fn is_empty(self) -> bool {
         matches!(self, Self::Nothing | Self::First | Self::Known)
@@ -87,7 +87,7 @@ impl Before {
 
 /// The command of haul.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Word {
+pub(crate) enum Mode {
     /// `haul copy`.
     Copy,
     /// `haul copy --fast`.
@@ -98,7 +98,7 @@ pub(crate) enum Word {
     Sync(&'static [&'static str]),
 }
 
-impl Word {
+impl Mode {
     /// True if it is `haul copy`.
     pub(crate) fn is_copy(self) -> bool {
         matches!(self, Self::Copy | Self::Fast | Self::ToAll)
@@ -151,18 +151,18 @@ pub(crate) enum Direction {
 impl Workload {
     /// Neither side may ever have more than this resident.
     pub(crate) fn peak_rss_bytes_max(&self) -> u64 {
-        if let (Data::Million, Word::Sync(["-aH"])) = (self.data, self.word) {
+        if let (Data::Million, Mode::Sync(["-aH"])) = (self.data, self.mode) {
             return 200 << 20;
         }
-        if self.word == Word::ToAll {
+        if self.mode == Mode::ToAll {
             // The shared blocks, and the queues of each job.
             return 256 << 20;
         }
-        match self.through {
-            Through::Server | Through::Quic => 128 << 20,
-            Through::Haul if self.direction != Direction::Local => 128 << 20,
-            Through::Haul | Through::HaulBySsh | Through::Kept => 64 << 20,
-            Through::Sftp(_) => 96 << 20,
+        match self.transport {
+            Transport::Server | Transport::Quic => 128 << 20,
+            Transport::Haul if self.direction != Direction::Local => 128 << 20,
+            Transport::Haul | Transport::HaulBySsh | Transport::Kept => 64 << 20,
+            Transport::Sftp(_) => 96 << 20,
         }
     }
 
@@ -179,440 +179,440 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         title: "one 1 GiB file",
         data: Data::One,
         direction: Direction::Local,
-        before: Before::Nothing,
-        word: Word::Copy,
-        through: Through::Haul,
+        before: DestinationState::Nothing,
+        mode: Mode::Copy,
+        transport: Transport::Haul,
         against: &[(Tool::Cp, 1.1)],
-        once: &[],
+        single_round: &[],
     },
     Workload {
         name: "local-10k",
         title: "10,000 files of 64 KiB",
         data: Data::Many,
         direction: Direction::Local,
-        before: Before::Nothing,
-        word: Word::Copy,
-        through: Through::Haul,
+        before: DestinationState::Nothing,
+        mode: Mode::Copy,
+        transport: Transport::Haul,
         against: &[(Tool::Cp, 0.75)],
-        once: &[],
+        single_round: &[],
     },
     Workload {
         name: "up-1g",
         title: "one 1 GiB file, upload",
         data: Data::One,
         direction: Direction::Upload,
-        before: Before::Nothing,
-        word: Word::Copy,
-        through: Through::Haul,
+        before: DestinationState::Nothing,
+        mode: Mode::Copy,
+        transport: Transport::Haul,
         against: &[(Tool::Scp, 0.50)],
-        once: &[],
+        single_round: &[],
     },
     Workload {
         name: "down-1g",
         title: "one 1 GiB file, download",
         data: Data::One,
         direction: Direction::Download,
-        before: Before::Nothing,
-        word: Word::Copy,
-        through: Through::Haul,
+        before: DestinationState::Nothing,
+        mode: Mode::Copy,
+        transport: Transport::Haul,
         against: &[(Tool::Scp, 0.50), (Tool::Cat, 1.15)],
-        once: &[],
+        single_round: &[],
     },
     Workload {
         name: "ssh-down-1g",
         title: "one 1 GiB file, download by ssh alone",
         data: Data::One,
         direction: Direction::Download,
-        before: Before::Nothing,
-        word: Word::Copy,
-        through: Through::HaulBySsh,
+        before: DestinationState::Nothing,
+        mode: Mode::Copy,
+        transport: Transport::HaulBySsh,
         against: &[(Tool::Cat, 1.15)],
-        once: &[],
+        single_round: &[],
     },
     Workload {
         name: "up-text-1g",
         title: "1 GiB of source text in one file, upload",
         data: Data::Text,
         direction: Direction::Upload,
-        before: Before::Nothing,
-        word: Word::Copy,
-        through: Through::Haul,
+        before: DestinationState::Nothing,
+        mode: Mode::Copy,
+        transport: Transport::Haul,
         against: &[(Tool::Plain, 1.05), (Tool::Zstd, 1.05)],
-        once: &[],
+        single_round: &[],
     },
     Workload {
         name: "up-random-1g",
         title: "1 GiB of random bytes in one file, upload",
         data: Data::One,
         direction: Direction::Upload,
-        before: Before::Nothing,
-        word: Word::Copy,
-        through: Through::Haul,
+        before: DestinationState::Nothing,
+        mode: Mode::Copy,
+        transport: Transport::Haul,
         against: &[(Tool::Plain, 1.05), (Tool::Zstd, 1.05)],
-        once: &[],
+        single_round: &[],
     },
     Workload {
         name: "up-10k",
         title: "10,000 files of 64 KiB, upload",
         data: Data::Many,
         direction: Direction::Upload,
-        before: Before::Nothing,
-        word: Word::Copy,
-        through: Through::Haul,
+        before: DestinationState::Nothing,
+        mode: Mode::Copy,
+        transport: Transport::Haul,
         against: &[(Tool::Scp, 0.30), (Tool::Tar, 0.75)],
-        once: &[],
+        single_round: &[],
     },
     Workload {
         name: "down-10k",
         title: "10,000 files of 64 KiB, download",
         data: Data::Many,
         direction: Direction::Download,
-        before: Before::Nothing,
-        word: Word::Copy,
-        through: Through::Haul,
+        before: DestinationState::Nothing,
+        mode: Mode::Copy,
+        transport: Transport::Haul,
         against: &[(Tool::Scp, 0.30), (Tool::Tar, 0.75)],
-        once: &[],
+        single_round: &[],
     },
     Workload {
         name: "cache-up-1g",
         title: "one 1 GiB file, upload with the chunk cache",
         data: Data::One,
         direction: Direction::Upload,
-        before: Before::First,
-        word: Word::Copy,
-        through: Through::Haul,
+        before: DestinationState::First,
+        mode: Mode::Copy,
+        transport: Transport::Haul,
         against: &[(Tool::Uncached, 1.03)],
-        once: &[],
+        single_round: &[],
     },
     Workload {
         name: "fast-up-1g",
         title: "one 1 GiB file, upload with --fast",
         data: Data::One,
         direction: Direction::Upload,
-        before: Before::Nothing,
-        word: Word::Fast,
-        through: Through::Haul,
+        before: DestinationState::Nothing,
+        mode: Mode::Fast,
+        transport: Transport::Haul,
         against: &[(Tool::Hashing, 0.85)],
-        once: &[],
+        single_round: &[],
     },
     Workload {
         name: "fast-up-10k",
         title: "10,000 files of 64 KiB, upload with --fast",
         data: Data::Many,
         direction: Direction::Upload,
-        before: Before::Nothing,
-        word: Word::Fast,
-        through: Through::Haul,
+        before: DestinationState::Nothing,
+        mode: Mode::Fast,
+        transport: Transport::Haul,
         against: &[(Tool::Hashing, 0.85)],
-        once: &[],
+        single_round: &[],
     },
     Workload {
         name: "fast-down-1g",
         title: "one 1 GiB file, download with --fast",
         data: Data::One,
         direction: Direction::Download,
-        before: Before::Nothing,
-        word: Word::Fast,
-        through: Through::Haul,
+        before: DestinationState::Nothing,
+        mode: Mode::Fast,
+        transport: Transport::Haul,
         against: &[(Tool::Hashing, 0.85)],
-        once: &[],
+        single_round: &[],
     },
     Workload {
         name: "fast-down-10k",
         title: "10,000 files of 64 KiB, download with --fast",
         data: Data::Many,
         direction: Direction::Download,
-        before: Before::Nothing,
-        word: Word::Fast,
-        through: Through::Haul,
+        before: DestinationState::Nothing,
+        mode: Mode::Fast,
+        transport: Transport::Haul,
         against: &[(Tool::Hashing, 0.85)],
-        once: &[],
+        single_round: &[],
     },
     Workload {
         name: "small-up",
         title: "1,008 mixed files, upload",
         data: Data::Mixed,
         direction: Direction::Upload,
-        before: Before::Nothing,
-        word: Word::Copy,
-        through: Through::Haul,
+        before: DestinationState::Nothing,
+        mode: Mode::Copy,
+        transport: Transport::Haul,
         against: &[(Tool::Rsync, 0.70)],
-        once: &[],
+        single_round: &[],
     },
     Workload {
         name: "small-again",
         title: "1,008 mixed files, unchanged, upload",
         data: Data::Mixed,
         direction: Direction::Upload,
-        before: Before::Same,
-        word: Word::Copy,
-        through: Through::Haul,
+        before: DestinationState::Same,
+        mode: Mode::Copy,
+        transport: Transport::Haul,
         against: &[(Tool::Rsync, 0.88)],
-        once: &[],
+        single_round: &[],
     },
     Workload {
         name: "tree-again",
         title: "100,000 files, unchanged",
         data: Data::Tree,
         direction: Direction::Local,
-        before: Before::Same,
-        word: Word::Copy,
-        through: Through::Haul,
+        before: DestinationState::Same,
+        mode: Mode::Copy,
+        transport: Transport::Haul,
         against: &[(Tool::Rsync, 0.45)],
-        once: &[],
+        single_round: &[],
     },
     Workload {
         name: "tree-again-up",
         title: "100,000 files, unchanged, upload",
         data: Data::Tree,
         direction: Direction::Upload,
-        before: Before::Same,
-        word: Word::Copy,
-        through: Through::Haul,
+        before: DestinationState::Same,
+        mode: Mode::Copy,
+        transport: Transport::Haul,
         against: &[(Tool::Rsync, 0.62)],
-        once: &[],
+        single_round: &[],
     },
     Workload {
         name: "sftp-up-1g",
         title: "one 1 GiB file, upload through SFTP",
         data: Data::One,
         direction: Direction::Upload,
-        before: Before::Nothing,
-        word: Word::Copy,
-        through: Through::Sftp(1),
+        before: DestinationState::Nothing,
+        mode: Mode::Copy,
+        transport: Transport::Sftp(1),
         against: &[(Tool::Scp, 0.70)],
-        once: &[],
+        single_round: &[],
     },
     Workload {
         name: "sftp-up-1g-2",
         title: "one 1 GiB file, upload through SFTP (--parallel 2)",
         data: Data::One,
         direction: Direction::Upload,
-        before: Before::Nothing,
-        word: Word::Copy,
-        through: Through::Sftp(2),
+        before: DestinationState::Nothing,
+        mode: Mode::Copy,
+        transport: Transport::Sftp(2),
         against: &[(Tool::Scp, 0.70)],
-        once: &[],
+        single_round: &[],
     },
     Workload {
         name: "sftp-down-1g",
         title: "one 1 GiB file, download through SFTP",
         data: Data::One,
         direction: Direction::Download,
-        before: Before::Nothing,
-        word: Word::Copy,
-        through: Through::Sftp(1),
+        before: DestinationState::Nothing,
+        mode: Mode::Copy,
+        transport: Transport::Sftp(1),
         against: &[(Tool::Scp, 0.70)],
-        once: &[],
+        single_round: &[],
     },
     Workload {
         name: "sftp-down-1g-2",
         title: "one 1 GiB file, download through SFTP (--parallel 2)",
         data: Data::One,
         direction: Direction::Download,
-        before: Before::Nothing,
-        word: Word::Copy,
-        through: Through::Sftp(2),
+        before: DestinationState::Nothing,
+        mode: Mode::Copy,
+        transport: Transport::Sftp(2),
         against: &[(Tool::Scp, 0.70)],
-        once: &[],
+        single_round: &[],
     },
     Workload {
         name: "sftp-up-10k",
         title: "10,000 files of 64 KiB, upload through SFTP",
         data: Data::Many,
         direction: Direction::Upload,
-        before: Before::Nothing,
-        word: Word::Copy,
-        through: Through::Sftp(1),
+        before: DestinationState::Nothing,
+        mode: Mode::Copy,
+        transport: Transport::Sftp(1),
         against: &[(Tool::Scp, 0.40)],
-        once: &[],
+        single_round: &[],
     },
     Workload {
         name: "sftp-down-10k",
         title: "10,000 files of 64 KiB, download through SFTP",
         data: Data::Many,
         direction: Direction::Download,
-        before: Before::Nothing,
-        word: Word::Copy,
-        through: Through::Sftp(1),
+        before: DestinationState::Nothing,
+        mode: Mode::Copy,
+        transport: Transport::Sftp(1),
         against: &[(Tool::Scp, 0.40)],
-        once: &[],
+        single_round: &[],
     },
     Workload {
         name: "sync-first",
         title: "haul sync: 10,000 files of 64 KiB",
         data: Data::Many,
         direction: Direction::Local,
-        before: Before::Nothing,
-        word: Word::Sync(&["-a"]),
-        through: Through::Haul,
+        before: DestinationState::Nothing,
+        mode: Mode::Sync(&["-a"]),
+        transport: Transport::Haul,
         against: &[(Tool::Rsync, 0.35)],
-        once: &[],
+        single_round: &[],
     },
     Workload {
         name: "sync-again",
         title: "haul sync: 100,000 files, unchanged",
         data: Data::Tree,
         direction: Direction::Local,
-        before: Before::Same,
-        word: Word::Sync(&["-a"]),
-        through: Through::Haul,
+        before: DestinationState::Same,
+        mode: Mode::Sync(&["-a"]),
+        transport: Transport::Haul,
         against: &[(Tool::Rsync, 0.45)],
-        once: &[],
+        single_round: &[],
     },
     Workload {
         name: "to-all-1g",
         title: "one 1 GiB file to 4 hosts",
         data: Data::One,
         direction: Direction::Upload,
-        before: Before::Nothing,
-        word: Word::ToAll,
-        through: Through::Haul,
+        before: DestinationState::Nothing,
+        mode: Mode::ToAll,
+        transport: Transport::Haul,
         against: &[(Tool::OneByOne, 0.6)],
-        once: &[],
+        single_round: &[],
     },
     Workload {
         name: "sync-again-up",
         title: "haul sync: 100,000 files, unchanged, upload",
         data: Data::Tree,
         direction: Direction::Upload,
-        before: Before::Same,
-        word: Word::Sync(&["-a"]),
-        through: Through::Haul,
+        before: DestinationState::Same,
+        mode: Mode::Sync(&["-a"]),
+        transport: Transport::Haul,
         against: &[(Tool::Rsync, 0.62)],
-        once: &[],
+        single_round: &[],
     },
     Workload {
         name: "sync-changed-up",
         title: "haul sync: 1,008 mixed files, 100 changed, upload",
         data: Data::Mixed,
         direction: Direction::Upload,
-        before: Before::Stale,
-        word: Word::Sync(&["-a", "--delete"]),
-        through: Through::Haul,
+        before: DestinationState::Stale,
+        mode: Mode::Sync(&["-a", "--delete"]),
+        transport: Transport::Haul,
         against: &[(Tool::Rsync, NO_BOUND), (Tool::Login, 1.0)],
-        once: &[],
+        single_round: &[],
     },
     Workload {
         name: "server-up",
         title: "1,008 mixed files, upload to a server",
         data: Data::Mixed,
         direction: Direction::Upload,
-        before: Before::Nothing,
-        word: Word::Copy,
-        through: Through::Server,
+        before: DestinationState::Nothing,
+        mode: Mode::Copy,
+        transport: Transport::Server,
         against: &[(Tool::Daemon, 0.50)],
-        once: &[],
+        single_round: &[],
     },
     Workload {
         name: "server-again",
         title: "1,008 mixed files, unchanged, upload to a server",
         data: Data::Mixed,
         direction: Direction::Upload,
-        before: Before::Same,
-        word: Word::Copy,
-        through: Through::Server,
+        before: DestinationState::Same,
+        mode: Mode::Copy,
+        transport: Transport::Server,
         against: &[(Tool::Daemon, 0.08)],
-        once: &[],
+        single_round: &[],
     },
     Workload {
         name: "server-changed",
         title: "haul sync: 1,008 mixed files, 100 changed, upload to a server",
         data: Data::Mixed,
         direction: Direction::Upload,
-        before: Before::Stale,
-        word: Word::Sync(&["-a", "--delete"]),
-        through: Through::Server,
+        before: DestinationState::Stale,
+        mode: Mode::Sync(&["-a", "--delete"]),
+        transport: Transport::Server,
         against: &[(Tool::Daemon, 0.12)],
-        once: &[],
+        single_round: &[],
     },
     Workload {
         name: "server-tree-again",
         title: "100,000 files, unchanged, upload to a server",
         data: Data::Tree,
         direction: Direction::Upload,
-        before: Before::Same,
-        word: Word::Copy,
-        through: Through::Server,
+        before: DestinationState::Same,
+        mode: Mode::Copy,
+        transport: Transport::Server,
         against: &[(Tool::Daemon, 0.50)],
-        once: &[],
+        single_round: &[],
     },
     Workload {
         name: "server-up-1g",
         title: "one 1 GiB file, upload to a server",
         data: Data::One,
         direction: Direction::Upload,
-        before: Before::Nothing,
-        word: Word::Copy,
-        through: Through::Server,
+        before: DestinationState::Nothing,
+        mode: Mode::Copy,
+        transport: Transport::Server,
         against: &[(Tool::Scp, 0.35)],
-        once: &[],
+        single_round: &[],
     },
     Workload {
         name: "server-down-1g",
         title: "one 1 GiB file, download from a server",
         data: Data::One,
         direction: Direction::Download,
-        before: Before::Nothing,
-        word: Word::Copy,
-        through: Through::Server,
+        before: DestinationState::Nothing,
+        mode: Mode::Copy,
+        transport: Transport::Server,
         against: &[(Tool::Scp, 0.40)],
-        once: &[],
+        single_round: &[],
     },
     Workload {
         name: "server-quic-up-1g",
         title: "one 1 GiB file, upload to a server by QUIC",
         data: Data::One,
         direction: Direction::Upload,
-        before: Before::Nothing,
-        word: Word::Copy,
-        through: Through::Quic,
+        before: DestinationState::Nothing,
+        mode: Mode::Copy,
+        transport: Transport::Quic,
         against: &[(Tool::OverTcp, 1.5)],
-        once: &[],
+        single_round: &[],
     },
     Workload {
         name: "server-quic-down-1g",
         title: "one 1 GiB file, download from a server by QUIC",
         data: Data::One,
         direction: Direction::Download,
-        before: Before::Nothing,
-        word: Word::Copy,
-        through: Through::Quic,
+        before: DestinationState::Nothing,
+        mode: Mode::Copy,
+        transport: Transport::Quic,
         against: &[(Tool::OverTcp, 1.5)],
-        once: &[],
+        single_round: &[],
     },
     Workload {
         name: "kept-again",
         title: "1,008 mixed files, unchanged, upload over a kept connection",
         data: Data::Mixed,
         direction: Direction::Upload,
-        before: Before::Same,
-        word: Word::Copy,
-        through: Through::Kept,
+        before: DestinationState::Same,
+        mode: Mode::Copy,
+        transport: Transport::Kept,
         against: &[(Tool::Rsync, 0.05)],
-        once: &[],
+        single_round: &[],
     },
     Workload {
         name: "sync-million",
         title: "haul sync -a: 1,000,000 files, unchanged",
         data: Data::Million,
         direction: Direction::Local,
-        before: Before::Same,
-        word: Word::Sync(&["-a"]),
-        through: Through::Haul,
+        before: DestinationState::Same,
+        mode: Mode::Sync(&["-a"]),
+        transport: Transport::Haul,
         against: &[(Tool::Rsync, 0.40)],
-        once: &[],
+        single_round: &[],
     },
     Workload {
         name: "sync-million-links",
         title: "haul sync -aH: 1,000,000 files, unchanged",
         data: Data::Million,
         direction: Direction::Local,
-        before: Before::Same,
-        word: Word::Sync(&["-aH"]),
-        through: Through::Haul,
+        before: DestinationState::Same,
+        mode: Mode::Sync(&["-aH"]),
+        transport: Transport::Haul,
         against: &[(Tool::Rsync, 0.40)],
-        once: &[],
+        single_round: &[],
     },
 ];
 
@@ -680,7 +680,7 @@ impl Data {
         match self {
             Data::Mixed => Self::make_mixed_stale(path),
             Data::Pages => change_pages(path),
-            Data::Insert | Data::Longer => cut_off_front(path),
+            Data::Insert | Data::Longer => remove_first_kib(path),
             _ => Err(io::Error::other("it has no earlier day")),
         }
     }
@@ -737,23 +737,23 @@ fn change_pages(path: &Path) -> io::Result<()> {
     const ONE_OF: u64 = 1000;
     let file = fs::OpenOptions::new().write(true).open(path)?;
     let pages = file.metadata()?.len() / PAGE_BYTES;
-    let mut places = Stream::new(9);
+    let mut positions = Stream::new(9);
     let mut page = vec![0; PAGE_BYTES as usize];
     for _ in 0..pages / ONE_OF {
-        places.fill(&mut page);
-        file.write_all_at(&page, places.below(pages) * PAGE_BYTES)?;
+        positions.fill(&mut page);
+        file.write_all_at(&page, positions.below(pages) * PAGE_BYTES)?;
     }
     Ok(())
 }
 
 /// Takes the first KiB away from the file at `path`.
-fn cut_off_front(path: &Path) -> io::Result<()> {
+fn remove_first_kib(path: &Path) -> io::Result<()> {
     const FRONT_BYTES: u64 = 1 << 10;
-    let beside = path.with_extension("cut");
+    let temporary = path.with_extension("cut");
     let mut from = fs::File::open(path)?;
     from.seek(io::SeekFrom::Start(FRONT_BYTES))?;
-    io::copy(&mut from, &mut fs::File::create(&beside)?)?;
-    fs::rename(beside, path)
+    io::copy(&mut from, &mut fs::File::create(&temporary)?)?;
+    fs::rename(temporary, path)
 }
 
 /// Makes a file of `bytes` out of the repository's own sources, over and over. They are

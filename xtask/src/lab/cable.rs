@@ -33,7 +33,7 @@ pub(crate) struct Cable {
 
 impl Cable {
     /// Lays it: netem where the kernel has it, unless told otherwise.
-    pub(crate) fn lay(
+    pub(crate) fn connect(
         link: &Link,
         via: Option<Via>,
         ends: [(&Namespace, Ipv4Addr); 2],
@@ -53,7 +53,7 @@ impl Cable {
             end.run("ip", &["address", "add", &address, "dev", DEVICE])?;
             end.run("ip", &["link", "set", DEVICE, "mtu", &mtu])?;
             match via {
-                Via::Netem => impair(end, link)?,
+                Via::Netem => add_netem(end, link)?,
                 Via::Shaper => {
                     end.run("ip", &["link", "set", DEVICE, "txqueuelen", DEVICE_QUEUE_PACKETS])?;
                 }
@@ -89,12 +89,12 @@ fn open(namespace: &Namespace, link: &Link) -> Result<tun::Device> {
 /// Makes what leaves a veth device slow, late and lost. netem holds what waits
 /// and what is on its way in one queue, which it counts in packets, so that
 /// segments must leave one by one.
-fn impair(end: &Namespace, link: &Link) -> Result<()> {
-    let on_its_way = link.rate.0 as f64 / 8.0 * link.one_way().as_secs_f64();
-    let packets = (on_its_way as u64 + link.queue_bytes()).div_ceil(link.mtu.into());
+fn add_netem(end: &Namespace, link: &Link) -> Result<()> {
+    let in_flight_bytes = link.rate.0 as f64 / 8.0 * link.one_way_delay().as_secs_f64();
+    let packets = (in_flight_bytes as u64 + link.queue_bytes()).div_ceil(link.mtu.into());
     end.run("ip", &["link", "set", DEVICE, "gso_max_segs", "1"])?;
     let (rate, delay) =
-        (format!("{}bit", link.rate.0), format!("{}us", link.one_way().as_micros()));
+        (format!("{}bit", link.rate.0), format!("{}us", link.one_way_delay().as_micros()));
     let (loss, limit) = (format!("{}%", link.loss.0 * 100.0), packets.to_string());
     let mut words = vec!["qdisc", "add", "dev", DEVICE, "root", "netem", "limit", &limit];
     words.extend(["rate", &rate, "delay", &delay, "loss", &loss]);

@@ -14,7 +14,7 @@ use super::link::Link;
 use super::shaper::{Fate, Shaper};
 
 /// How often a thread without packets looks whether it is over.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The niceness of the threads. What they measure is time, and the hosts' own
 /// work must not keep them from it.
@@ -23,18 +23,18 @@ const NICENESS: i32 = -15;
 /// A link at work. Dropping it ends the threads and closes the devices, which
 /// are gone then.
 pub(crate) struct Carrier {
-    over: Arc<AtomicBool>,
+    stopped: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
 /// A packet on its way, and when it arrives.
-type OnItsWay = (Instant, Vec<u8>);
+type InFlight = (Instant, Vec<u8>);
 
 impl Carrier {
     /// Begins to carry, both ways.
     pub(crate) fn start(link: &Link, one: Device, other: Device) -> Carrier {
         let (one, other) = (Arc::new(one), Arc::new(other));
-        let over = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::new(AtomicBool::new(false));
         let mut threads = Vec::new();
         for (seed, (from, to)) in
             [(Arc::clone(&one), Arc::clone(&other)), (other, one)].into_iter().enumerate()
@@ -42,18 +42,18 @@ impl Carrier {
             let shaper = Shaper::new(link, seed as u64);
             // Bounded by the shaper: what its queue holds and what is on its way.
             let (sender, receiver) = mpsc::channel();
-            let (mtu, is_over) = (link.mtu, Arc::clone(&over));
-            threads.push(thread::spawn(move || read(&from, mtu, shaper, &sender, &is_over)));
-            let is_over = Arc::clone(&over);
-            threads.push(thread::spawn(move || write(&to, &receiver, &is_over)));
+            let (mtu, is_stopped) = (link.mtu, Arc::clone(&stopped));
+            threads.push(thread::spawn(move || read(&from, mtu, shaper, &sender, &is_stopped)));
+            let is_stopped = Arc::clone(&stopped);
+            threads.push(thread::spawn(move || write(&to, &receiver, &is_stopped)));
         }
-        Carrier { over, threads }
+        Carrier { stopped, threads }
     }
 }
 
 impl Drop for Carrier {
     fn drop(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
+        self.stopped.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
@@ -61,12 +61,18 @@ impl Drop for Carrier {
 }
 
 /// Reads packets as they come and sends those on their way that arrive.
-fn read(from: &Device, mtu: u16, mut shaper: Shaper, sent: &Sender<OnItsWay>, over: &AtomicBool) {
-    hurry();
+fn read(
+    from: &Device,
+    mtu: u16,
+    mut shaper: Shaper,
+    sent: &Sender<InFlight>,
+    stopped: &AtomicBool,
+) {
+    raise_priority();
     let begin = Instant::now();
     let mut packet = vec![0; usize::from(mtu)];
-    while !over.load(Ordering::Relaxed) {
-        let len = match from.recv_timeout(&mut packet, LOOK_EVERY) {
+    while !stopped.load(Ordering::Relaxed) {
+        let len = match from.recv_timeout(&mut packet, POLL_INTERVAL) {
             Ok(len) => len,
             Err(e) if matches!(e.kind(), ErrorKind::TimedOut | ErrorKind::Interrupted) => continue,
             // The device is gone, and the link with it.
@@ -81,15 +87,15 @@ fn read(from: &Device, mtu: u16, mut shaper: Shaper, sent: &Sender<OnItsWay>, ov
 }
 
 /// Waits for each packet's time and hands it over.
-fn write(to: &Device, sent: &Receiver<OnItsWay>, over: &AtomicBool) {
-    hurry();
+fn write(to: &Device, sent: &Receiver<InFlight>, stopped: &AtomicBool) {
+    raise_priority();
     for (at, packet) in sent {
-        while let Some(early) = at.checked_duration_since(Instant::now())
-            && !over.load(Ordering::Relaxed)
+        while let Some(remaining) = at.checked_duration_since(Instant::now())
+            && !stopped.load(Ordering::Relaxed)
         {
-            thread::sleep(early.min(LOOK_EVERY));
+            thread::sleep(remaining.min(POLL_INTERVAL));
         }
-        if over.load(Ordering::Relaxed) {
+        if stopped.load(Ordering::Relaxed) {
             return;
         }
         // A host that does not take it has lost it, as hosts may.
@@ -99,6 +105,6 @@ fn write(to: &Device, sent: &Receiver<OnItsWay>, over: &AtomicBool) {
 
 /// On Linux each thread has a niceness of its own. Where it can't be lowered,
 /// the link is as punctual as the machine lets it be.
-fn hurry() {
+fn raise_priority() {
     let _ = rustix::process::setpriority_process(None, NICENESS);
 }

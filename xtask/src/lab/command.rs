@@ -16,10 +16,10 @@ use super::hosts::{HOST, Lab, SERVER};
 use crate::{Result, SIGNALLED};
 
 /// How often the command and the signals are looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How long the command may take to end by itself after a signal.
-const GRACE: Duration = Duration::from_secs(2);
+const GRACE_PERIOD: Duration = Duration::from_secs(2);
 
 /// The signals that end the lab; they are taken note of from now on.
 pub(crate) struct Signals(Arc<AtomicUsize>);
@@ -74,17 +74,17 @@ pub(crate) fn variables(lab: &Lab) -> [(&'static str, String); 4] {
 /// command too, and a second one might mean something else to it, so that is
 /// not passed on.
 fn wait(child: &mut Child, signals: &Signals) -> Result<ExitStatus> {
-    let mut patience: Option<Instant> = None;
+    let mut deadline: Option<Instant> = None;
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(status);
         }
-        match (signals.seen(), patience) {
+        match (signals.seen(), deadline) {
             (Some(number), None) => {
                 if i32::try_from(number) != Ok(SIGINT) {
                     proc::signal(child.id(), Signal::TERM);
                 }
-                patience = Some(Instant::now() + GRACE);
+                deadline = Some(Instant::now() + GRACE_PERIOD);
             }
             (_, Some(end)) if Instant::now() > end => {
                 child.kill()?;
@@ -92,7 +92,7 @@ fn wait(child: &mut Child, signals: &Signals) -> Result<ExitStatus> {
             }
             _ => {}
         }
-        thread::sleep(LOOK_EVERY);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 

@@ -54,11 +54,11 @@ impl Lab {
     pub(crate) fn start(plan: &Plan) -> Result<Lab> {
         let (server, client) = (Namespace::new()?, Namespace::new()?);
         for host in [&server, &client] {
-            settle(host)?;
+            configure(host)?;
         }
         let ends = [(&server, SERVER), (&client, CLIENT)];
-        let cable = Cable::lay(&plan.link, plan.via, ends)?;
-        let congestion = control(&ends, plan.congestion.as_deref())?;
+        let cable = Cable::connect(&plan.link, plan.via, ends)?;
+        let congestion = set_congestion(&ends, plan.congestion.as_deref())?;
         let cache = TempDir::with_prefix("haul-lab-")?;
         let place = cache.path().join("cache").display().to_string();
         let builder = Sshd::builder().host(HOST).listen_on(SERVER).env("HAUL_CACHE_DIR", place);
@@ -81,26 +81,26 @@ impl Lab {
 
     /// The link and what carries it, in words.
     pub(crate) fn describe(&self) -> String {
-        format!("{}, by {}", self.link, self.means())
+        format!("{}, by {}", self.link, self.implementation())
     }
 
     /// The carrier of the link, and its congestion control.
-    pub(crate) fn means(&self) -> String {
+    pub(crate) fn implementation(&self) -> String {
         format!("{}, {}", self.cable.kind(), self.congestion)
     }
 }
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        self.client.end_processes();
+        self.client.kill_processes();
         // The listening server too, which is reaped by the value that stands
         // for it.
-        self.server.end_processes();
+        self.server.kill_processes();
     }
 }
 
 /// The things that both hosts have in common.
-fn settle(host: &Namespace) -> Result<()> {
+fn configure(host: &Namespace) -> Result<()> {
     host.run("ip", &["link", "set", "lo", "up"])?;
     // A connection must not know how those before it fared.
     host.set("ipv4/tcp_no_metrics_save", "1")?;
@@ -115,7 +115,7 @@ fn settle(host: &Namespace) -> Result<()> {
 /// It is set on the route. The namespace's parameter would be refused where the
 /// machine does not allow everyone the algorithm, and the machine's own
 /// parameters are not ours to change.
-fn control(ends: &[(&Namespace, Ipv4Addr)], wanted: Option<&str>) -> Result<String> {
+fn set_congestion(ends: &[(&Namespace, Ipv4Addr)], wanted: Option<&str>) -> Result<String> {
     let name = wanted.unwrap_or(CONGESTION);
     for (host, address) in ends {
         let (network, source) = (NETWORK, address.to_string());

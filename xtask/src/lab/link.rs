@@ -51,7 +51,7 @@ pub(crate) struct Size(pub(crate) u64);
 
 impl Link {
     /// How long a packet is on its way in one direction, once it has been sent.
-    pub(crate) fn one_way(&self) -> Duration {
+    pub(crate) fn one_way_delay(&self) -> Duration {
         self.delay / 2
     }
 

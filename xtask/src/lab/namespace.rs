@@ -49,12 +49,12 @@ impl Namespace {
             .spawn()
             .map_err(|e| format!("can't start unshare: {e}"))?;
         let path = format!("/proc/{}/ns/net", watcher.id());
-        let opened =
-            answer(&mut watcher).and_then(|()| Ok((File::open(&path)?, fs::read_link(&path)?)));
+        let opened = wait_for_watcher(&mut watcher)
+            .and_then(|()| Ok((File::open(&path)?, fs::read_link(&path)?)));
         match opened {
             Ok((file, id)) => Ok(Namespace { watcher, file, id }),
             Err(e) => {
-                end(&mut watcher);
+                stop_watcher(&mut watcher);
                 Err(format!("can't make a network namespace ({e}); it takes root").into())
             }
         }
@@ -81,8 +81,8 @@ impl Namespace {
         if done.status.success() {
             return Ok(());
         }
-        let said = String::from_utf8_lossy(&done.stderr);
-        Err(format!("{program} {}: {}: {}", words.join(" "), done.status, said.trim()).into())
+        let stderr = String::from_utf8_lossy(&done.stderr);
+        Err(format!("{program} {}: {}: {}", words.join(" "), done.status, stderr.trim()).into())
     }
 
     /// Sets a kernel parameter of the namespace, by its path below
@@ -112,7 +112,7 @@ impl Namespace {
     }
 
     /// Kills all processes in it, whoever started them.
-    pub(crate) fn end_processes(&self) {
+    pub(crate) fn kill_processes(&self) {
         /// A process can start another while it is being looked for.
         const ROUNDS_MAX: usize = 50;
         for _ in 0..ROUNDS_MAX {
@@ -139,18 +139,18 @@ impl Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        end(&mut self.watcher);
+        stop_watcher(&mut self.watcher);
     }
 }
 
 /// Waits until the watching process is where it belongs.
-fn answer(watcher: &mut Child) -> io::Result<()> {
+fn wait_for_watcher(watcher: &mut Child) -> io::Result<()> {
     let output = watcher.stdout.as_mut().ok_or_else(|| io::Error::other("no pipe"))?;
     output.read_exact(&mut [0])
 }
 
 /// Lets the watching process do its work, and end.
-fn end(watcher: &mut Child) {
+fn stop_watcher(watcher: &mut Child) {
     drop(watcher.stdin.take());
     let _ = watcher.wait();
 }

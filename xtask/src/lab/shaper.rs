@@ -29,9 +29,9 @@ pub(crate) enum Fate {
 pub(crate) struct Shaper {
     rate_bits: u64,
     queue_bytes: u64,
-    one_way: Duration,
+    one_way_delay: Duration,
     loss: f64,
-    chance: Chance,
+    rng: Rng,
     /// When the wire will have sent all that was queued.
     free_at: Duration,
 }
@@ -43,9 +43,9 @@ impl Shaper {
         Shaper {
             rate_bits: link.rate.0,
             queue_bytes: link.queue_bytes(),
-            one_way: link.one_way(),
+            one_way_delay: link.one_way_delay(),
             loss: link.loss.0,
-            chance: Chance(seed),
+            rng: Rng(seed),
             free_at: Duration::ZERO,
         }
     }
@@ -54,26 +54,27 @@ impl Shaper {
     ///
     /// A link with nothing waiting takes any packet, however short its queue.
     pub(crate) fn send(&mut self, now: Duration, len_bytes: usize) -> Fate {
-        let waits = self.free_at.saturating_sub(now);
+        let queue_delay = self.free_at.saturating_sub(now);
         let len_bytes = len_bytes as u64;
-        if !waits.is_zero() && self.sent_in(waits) + len_bytes > self.queue_bytes {
+        if !queue_delay.is_zero() && self.bytes_sent_in(queue_delay) + len_bytes > self.queue_bytes
+        {
             return Fate::Dropped;
         }
-        self.free_at = self.free_at.max(now) + self.takes(len_bytes);
-        if self.loss > 0.0 && self.chance.next() < self.loss {
+        self.free_at = self.free_at.max(now) + self.transmit_time(len_bytes);
+        if self.loss > 0.0 && self.rng.next() < self.loss {
             return Fate::Lost;
         }
-        Fate::Arrives(self.free_at + self.one_way)
+        Fate::Arrives(self.free_at + self.one_way_delay)
     }
 
     /// How long the wire takes to send so much.
-    fn takes(&self, len_bytes: u64) -> Duration {
+    fn transmit_time(&self, len_bytes: u64) -> Duration {
         let nanos = u128::from(len_bytes) * 8 * NANOS_PER_SECOND / u128::from(self.rate_bits);
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
     /// How much the wire sends in that time, in bytes.
-    fn sent_in(&self, time: Duration) -> u64 {
+    fn bytes_sent_in(&self, time: Duration) -> u64 {
         let bytes = time.as_nanos() * u128::from(self.rate_bits) / 8 / NANOS_PER_SECOND;
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
@@ -81,9 +82,9 @@ impl Shaper {
 
 /// Numbers that look random and follow from a seed: SplitMix64 (Steele, Lea,
 /// Flood: Fast Splittable Pseudorandom Number Generators, 2014).
-struct Chance(u64);
+struct Rng(u64);
 
-impl Chance {
+impl Rng {
     /// The next number, at least 0 and less than 1.
     fn next(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);

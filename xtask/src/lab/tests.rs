@@ -132,7 +132,7 @@ const ATTEMPTS_MAX: usize = 6;
 
 /// The time between two looks at the agents: a look through all processes takes milliseconds,
 /// and those that are looked for stay.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// An upload through ssh, as it was seen.
 struct Sent {
@@ -171,7 +171,7 @@ fn send(delay: Duration, flags: &[&str]) -> Option<Sent> {
     let mut most = 0;
     running.until(Duration::from_secs(60), || {
         most = most.max(lab.sshd().agents().len());
-        thread::sleep(LOOK_AGAIN);
+        thread::sleep(POLL_INTERVAL);
         false
     });
     let run = running.wait().expect("it ends").expect_ok();

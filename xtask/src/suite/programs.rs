@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use haul_testkit::Mount;
 use serde_json::Value;
 
-use super::course::{Course, TOLD_EVERY};
+use super::suite_progress::{REPORT_INTERVAL, SuiteProgress};
 use crate::{Result, repo};
 
 /// The programs that take longest, which start first: the last to end is
@@ -55,7 +55,7 @@ const SLOW: &[&str] = &[
 
 /// The programs that wait for more than half of their time, for servers, media, and the
 /// ends of pauses: some of them run beside those that keep the processors busy.
-const PATIENT: &[&str] = &[
+const IO_BOUND: &[&str] = &[
     "power",
     "sftp",
     "hostile",
@@ -70,7 +70,7 @@ const PATIENT: &[&str] = &[
 ];
 
 /// Patient programs that run at the same time.
-const PATIENT_AT_ONCE: usize = 2;
+const IO_BOUND_AT_ONCE: usize = 2;
 
 /// The programs that work in memory: the files that they make by the thousand and
 /// remove again cost a disk several times as much, and which file system holds them
@@ -158,7 +158,7 @@ impl Memory {
     }
 
     /// Where a program works, if its question is not which file system that is.
-    fn place_of(&self, program: &Program) -> Option<&Path> {
+    fn temp_dir_for(&self, program: &Program) -> Option<&Path> {
         let is_in = |names: &[&str]| names.contains(&&*program.target);
         let (small, large) = (self.small_pages.as_ref(), self.large_pages.as_ref());
         let mount = if is_in(IN_LARGE_PAGES) { large.or(small) } else { small };
@@ -172,21 +172,21 @@ enum Turn {
     /// A program that computes; a patient one where there is no other.
     Any,
     /// A patient program, and no other.
-    Patient,
+    IoBound,
     /// A patient program; one that computes where there is no other.
-    PatientFirst,
+    IoBoundFirst,
 }
 
 impl Turn {
     /// Takes the next program from those that wait.
     fn of(self, waiting: &mut VecDeque<Program>) -> Option<Program> {
-        let of = |patient| {
-            waiting.iter().position(|program| PATIENT.contains(&&*program.target) == patient)
+        let of = |io_bound| {
+            waiting.iter().position(|program| IO_BOUND.contains(&&*program.target) == io_bound)
         };
         let at = match self {
             Self::Any => of(false).or_else(|| of(true)),
-            Self::Patient => of(true),
-            Self::PatientFirst => of(true).or_else(|| of(false)),
+            Self::IoBound => of(true),
+            Self::IoBoundFirst => of(true).or_else(|| of(false)),
         };
         waiting.remove(at?)
     }
@@ -198,20 +198,20 @@ struct Total {
     passed: u64,
     failed: u64,
     /// Programs that did not end well, by their names.
-    bad: Vec<String>,
+    failed_programs: Vec<String>,
     /// The failed tests of those that ran to their end, with their program.
-    again: Vec<(Program, Vec<String>)>,
+    to_retry: Vec<(Program, Vec<String>)>,
     /// True if a program ended without a word of how each of its tests did.
-    has_broken_off: bool,
+    has_aborted: bool,
     /// Tests that passed in their second try.
-    unsteady: Vec<String>,
+    flaky: Vec<String>,
     /// How long each program took.
     took: Vec<(Duration, String)>,
 }
 
 /// How many tests that failed beside others get a second try alone. Where more fail, it
 /// is not because the machine was busy.
-const AGAIN_MAX: usize = 10;
+const RETRIED_TESTS_MAX: usize = 10;
 
 /// How many of the slowest programs are named.
 const SLOWEST_SHOWN: usize = 8;
@@ -231,7 +231,7 @@ impl Programs {
         }
         let mut programs = Vec::new();
         for line in built.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            programs.extend(Program::of_message(&serde_json::from_slice(line)?));
+            programs.extend(Program::from_message(&serde_json::from_slice(line)?));
         }
         let place = |program: &Program| SLOW.iter().position(|name| *name == program.target);
         programs.sort_by_key(|program| place(program).unwrap_or(SLOW.len()));
@@ -270,14 +270,14 @@ impl Programs {
         environment: &(dyn Fn(&mut Command) + Sync),
         limit: Duration,
     ) -> Result<()> {
-        self.run_and_then(args, environment, limit, &|| ())
+        self.run_then(args, environment, limit, &|| ())
     }
 
     /// The same, and each processor for which no program is left does `rest`.
     ///
     /// # Errors
     /// As [`Self::run`].
-    pub(super) fn run_and_then(
+    pub(super) fn run_then(
         self,
         args: &[OsString],
         environment: &(dyn Fn(&mut Command) + Sync),
@@ -288,7 +288,7 @@ impl Programs {
             return Err("there is no such test program".into());
         }
         let end = Instant::now() + limit;
-        let course = Course::of(self.waiting.len());
+        let suite_progress = SuiteProgress::of(self.waiting.len());
         let waiting = Mutex::new(self.waiting);
         let total = Mutex::new(Total::default());
         let next =
@@ -296,45 +296,45 @@ impl Programs {
         let processors = thread::available_parallelism().map_or(1, usize::from);
         let environment = |program: &Program, command: &mut Command| {
             environment(command);
-            if let Some(place) = self.memory.place_of(program) {
+            if let Some(place) = self.memory.temp_dir_for(program) {
                 command.env("TMPDIR", place);
             }
         };
         thread::scope(|scope| {
-            let course = &course;
+            let suite_progress = &suite_progress;
             // It hears of the end when the last of the others has ended.
-            let (at_work, all_ended) = mpsc::channel::<()>();
+            let (running, all_ended) = mpsc::channel::<()>();
             scope.spawn(move || {
-                while all_ended.recv_timeout(TOLD_EVERY) == Err(RecvTimeoutError::Timeout) {
-                    course.tell();
+                while all_ended.recv_timeout(REPORT_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                    suite_progress.print();
                 }
             });
-            let patient = iter::repeat_n(Turn::Patient, PATIENT_AT_ONCE - 1);
+            let io_bound = iter::repeat_n(Turn::IoBound, IO_BOUND_AT_ONCE - 1);
             let turns = iter::repeat_n(Turn::Any, processors);
-            let turns = turns.chain([Turn::PatientFirst]).chain(patient);
+            let turns = turns.chain([Turn::IoBoundFirst]).chain(io_bound);
             for turn in turns {
                 let (next, total, environment) = (&next, &total, &environment);
-                let at_work = at_work.clone();
+                let running = running.clone();
                 scope.spawn(move || {
-                    let _at_work = at_work;
+                    let _at_work = running;
                     while let Some(program) = next(turn) {
-                        course.begins(&program.name);
+                        suite_progress.start_program(&program.name);
                         let left = end.saturating_duration_since(Instant::now());
                         let start = Instant::now();
-                        let (said, ended) = program.run(args, environment, left);
+                        let (output, ended) = program.run(args, environment, left);
                         let took = start.elapsed();
                         let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
                         total.took.push((took, program.name.clone()));
                         let name = program.name.clone();
-                        total.add(program, &said, ended.as_ref().err());
+                        total.add(program, &output, ended.as_ref().err());
                         // Under the lock, so that reports don't mix.
                         let mut out = io::stdout().lock();
                         let _ = writeln!(
                             out,
                             "\n== {} {name} ({:.1} s)\n{}",
-                            course.ends(&name),
+                            suite_progress.finish_program(&name),
                             took.as_secs_f64(),
-                            said.trim_end()
+                            output.trim_end()
                         );
                         if let Err(error) = ended {
                             let _ = writeln!(out, "{error}");
@@ -347,24 +347,24 @@ impl Programs {
             }
         });
         let mut total = total.into_inner().unwrap_or_else(PoisonError::into_inner);
-        total.try_again(|program, args| {
+        total.retry_failed(|program, args| {
             let left = end.saturating_duration_since(Instant::now());
             program.run(args, &environment, left)
         });
         println!("\n{} passed, {} failed\n{}", total.passed, total.failed, total.slowest());
-        for test in &total.unsteady {
+        for test in &total.flaky {
             println!("unsteady: {test} failed beside others, and passed alone");
         }
-        if total.bad.is_empty() {
+        if total.failed_programs.is_empty() {
             return Ok(());
         }
-        Err(format!("tests failed in: {}", total.bad.join(", ")).into())
+        Err(format!("tests failed in: {}", total.failed_programs.join(", ")).into())
     }
 }
 
 impl Program {
     /// The program that a message of cargo's tells of, if it tells of one.
-    fn of_message(message: &Value) -> Option<Self> {
+    fn from_message(message: &Value) -> Option<Self> {
         let path = message["executable"].as_str()?;
         if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
             return None;
@@ -383,25 +383,25 @@ impl Program {
         environment: &dyn Fn(&Program, &mut Command),
         limit: Duration,
     ) -> (String, Result<(), String>) {
-        let told = |error: io::Error| (String::new(), Err(error.to_string()));
-        let (mut said, out, errors) = match Self::output() {
+        let io_failure = |error: io::Error| (String::new(), Err(error.to_string()));
+        let (mut output, out, errors) = match Self::output() {
             Ok(files) => files,
-            Err(error) => return told(error),
+            Err(error) => return io_failure(error),
         };
         let mut command = Command::new(&self.path);
         command.args(args).current_dir(&self.dir).env("CARGO_MANIFEST_DIR", &self.dir);
         command.stdin(Stdio::null()).stdout(out).stderr(errors);
         environment(self, &mut command);
         let ended = repo::run_within(limit, &mut command).map_err(|error| error.to_string());
-        let read = said.rewind().and_then(|()| io::read_to_string(&said));
-        read.map_or_else(told, |said| (said, ended))
+        let read = output.rewind().and_then(|()| io::read_to_string(&output));
+        read.map_or_else(io_failure, |output| (output, ended))
     }
 
     /// A file for what a program says, and two handles with one place in it.
     fn output() -> io::Result<(File, File, File)> {
-        let said = tempfile::tempfile()?;
-        let (out, errors) = (said.try_clone()?, said.try_clone()?);
-        Ok((said, out, errors))
+        let output = tempfile::tempfile()?;
+        let (out, errors) = (output.try_clone()?, output.try_clone()?);
+        Ok((output, out, errors))
     }
 }
 
@@ -417,32 +417,35 @@ impl Total {
     }
 
     /// Runs the failed tests once more, if they are few and no program broke off.
-    fn try_again(&mut self, run: impl Fn(&Program, &[OsString]) -> (String, Result<(), String>)) {
-        let names = self.again.iter().map(|(_, tests)| tests.len()).sum::<usize>();
-        if self.has_broken_off || names > AGAIN_MAX {
+    fn retry_failed(
+        &mut self,
+        run: impl Fn(&Program, &[OsString]) -> (String, Result<(), String>),
+    ) {
+        let names = self.to_retry.iter().map(|(_, tests)| tests.len()).sum::<usize>();
+        if self.has_aborted || names > RETRIED_TESTS_MAX {
             return;
         }
-        for (program, tests) in mem::take(&mut self.again) {
+        for (program, tests) in mem::take(&mut self.to_retry) {
             for test in tests {
-                let (said, ended) = run(&program, &["--exact".into(), (&test).into()]);
-                println!("\n== {} {test}, again and alone\n{}", program.name, said.trim_end());
-                let has_run = said.contains("test result: ok. 1 passed;");
+                let (output, ended) = run(&program, &["--exact".into(), (&test).into()]);
+                println!("\n== {} {test}, again and alone\n{}", program.name, output.trim_end());
+                let has_run = output.contains("test result: ok. 1 passed;");
                 if ended.is_err() || !has_run {
                     continue;
                 }
                 self.failed -= 1;
                 self.passed += 1;
-                self.unsteady.push(format!("{} {test}", program.name));
+                self.flaky.push(format!("{} {test}", program.name));
             }
         }
         if self.failed == 0 {
-            self.bad.clear();
+            self.failed_programs.clear();
         }
     }
 
     /// Adds what a program has said in its closing line, and how it ended.
-    fn add(&mut self, program: Program, said: &str, error: Option<&String>) {
-        let closing = said.lines().rev().find(|line| line.starts_with("test result: "));
+    fn add(&mut self, program: Program, output: &str, error: Option<&String>) {
+        let closing = output.lines().rev().find(|line| line.starts_with("test result: "));
         let count = |what: &str| {
             let before = closing?.split(what).next()?.trim_end();
             before.rsplit(' ').next()?.parse::<u64>().ok()
@@ -450,24 +453,24 @@ impl Total {
         self.passed += count("passed;").unwrap_or(0);
         self.failed += count("failed;").unwrap_or(0);
         if error.is_some() || closing.is_none() {
-            self.bad.push(program.name.clone());
-            let failed = failed_tests(said);
+            self.failed_programs.push(program.name.clone());
+            let failed = failed_tests(output);
             let is_each_known = closing.is_some() && count("failed;") == Some(failed.len() as u64);
             match is_each_known {
-                true => self.again.push((program, failed)),
-                false => self.has_broken_off = true,
+                true => self.to_retry.push((program, failed)),
+                false => self.has_aborted = true,
             }
         }
     }
 }
 
 /// The names of the tests that a program says have failed.
-fn failed_tests(said: &str) -> Vec<String> {
+fn failed_tests(output: &str) -> Vec<String> {
     let failed = |line: &str| {
         let name = line.strip_prefix("test ")?.strip_suffix(" ... FAILED")?;
         Some(name.trim_end_matches(" - should panic").to_owned())
     };
-    said.lines().filter_map(failed).collect()
+    output.lines().filter_map(failed).collect()
 }
 
 #[cfg(test)]
@@ -481,12 +484,12 @@ mod tests {
             "reason": "compiler-artifact", "executable": "/t/deps/sftp-1", "profile": {"test": true},
             "manifest_path": "/r/crates/cli/Cargo.toml", "target": {"name": "sftp"},
         });
-        let program = Program::of_message(&message).expect("a test program");
+        let program = Program::from_message(&message).expect("a test program");
         assert_eq!((&*program.name, &*program.dir), ("cli sftp", Path::new("/r/crates/cli")));
         let mut plain = message.clone();
         plain["profile"]["test"] = false.into();
-        assert!(Program::of_message(&plain).is_none());
-        assert!(Program::of_message(&json!({"reason": "build-finished"})).is_none());
+        assert!(Program::from_message(&plain).is_none());
+        assert!(Program::from_message(&json!({"reason": "build-finished"})).is_none());
     }
 
     fn program(name: &str) -> Program {
@@ -499,17 +502,17 @@ mod tests {
         let mut waiting: VecDeque<_> = ["power", "sync", "retry", "odd"].map(program).into();
         let mut take = |turn: Turn| turn.of(&mut waiting).map(|program| program.name);
         assert_eq!(take(Turn::Any).as_deref(), Some("sync"));
-        assert_eq!(take(Turn::Patient).as_deref(), Some("power"));
+        assert_eq!(take(Turn::IoBound).as_deref(), Some("power"));
         assert_eq!(take(Turn::Any).as_deref(), Some("odd"));
         assert_eq!(take(Turn::Any).as_deref(), Some("retry"));
-        assert_eq!(take(Turn::Patient), None);
-        assert_eq!(take(Turn::PatientFirst), None);
+        assert_eq!(take(Turn::IoBound), None);
+        assert_eq!(take(Turn::IoBoundFirst), None);
         assert_eq!(take(Turn::Any), None);
         let mut waiting: VecDeque<_> = ["sync", "power", "odd"].map(program).into();
         let mut take = |turn: Turn| turn.of(&mut waiting).map(|program| program.name);
-        assert_eq!(take(Turn::PatientFirst).as_deref(), Some("power"));
-        assert_eq!(take(Turn::PatientFirst).as_deref(), Some("sync"));
-        assert_eq!(take(Turn::Patient), None);
+        assert_eq!(take(Turn::IoBoundFirst).as_deref(), Some("power"));
+        assert_eq!(take(Turn::IoBoundFirst).as_deref(), Some("sync"));
+        assert_eq!(take(Turn::IoBound), None);
     }
 
     const TWO_FAILED: &str = "test x ... ok\ntest y::z ... FAILED\ntest p - should panic ... FAILED\n\n\
@@ -521,13 +524,13 @@ mod tests {
         let well = "x\ntest result: ok. 12 passed; 0 failed; 0 ignored\n";
         total.add(program("a"), well, None);
         total.add(program("b"), TWO_FAILED, Some(&String::new()));
-        assert!(!total.has_broken_off);
+        assert!(!total.has_aborted);
         total.add(program("c"), "", None);
         assert_eq!((total.passed, total.failed), (15, 2));
-        assert_eq!(total.bad, ["b", "c"]);
-        assert!(total.has_broken_off);
-        total.try_again(|_, _| panic!("a program broke off: nothing is run again"));
-        assert_eq!(total.bad, ["b", "c"]);
+        assert_eq!(total.failed_programs, ["b", "c"]);
+        assert!(total.has_aborted);
+        total.retry_failed(|_, _| panic!("a program broke off: nothing is run again"));
+        assert_eq!(total.failed_programs, ["b", "c"]);
     }
 
     #[test]
@@ -539,27 +542,27 @@ mod tests {
         };
         let well = || ("test result: ok. 1 passed; 0 failed".to_owned(), Ok(()));
         let mut total = failed();
-        total.try_again(|_, args| match args[1] == "p" {
+        total.retry_failed(|_, args| match args[1] == "p" {
             true => well(),
             false => (String::new(), Err("exit status: 101".to_owned())),
         });
         assert_eq!((total.passed, total.failed), (4, 1));
-        assert_eq!(total.bad, ["b"]);
-        assert_eq!(total.unsteady, ["b p"]);
+        assert_eq!(total.failed_programs, ["b"]);
+        assert_eq!(total.flaky, ["b p"]);
         let mut total = failed();
-        total.try_again(|_, _| well());
+        total.retry_failed(|_, _| well());
         assert_eq!((total.passed, total.failed), (5, 0));
-        assert_eq!(total.bad, [""; 0]);
+        assert_eq!(total.failed_programs, [""; 0]);
         // One that was not found has not passed.
         let mut total = failed();
-        total.try_again(|_, _| ("test result: ok. 0 passed; 0 failed".to_owned(), Ok(())));
-        assert_eq!(total.bad, ["b"]);
+        total.retry_failed(|_, _| ("test result: ok. 0 passed; 0 failed".to_owned(), Ok(())));
+        assert_eq!(total.failed_programs, ["b"]);
         // Of many, none is tried again.
         let mut total = Total::default();
-        for _ in 0..=AGAIN_MAX / 2 {
+        for _ in 0..=RETRIED_TESTS_MAX / 2 {
             total.add(program("c"), TWO_FAILED, Some(&String::new()));
         }
-        total.try_again(|_, _| panic!("too many"));
-        assert_eq!(total.passed, 3 * total.bad.len() as u64);
+        total.retry_failed(|_, _| panic!("too many"));
+        assert_eq!(total.passed, 3 * total.failed_programs.len() as u64);
     }
 }

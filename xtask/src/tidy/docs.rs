@@ -16,7 +16,7 @@ const PARAGRAPH_LINES_MAX: usize = 6;
 const PARAGRAPH_CHARS_MAX: usize = 600;
 
 /// The documents outside docs/.
-const OUTSIDE: [&str; 4] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"];
+const ROOT_DOCS: [&str; 4] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"];
 
 /// Budgets of single documents.
 const PROTOCOL_WORDS_MAX: usize = 7_300;
@@ -40,7 +40,7 @@ struct Page {
 /// Checks all documents of the repository.
 pub(super) fn check(root: &Path) -> Result<Vec<String>> {
     let mut texts = BTreeMap::new();
-    let mut names: Vec<PathBuf> = OUTSIDE.iter().map(PathBuf::from).collect();
+    let mut names: Vec<PathBuf> = ROOT_DOCS.iter().map(PathBuf::from).collect();
     find(root, Path::new("docs"), &mut names)?;
     for name in names {
         let text = fs::read_to_string(root.join(&name))
@@ -82,9 +82,11 @@ fn check_summary(pages: &BTreeMap<PathBuf, Page>) -> Vec<String> {
     let Some(contents) = pages.get(summary) else { return Vec::new() };
     let linked: Vec<PathBuf> =
         contents.links.iter().map(|(_, link)| resolved(&Path::new("docs").join(link))).collect();
-    let is_lost = |name: &&PathBuf| name.starts_with("docs") && !linked.contains(name);
-    let lost = pages.keys().filter(|name| *name != summary).filter(is_lost);
-    lost.map(|name| format!("{}: docs/SUMMARY.md does not link to it", name.display())).collect()
+    let is_unlinked = |name: &&PathBuf| name.starts_with("docs") && !linked.contains(name);
+    let unlinked = pages.keys().filter(|name| *name != summary).filter(is_unlinked);
+    unlinked
+        .map(|name| format!("{}: docs/SUMMARY.md does not link to it", name.display()))
+        .collect()
 }
 
 /// The words of a text: signs of tables and lists are none.

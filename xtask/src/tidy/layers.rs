@@ -13,17 +13,17 @@ const ENGINE: &str = "crates/engine/src";
 
 /// The modules, the lowest layer first.
 const LAYERS: &[&[&str]] = &[
-    &["cache", "census", "in_flight", "room", "rules", "told"],
-    &["aside", "dirs", "job", "lacks", "mark", "monitor", "origin", "pace", "workers"],
-    &["prefetch", "vigil"],
+    &["cache", "entry_counts", "in_flight", "memory_budget", "rules", "report_log"],
+    &["parked", "dirs", "job", "not_kept", "marker", "monitor", "origin", "throttle", "workers"],
+    &["prefetch", "watchdog"],
     &["control"],
-    &["crew", "pool"],
+    &["threads", "pool"],
     &["beneath", "copy", "originals", "walk"],
     &["digest", "link"],
     &["callers", "receiver", "sender"],
-    &["assembly", "clean", "legs", "logins", "relocate"],
+    &["assembly", "clean", "routed_jobs", "logins", "relocate"],
     &["request"],
-    &["agent", "expand", "itself", "remote", "sftp"],
+    &["agent", "expand", "onto_itself", "remote", "sftp"],
     &["relay"],
     &["moving", "run"],
 ];
@@ -37,7 +37,7 @@ pub(super) fn exports(lib: &str) -> Exports {
     for item in lib.split("pub use ").skip(1) {
         let item = item.split(';').next().unwrap_or_default();
         let Some((module, names)) = item.split_once("::") else { continue };
-        for name in names.split(|c: char| !is_of_name(c)).filter(|name| !name.is_empty()) {
+        for name in names.split(|c: char| !is_name_char(c)).filter(|name| !name.is_empty()) {
             found.insert(name.to_owned(), module.to_owned());
         }
     }
@@ -83,7 +83,7 @@ fn used(path: &Path, text: &str) -> Vec<String> {
     let depth = path.components().count() - usize::from(is_mod);
     let from_root = ["crate::".to_owned(), "super::".repeat(depth)];
     let starts = from_root.iter().flat_map(|start| code.match_indices(start.as_str()));
-    let is_whole = |at: usize| !code[..at].ends_with(is_of_name);
+    let is_whole = |at: usize| !code[..at].ends_with(is_name_char);
     starts
         .filter(|(at, _)| is_whole(*at))
         .flat_map(|(at, start)| first_names(&code[at + start.len()..]))
@@ -92,7 +92,8 @@ fn used(path: &Path, text: &str) -> Vec<String> {
 
 /// The names that `rest` begins with, which follows a path: one, or a list in braces.
 fn first_names(rest: &str) -> Vec<String> {
-    let name_at = |rest: &str| rest.split(|c| !is_of_name(c)).next().unwrap_or_default().to_owned();
+    let name_at =
+        |rest: &str| rest.split(|c| !is_name_char(c)).next().unwrap_or_default().to_owned();
     if !rest.starts_with('{') {
         return vec![name_at(rest)];
     }
@@ -114,7 +115,7 @@ fn first_names(rest: &str) -> Vec<String> {
     found
 }
 
-fn is_of_name(c: char) -> bool {
+fn is_name_char(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 

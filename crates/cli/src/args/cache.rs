@@ -1,7 +1,7 @@
 //! The command line of `haul cache`.
 
 use super::server::{Server, ServerAction, reached};
-use super::wrong::is_misspelt;
+use super::usage_error::is_misspelt;
 use super::{Command, Config};
 use crate::error::CommandError;
 use clap::{Args, ValueHint};
@@ -45,7 +45,7 @@ Examples:
 
 /// The arguments, as clap parses them.
 #[derive(Debug, Args)]
-pub(super) struct CacheWords {
+pub(super) struct CacheArgs {
     /// Show the figures (default), remove the cache, or check its content
     #[arg(value_name = "ACTION", value_hint = ValueHint::Hostname)]
     first: Option<OsString>,
@@ -62,7 +62,7 @@ pub(super) struct CacheWords {
     client: Option<String>,
 }
 
-impl CacheWords {
+impl CacheArgs {
     /// Converts to a command. The configuration is loaded only for a host.
     pub(super) fn into_command(
         self,
@@ -88,7 +88,7 @@ impl CacheWords {
         };
         let words = ["cache", word].into_iter().chain(json.then_some("--json"));
         let words = words.map(str::to_owned).collect();
-        let action = ServerAction::There { host: reached(&host, rsh, &load()?)?, words };
+        let action = ServerAction::OnHost { host: reached(&host, rsh, &load()?)?, words };
         Ok(Command::Server(Server { action, json }))
     }
 }
@@ -128,7 +128,7 @@ mod tests {
         ] {
             match command(words) {
                 Ok(Command::Server(Server {
-                    action: ServerAction::There { words, .. }, ..
+                    action: ServerAction::OnHost { words, .. }, ..
                 })) => {
                     assert_eq!(words, expected);
                 }
@@ -151,7 +151,7 @@ mod tests {
             let is_there = |command| {
                 matches!(
                     command,
-                    Command::Server(Server { action: ServerAction::There { .. }, .. })
+                    Command::Server(Server { action: ServerAction::OnHost { .. }, .. })
                 )
             };
             assert!(command(words).is_ok_and(is_there), "{words}");

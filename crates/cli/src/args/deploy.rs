@@ -1,7 +1,7 @@
 //! The command line of `haul deploy`.
 
-use super::remote::{TimeoutWords, set_up};
-use crate::config::{Config, Settings, typed};
+use super::remote::{TimeoutArgs, set_up};
+use crate::config::{Config, Settings, from_command_line};
 use crate::error::CommandError;
 use clap::Args;
 use haul::{Host, parse_host};
@@ -14,7 +14,7 @@ pub(crate) struct Deploy {
     pub(crate) host: Host,
     pub(crate) action: Deployment,
     /// The program that other commands start on the host instead, by the configuration.
-    pub(crate) elsewhere: Option<String>,
+    pub(crate) configured_program: Option<String>,
     /// Print only errors.
     pub(crate) quiet: bool,
 }
@@ -22,7 +22,7 @@ pub(crate) struct Deploy {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Deployment {
     /// Install this program, or the one at the path.
-    Put(Option<PathBuf>),
+    Install(Option<PathBuf>),
     /// Remove the installed program.
     Remove,
 }
@@ -45,7 +45,7 @@ Exit codes: 0 success, 1 a local failure, 2 wrong usage, 3 no connection,
 
 /// The arguments, as clap parses them.
 #[derive(Debug, Args)]
-pub(super) struct DeployWords {
+pub(super) struct DeployArgs {
     /// Host to install haul on
     #[arg(value_name = "HOST")]
     host: OsString,
@@ -60,23 +60,24 @@ pub(super) struct DeployWords {
     #[arg(short = 'e', long, value_name = "COMMAND")]
     rsh: Option<String>,
     #[command(flatten)]
-    timeout: TimeoutWords,
+    timeout: TimeoutArgs,
 }
 
-impl DeployWords {
+impl DeployArgs {
     pub(super) fn into_deploy(self, config: &Config) -> Result<Deploy, CommandError> {
         let host = parse_host(&self.host)?;
         let words = Settings {
-            rsh: self.rsh.map(typed),
-            timeout: self.timeout.timeout.map(typed),
+            rsh: self.rsh.map(from_command_line),
+            timeout: self.timeout.timeout.map(from_command_line),
             ..Settings::default()
         };
         let mut settings = config.with(words, Some(host.name()));
         // Install haul at the default path. The configuration may name another one, or SFTP.
-        let elsewhere = settings.remote_haul.as_ref().map(|given| given.value.clone());
-        settings.put_aside_unless_typed();
+        let configured_program = settings.remote_haul.as_ref().map(|given| given.value.clone());
+        settings.drop_configured_program();
         let host = set_up(host, &settings)?;
-        let action = if self.remove { Deployment::Remove } else { Deployment::Put(self.binary) };
-        Ok(Deploy { host, action, elsewhere, quiet: self.quiet })
+        let action =
+            if self.remove { Deployment::Remove } else { Deployment::Install(self.binary) };
+        Ok(Deploy { host, action, configured_program, quiet: self.quiet })
     }
 }

@@ -1,7 +1,7 @@
 //! The command line of `haul doctor`.
 
 use super::detail;
-use super::remote::RemoteWords;
+use super::remote::RemoteArgs;
 use crate::config::Config;
 use crate::error::CommandError;
 use crate::report::Detail;
@@ -40,7 +40,7 @@ Exit codes: 0 all was measured, 1 no haul on the host, or a measurement failed,
 
 /// The arguments, as clap parses them.
 #[derive(Debug, Args)]
-pub(super) struct DoctorWords {
+pub(super) struct DoctorArgs {
     /// Host and, to measure its disk, a directory there
     #[arg(value_name = "HOST[:PATH]", value_hint = ValueHint::Hostname)]
     host: OsString,
@@ -48,17 +48,17 @@ pub(super) struct DoctorWords {
     #[arg(long, value_name = "FIRST-LAST")]
     port_range: Option<Ports>,
     #[command(flatten)]
-    remote: RemoteWords,
+    remote: RemoteArgs,
 
     #[arg(long)]
     json: bool,
 }
 
-impl DoctorWords {
+impl DoctorArgs {
     pub(super) fn into_doctor(self, config: &Config) -> Result<Doctor, CommandError> {
         let words = as_location(&self.host)?;
         let location = self.remote.location(&words, config)?;
-        let path = names_path(&words, &location).then_some(location.path);
+        let path = has_path(&words, &location).then_some(location.path);
         let detail = detail(false, 0, self.json);
         Ok(Doctor { machine: location.machine, path, ports: self.port_range, detail })
     }
@@ -67,7 +67,7 @@ impl DoctorWords {
 /// `words` as a location on a host; a bare host name is allowed.
 fn as_location(words: &OsStr) -> Result<OsString, CommandError> {
     let mut words = words.to_owned();
-    if Location::parse(&words)?.machine == Machine::Here {
+    if Location::parse(&words)?.machine == Machine::Local {
         parse_host(&words)?;
         words.push(":");
     }
@@ -75,7 +75,7 @@ fn as_location(words: &OsStr) -> Result<OsString, CommandError> {
 }
 
 /// True if `words` contain a path, not only a host.
-fn names_path(words: &OsStr, location: &Location) -> bool {
+fn has_path(words: &OsStr, location: &Location) -> bool {
     let words = words.as_encoded_bytes();
     let is_url = words.windows(3).any(|w| w == b"://");
     location.path != b"." || !(is_url || words.ends_with(b":"))
@@ -88,7 +88,7 @@ mod tests {
     fn read(words: &str) -> Result<(String, Option<String>), String> {
         let words = as_location(words.as_ref()).map_err(|error| error.to_string())?;
         let location = Location::parse(&words).map_err(|error| error.to_string())?;
-        let path = names_path(&words, &location).then(|| location.path.clone());
+        let path = has_path(&words, &location).then(|| location.path.clone());
         let path = path.map(|path| String::from_utf8(path).expect("text"));
         Ok((location.machine.to_string(), path))
     }

@@ -10,26 +10,26 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 
 /// Maximum depth of rule files that name other rule files.
-const NESTED_MAX: usize = 16;
+const DEPTH_MAX: usize = 16;
 
 /// The filter options, in the order given. `ALL`: all of rsync's, else only those with patterns.
 #[derive(Debug, Default)]
-pub(super) struct FilterWords<const ALL: bool = false> {
-    given: Vec<(usize, Form, OsString)>,
+pub(super) struct FilterArgs<const ALL: bool = false> {
+    given: Vec<(usize, FilterOption, OsString)>,
 }
 
 /// A filter option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Form {
+struct FilterOption {
     name: &'static str,
     short: Option<char>,
-    takes: Takes,
+    value_kind: OptionValue,
     value: &'static str,
 }
 
 /// The value of a filter option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Takes {
+enum OptionValue {
     /// A pattern. It has this action unless it contains a prefix.
     Pattern(Action),
     /// A file with such patterns.
@@ -47,45 +47,66 @@ const SHORTHAND: &str = "F";
 /// The option for the rules of CVS, which apply after all others.
 const CVS: &str = "cvs-exclude";
 
-const FORMS: [Form; 7] = [
-    Form { name: "exclude", short: None, takes: Takes::Pattern(Action::Exclude), value: "PATTERN" },
-    Form { name: "include", short: None, takes: Takes::Pattern(Action::Include), value: "PATTERN" },
-    Form { name: "exclude-from", short: None, takes: Takes::File(Action::Exclude), value: "FILE" },
-    Form { name: "include-from", short: None, takes: Takes::File(Action::Include), value: "FILE" },
-    Form { name: "filter", short: Some('f'), takes: Takes::Rule, value: "RULE" },
-    Form { name: SHORTHAND, short: Some('F'), takes: Takes::Nothing, value: "" },
-    Form { name: CVS, short: Some('C'), takes: Takes::Nothing, value: "" },
+const FILTER_OPTIONS: [FilterOption; 7] = [
+    FilterOption {
+        name: "exclude",
+        short: None,
+        value_kind: OptionValue::Pattern(Action::Exclude),
+        value: "PATTERN",
+    },
+    FilterOption {
+        name: "include",
+        short: None,
+        value_kind: OptionValue::Pattern(Action::Include),
+        value: "PATTERN",
+    },
+    FilterOption {
+        name: "exclude-from",
+        short: None,
+        value_kind: OptionValue::File(Action::Exclude),
+        value: "FILE",
+    },
+    FilterOption {
+        name: "include-from",
+        short: None,
+        value_kind: OptionValue::File(Action::Include),
+        value: "FILE",
+    },
+    FilterOption { name: "filter", short: Some('f'), value_kind: OptionValue::Rule, value: "RULE" },
+    FilterOption { name: SHORTHAND, short: Some('F'), value_kind: OptionValue::Nothing, value: "" },
+    FilterOption { name: CVS, short: Some('C'), value_kind: OptionValue::Nothing, value: "" },
 ];
 
 const SHORTHANDS: [&[u8]; 2] = [b"dir-merge /.rsync-filter", b"exclude .rsync-filter"];
 
-impl<const ALL: bool> FilterWords<ALL> {
-    fn forms() -> &'static [Form] {
-        if ALL { &FORMS } else { &FORMS[..4] }
+impl<const ALL: bool> FilterArgs<ALL> {
+    fn options() -> &'static [FilterOption] {
+        if ALL { &FILTER_OPTIONS } else { &FILTER_OPTIONS[..4] }
     }
 }
 
-impl<const ALL: bool> clap::Args for FilterWords<ALL> {
+impl<const ALL: bool> clap::Args for FilterArgs<ALL> {
     fn augment_args(command: clap::Command) -> clap::Command {
-        Self::forms().iter().fold(command, |command, form| {
-            let mut arg = Arg::new(form.name);
+        Self::options().iter().fold(command, |command, option| {
+            let mut arg = Arg::new(option.name);
             // A name of one letter is not a long option, but is accepted as one.
-            arg = if form.name.len() > 1 { arg.long(form.name) } else { arg.alias(form.name) };
-            if let Some(short) = form.short {
+            arg =
+                if option.name.len() > 1 { arg.long(option.name) } else { arg.alias(option.name) };
+            if let Some(short) = option.short {
                 arg = arg.short(short);
             }
-            let hint = match form.takes {
-                Takes::Nothing => {
+            let hint = match option.value_kind {
+                OptionValue::Nothing => {
                     // Counting the option would keep only one position.
                     let arg = arg.action(ArgAction::Append).num_args(0);
                     return command
                         .arg(arg.default_missing_value("").value_parser(value_parser!(OsString)));
                 }
-                Takes::File(_) => ValueHint::FilePath,
-                Takes::Pattern(_) | Takes::Rule => ValueHint::Other,
+                OptionValue::File(_) => ValueHint::FilePath,
+                OptionValue::Pattern(_) | OptionValue::Rule => ValueHint::Other,
             };
             command.arg(
-                arg.value_name(form.value)
+                arg.value_name(option.value)
                     .action(ArgAction::Append)
                     .value_parser(value_parser!(OsString))
                     .allow_hyphen_values(true)
@@ -99,7 +120,7 @@ impl<const ALL: bool> clap::Args for FilterWords<ALL> {
     }
 }
 
-impl<const ALL: bool> FromArgMatches for FilterWords<ALL> {
+impl<const ALL: bool> FromArgMatches for FilterArgs<ALL> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let mut words = Self::default();
         words.update_from_arg_matches(matches)?;
@@ -107,19 +128,19 @@ impl<const ALL: bool> FromArgMatches for FilterWords<ALL> {
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        let of_form = |form: Form| {
-            let places = matches.indices_of(form.name).into_iter().flatten();
-            let values = matches.get_many::<OsString>(form.name).into_iter().flatten();
-            places.zip(values).map(move |(place, value)| (place, form, value.clone()))
+        let of_form = |option: FilterOption| {
+            let indices = matches.indices_of(option.name).into_iter().flatten();
+            let values = matches.get_many::<OsString>(option.name).into_iter().flatten();
+            indices.zip(values).map(move |(index, value)| (index, option, value.clone()))
         };
-        let mut given: Vec<_> = Self::forms().iter().copied().flat_map(of_form).collect();
-        given.sort_by_key(|(place, ..)| *place);
+        let mut given: Vec<_> = Self::options().iter().copied().flat_map(of_form).collect();
+        given.sort_by_key(|(index, ..)| *index);
         self.given.extend(given);
         Ok(())
     }
 }
 
-impl<const ALL: bool> FilterWords<ALL> {
+impl<const ALL: bool> FilterArgs<ALL> {
     /// The rules. A rule without a side of its own applies to the sides of `style`. A file of rules
     /// uses NUL as line end if `zeros` is true for the position of its option. Only `links` are
     /// followed to such a file.
@@ -132,41 +153,41 @@ impl<const ALL: bool> FilterWords<ALL> {
         links: Links,
         zeros: impl Fn(usize) -> bool,
     ) -> Result<Filter, CommandError> {
-        let mut found = Found { filter: Filter::default(), style, links, zeros: false };
+        let mut builder = FilterBuilder { filter: Filter::default(), style, links, zeros: false };
         let mut shorthands = 0;
-        for (place, form, value) in &self.given {
-            found.zeros = zeros(*place);
+        for (index, option, value) in &self.given {
+            builder.zeros = zeros(*index);
             let bytes = value.as_bytes();
-            let at = || format!("--{} '{}'", form.name, escape_bytes(bytes));
-            match form.takes {
-                Takes::Pattern(action) => {
-                    found.add(action, bytes).map_err(|why| wrong(&at(), &why))?;
+            let at = || format!("--{} '{}'", option.name, escape_bytes(bytes));
+            match option.value_kind {
+                OptionValue::Pattern(action) => {
+                    builder.add(action, bytes).map_err(|why| usage_error(&at(), &why))?;
                 }
-                Takes::File(action) => {
-                    let shown = format!("--{} {}", form.name, escape_bytes(bytes));
-                    found.read_patterns(action, value, &shown)?;
+                OptionValue::File(action) => {
+                    let shown = format!("--{} {}", option.name, escape_bytes(bytes));
+                    builder.read_patterns(action, value, &shown)?;
                 }
-                Takes::Rule => found.take_word(bytes, &at())?,
-                Takes::Nothing if form.name == SHORTHAND => {
+                OptionValue::Rule => builder.add_option_rules(bytes, &at())?,
+                OptionValue::Nothing if option.name == SHORTHAND => {
                     if let Some(rule) = SHORTHANDS.get(shorthands) {
-                        found.take_word(rule, SHORTHAND)?;
+                        builder.add_option_rules(rule, SHORTHAND)?;
                     }
                     shorthands += 1;
                 }
-                Takes::Nothing => {}
+                OptionValue::Nothing => {}
             }
         }
-        if self.given.iter().any(|(_, form, _)| form.name == CVS) {
-            found.zeros = style.zeros;
-            found.take_word(b":C", CVS)?;
-            found.take_word(b"-C", CVS)?;
+        if self.given.iter().any(|(_, option, _)| option.name == CVS) {
+            builder.zeros = style.zeros;
+            builder.add_option_rules(b":C", CVS)?;
+            builder.add_option_rules(b"-C", CVS)?;
         }
-        Ok(found.filter)
+        Ok(builder.filter)
     }
 }
 
 /// The rules found so far.
-struct Found {
+struct FilterBuilder {
     filter: Filter,
     style: Style,
     links: Links,
@@ -174,7 +195,7 @@ struct Found {
     zeros: bool,
 }
 
-impl Found {
+impl FilterBuilder {
     /// Adds the patterns in a file; `-` is standard input.
     fn read_patterns(
         &mut self,
@@ -192,7 +213,7 @@ impl Found {
         for (number, line) in (1..).zip(lines) {
             if !line.is_empty() && !matches!(line[0], b';' | b'#') {
                 let at = || format!("{shown}:{number}");
-                self.add(action, line).map_err(|why| wrong(&at(), &why))?;
+                self.add(action, line).map_err(|why| usage_error(&at(), &why))?;
             }
         }
         Ok(())
@@ -215,16 +236,16 @@ impl Found {
     }
 
     /// Adds the rule of an option; `at` names the option in errors.
-    fn take_word(&mut self, word: &[u8], at: &str) -> Result<(), CommandError> {
+    fn add_option_rules(&mut self, word: &[u8], at: &str) -> Result<(), CommandError> {
         let lines = Lines::of_word(word, self.style);
-        for line in lines.map_err(|why| wrong(at, &why.to_string()))? {
+        for line in lines.map_err(|why| usage_error(at, &why.to_string()))? {
             self.take(line, at, 0)?;
         }
         Ok(())
     }
 
-    /// Adds a line read at `at`. `nested` is the depth of files that name each other.
-    fn take(&mut self, line: Line, at: &str, nested: usize) -> Result<(), CommandError> {
+    /// Adds a line read at `at`. `depth` is the depth of files that name each other.
+    fn take(&mut self, line: Line, at: &str, depth: usize) -> Result<(), CommandError> {
         let added = match line {
             Line::Rule(rule) => self.filter.push(rule),
             Line::Files(mut files) => {
@@ -235,8 +256,8 @@ impl Found {
                 self.filter.clear();
                 Ok(())
             }
-            Line::Merge(_) if nested >= NESTED_MAX => {
-                return Err(wrong(
+            Line::Merge(_) if depth >= DEPTH_MAX => {
+                return Err(usage_error(
                     at,
                     "merge-file include depth limit exceeded: files name each other",
                 ));
@@ -246,51 +267,51 @@ impl Found {
                 let content = read(path, self.links).map_err(|error| unreadable(at, &error))?;
                 let name = escape_bytes(&merge.path);
                 let style = Style { zeros: self.zeros, ..merge.style };
-                return self.take_all(&content, style, &name, nested + 1);
+                return self.add_lines(&content, style, &name, depth + 1);
             }
-            Line::Cvs(style) => return self.take_cvs(style, nested + 1),
+            Line::Cvs(style) => return self.add_cvs_rules(style, depth + 1),
         };
-        added.map_err(|why| wrong(at, &why.to_string()))
+        added.map_err(|why| usage_error(at, &why.to_string()))
     }
 
-    fn take_all(
+    fn add_lines(
         &mut self,
         text: &[u8],
         style: Style,
         name: &str,
-        nested: usize,
+        depth: usize,
     ) -> Result<(), CommandError> {
         for (number, line) in (1..).zip(Lines::of(text, style)) {
             let at = format!("{name}: rule {number}");
-            self.take(line.map_err(|why| wrong(&at, &why.to_string()))?, &at, nested)?;
+            self.take(line.map_err(|why| usage_error(&at, &why.to_string()))?, &at, depth)?;
         }
         Ok(())
     }
 
     /// Adds the built-in rules of CVS, then the user's CVS rules.
-    fn take_cvs(&mut self, style: Style, nested: usize) -> Result<(), CommandError> {
+    fn add_cvs_rules(&mut self, style: Style, depth: usize) -> Result<(), CommandError> {
         for line in cvs_defaults(style) {
-            self.take(line.expect("they are rules"), CVS, nested)?;
+            self.take(line.expect("they are rules"), CVS, depth)?;
         }
         if let Some(home) = std::env::home_dir() {
             let path = home.join(".cvsignore");
             match read(path.as_os_str(), self.links) {
-                Ok(text) => self.take_all(&text, style, "~/.cvsignore", nested)?,
+                Ok(text) => self.add_lines(&text, style, "~/.cvsignore", depth)?,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(unreadable("~/.cvsignore", &error)),
             }
         }
         let own = std::env::var_os("CVSIGNORE").unwrap_or_default();
-        self.take_all(own.as_bytes(), style, "CVSIGNORE", nested)
+        self.add_lines(own.as_bytes(), style, "CVSIGNORE", depth)
     }
 }
 
 fn unreadable(at: &str, error: &io::Error) -> CommandError {
     let fault = Fault::from_io(Side::Source, "read it", error);
-    wrong(at, &fault.message).of_named(&fault)
+    usage_error(at, &fault.message).for_named_file(&fault)
 }
 
-fn wrong(at: &str, why: &str) -> CommandError {
+fn usage_error(at: &str, why: &str) -> CommandError {
     CommandError::usage(format!("{at}: {why}"))
 }
 

@@ -44,7 +44,7 @@ Examples:
 
 /// The arguments, as clap parses them.
 #[derive(Debug, Args)]
-pub(super) struct KeepWords {
+pub(super) struct KeepArgs {
     /// Close kept connections
     #[arg(value_enum, value_name = "stop", hide_possible_values = true)]
     action: Option<ActionWord>,
@@ -64,7 +64,7 @@ enum ActionWord {
     Hold,
 }
 
-impl KeepWords {
+impl KeepArgs {
     pub(super) fn into_keep(self) -> Result<Keep, CommandError> {
         let usage = || CommandError::usage(format!("usage: {USAGE}"));
         let action = match (self.action, &*self.words) {

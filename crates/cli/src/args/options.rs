@@ -9,7 +9,7 @@ use table::{COMMON, SECTIONS};
 
 /// The help text of an option.
 #[derive(Debug)]
-struct Text {
+struct OptionHelp {
     /// The long name, or the letter of an option without one.
     name: &'static str,
     /// The commands that the text is for; empty: all.
@@ -21,9 +21,9 @@ struct Text {
 }
 
 /// The position of a text, from 0, its heading, and the text.
-type Place = (usize, &'static str, &'static Text);
+type HelpEntry = (usize, &'static str, &'static OptionHelp);
 
-impl Text {
+impl OptionHelp {
     const fn new(name: &'static str, help: &'static str) -> Self {
         Self { name, commands: &[], help, details: "" }
     }
@@ -33,7 +33,7 @@ impl Text {
         Self { commands, ..self }
     }
 
-    const fn more(self, details: &'static str) -> Self {
+    const fn details(self, details: &'static str) -> Self {
         Self { details, ..self }
     }
 }
@@ -47,34 +47,35 @@ pub(super) fn add(command: Command, words: &Command) -> Command {
     }
     let name = command.get_name().to_owned();
     let args = words.get_arguments().chain([&help]);
-    let mut args: Vec<_> = args.map(|arg| (place(&name, arg), arg)).collect();
-    args.sort_by_key(|(place, _)| place.map(|(at, ..)| at));
+    let mut args: Vec<_> = args.map(|arg| (help_entry(&name, arg), arg)).collect();
+    args.sort_by_key(|(help_entry, _)| help_entry.map(|(at, ..)| at));
     let groups = words.get_groups().cloned();
     let command = command.groups(groups).disable_help_flag(true);
-    args.into_iter().fold(command, |command, (place, arg)| command.arg(with_text(arg, place)))
+    args.into_iter()
+        .fold(command, |command, (help_entry, arg)| command.arg(with_text(arg, help_entry)))
 }
 
 /// The position, heading and text of an option; `None` without a text.
-fn place(command: &str, arg: &Arg) -> Option<Place> {
+fn help_entry(command: &str, arg: &Arg) -> Option<HelpEntry> {
     if arg.is_positional() || arg.is_hide_set() {
         return None;
     }
     let name = arg.get_long().unwrap_or(arg.get_id().as_str());
     let letter = arg.get_short().filter(|_| arg.get_long().is_none()).map(String::from);
-    let is_it = |text: &Text| {
+    let is_it = |text: &OptionHelp| {
         (text.name == name || letter.as_deref() == Some(text.name))
             && (text.commands.is_empty() || text.commands.contains(&command))
     };
     let texts =
         SECTIONS.iter().flat_map(|(heading, texts)| texts.iter().map(move |text| (*heading, text)));
-    let mut places = texts.enumerate().map(|(at, (heading, text))| (at, heading, text));
-    places.find(|(_, _, text)| is_it(text))
+    let mut entries = texts.enumerate().map(|(at, (heading, text))| (at, heading, text));
+    entries.find(|(_, _, text)| is_it(text))
 }
 
 /// Adds the text to the option; an option without a text is hidden.
-fn with_text(arg: &Arg, place: Option<Place>) -> Arg {
+fn with_text(arg: &Arg, help_entry: Option<HelpEntry>) -> Arg {
     let arg = arg.clone();
-    let Some((at, heading, text)) = place else {
+    let Some((at, heading, text)) = help_entry else {
         return if arg.is_positional() { arg } else { arg.hide(true) };
     };
     let arg = match text.details {

@@ -32,13 +32,13 @@ pub(crate) struct Places {
     /// The host of the word and the path on it, if the word contains a host.
     pub(crate) there: Option<(Host, Vec<u8>)>,
     /// Print only hosts, no paths.
-    pub(crate) hosts_alone: bool,
+    pub(crate) hosts_only: bool,
     /// The hosts in the configuration.
     pub(crate) hosts: Vec<String>,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct PlacesWords {
+pub(super) struct PlacesArgs {
     /// Hosts alone
     #[arg(long)]
     hosts: bool,
@@ -47,17 +47,20 @@ pub(super) struct PlacesWords {
     word: OsString,
 }
 
-impl PlacesWords {
+impl PlacesArgs {
     pub(super) fn into_places(self, config: &Config) -> Places {
-        let Self { hosts: hosts_alone, word } = self;
+        let Self { hosts: hosts_only, word } = self;
         let hosts = config.hosts().map(str::to_owned).collect();
         let there = Location::parse(&word).ok().and_then(|location| {
-            let Machine::There(host) = location.machine else { return None };
+            let Machine::Remote(host) = location.machine else { return None };
             // An empty path is the home directory; the completed word does not contain it.
             let path =
                 if word.as_encoded_bytes().ends_with(b":") { Vec::new() } else { location.path };
-            remote::reached(host, config).ok().filter(|host| !host.by_sftp).map(|host| (host, path))
+            remote::configured_host(host, config)
+                .ok()
+                .filter(|host| !host.by_sftp)
+                .map(|host| (host, path))
         });
-        Places { word: word.into_vec(), there, hosts_alone, hosts }
+        Places { word: word.into_vec(), there, hosts_only, hosts }
     }
 }

@@ -3,14 +3,14 @@
 use crate::command::deploy::own_program;
 use crate::config::{
     Config, KEEP_DEFAULT, KeepFor, PARALLEL_MAX, RETRIES_MAX, Rate, Settings, TIMEOUT_MAX,
-    Transport, typed,
+    Transport, from_command_line,
 };
 use crate::error::CommandError;
 use clap::Args;
 use haul::state;
-use haul::{Host, Location, Machine, Passage, UseServer, WithoutHaul};
+use haul::{Host, Location, Machine, TransferOptions, UseServer, WithoutHaul};
 use haul_model::{Compression, Ports, Via};
-use haul_net::{Congestion, Keep, Patience, ServerVia};
+use haul_net::{Congestion, Keep, ServerVia, Timeouts};
 use std::ffi::OsString;
 use std::fmt;
 use std::num::NonZeroU8;
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// The options for reaching hosts.
 #[derive(Debug, Args)]
-pub(super) struct RemoteWords {
+pub(super) struct RemoteArgs {
     #[arg(long, value_name = "PATH")]
     remote_haul: Option<String>,
     #[arg(short = 'e', long, value_name = "COMMAND")]
@@ -27,7 +27,7 @@ pub(super) struct RemoteWords {
     #[arg(long, value_enum, value_name = "haul|sftp", hide_possible_values = true)]
     transport: Option<Transport>,
     #[command(flatten)]
-    timeout: TimeoutWords,
+    timeout: TimeoutArgs,
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = KEEP_DEFAULT)]
     keep: Option<KeepFor>,
@@ -35,7 +35,7 @@ pub(super) struct RemoteWords {
 
 /// The timeout of a host.
 #[derive(Debug, Args)]
-pub(super) struct TimeoutWords {
+pub(super) struct TimeoutArgs {
     #[arg(long, value_name = "SECONDS")]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=i64::from(TIMEOUT_MAX)))]
     pub(super) timeout: Option<u32>,
@@ -43,22 +43,22 @@ pub(super) struct TimeoutWords {
 
 /// The options of commands that only read metadata or hashes.
 #[derive(Debug, Args)]
-pub(super) struct RequestWords {
+pub(super) struct RequestArgs {
     #[command(flatten)]
-    remote: RemoteWords,
+    remote: RemoteArgs,
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
-    retry: RetryWords,
+    retry: RetryArgs,
 }
 
 /// The options of commands that transfer contents.
 #[derive(Debug, Args)]
-pub(super) struct TransferWords {
+pub(super) struct TransferArgs {
     #[command(flatten)]
-    remote: RemoteWords,
+    remote: RemoteArgs,
     #[command(flatten)]
-    parallel: ParallelWords,
+    parallel: ParallelArgs,
     #[arg(long, value_name = "HOW")]
     compress: Option<Compression>,
     #[arg(long, value_name = "WAY")]
@@ -77,20 +77,20 @@ pub(super) struct TransferWords {
 
 /// How contents travel between `sources` and `dest`. `words` override the settings of the
 /// destination's host or, if that is local, of the first source on a host.
-pub(super) fn passage(
+pub(super) fn transfer_options(
     mut words: Settings,
     sources: &[Location],
     dest: &Location,
     config: &Config,
-) -> Passage {
+) -> TransferOptions {
     let machines = || [dest].into_iter().chain(sources).map(|location| &location.machine);
     if let Some(host) = machines().find_map(Machine::host) {
         words = config.with(words, Some(host.name()));
     }
     if machines().any(Machine::is_by_sftp) {
-        words.put_aside_of_haul_unless_typed();
+        words.drop_configured_connection();
     }
-    Passage {
+    TransferOptions {
         rate: words.bwlimit.and_then(|given| given.value.value),
         compression: words.compress.map(|given| given.value).unwrap_or_default(),
         via: words.via.map(|given| given.value).unwrap_or_default(),
@@ -102,34 +102,34 @@ pub(super) fn passage(
 
 /// The number of connections, and of retries.
 #[derive(Debug, Args)]
-pub(super) struct ParallelWords {
+pub(super) struct ParallelArgs {
     #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=i64::from(PARALLEL_MAX)))]
     parallel: Option<u8>,
     #[command(flatten)]
-    retry: RetryWords,
+    retry: RetryArgs,
 }
 
 /// The number of retries after a lost connection.
 #[derive(Debug, Args)]
-pub(super) struct RetryWords {
+pub(super) struct RetryArgs {
     #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=i64::from(RETRIES_MAX)))]
     retries: Option<u32>,
 }
 
-impl ParallelWords {
+impl ParallelArgs {
     /// Combines these options with the options in `remote`.
-    pub(super) fn add_to(&self, remote: &RemoteWords) -> Settings {
-        let parallel = self.parallel.and_then(NonZeroU8::new).map(typed);
+    pub(super) fn add_to(&self, remote: &RemoteArgs) -> Settings {
+        let parallel = self.parallel.and_then(NonZeroU8::new).map(from_command_line);
         Settings { parallel, ..self.retry.add_to(remote) }
     }
 }
 
-impl RetryWords {
+impl RetryArgs {
     /// Combines the option with the options in `remote`.
-    fn add_to(&self, remote: &RemoteWords) -> Settings {
-        Settings { retries: self.retries.map(typed), ..remote.settings() }
+    fn add_to(&self, remote: &RemoteArgs) -> Settings {
+        Settings { retries: self.retries.map(from_command_line), ..remote.settings() }
     }
 }
 
@@ -141,15 +141,15 @@ fn exclude(one: &dyn fmt::Display, other: &str) -> CommandError {
     CommandError::usage(format!("{one} and {other} exclude each other"))
 }
 
-impl RemoteWords {
+impl RemoteArgs {
     /// The settings of these options.
     fn settings(&self) -> Settings {
         Settings {
-            rsh: self.rsh.clone().map(typed),
-            remote_haul: self.remote_haul.clone().map(typed),
-            transport: self.transport.map(typed),
-            timeout: self.timeout.timeout.map(typed),
-            keep: self.keep.clone().map(typed),
+            rsh: self.rsh.clone().map(from_command_line),
+            remote_haul: self.remote_haul.clone().map(from_command_line),
+            transport: self.transport.map(from_command_line),
+            timeout: self.timeout.timeout.map(from_command_line),
+            keep: self.keep.clone().map(from_command_line),
             ..Settings::default()
         }
     }
@@ -157,13 +157,13 @@ impl RemoteWords {
 
 /// How hosts are reached: by the command line first, then by the configuration.
 #[derive(Debug)]
-pub(super) struct Way<'c> {
+pub(super) struct HostResolver<'c> {
     words: Settings,
     deploy: bool,
     config: &'c Config,
 }
 
-impl<'c> Way<'c> {
+impl<'c> HostResolver<'c> {
     pub(super) fn new(words: Settings, config: &'c Config) -> Self {
         Self { words, deploy: false, config }
     }
@@ -171,20 +171,20 @@ impl<'c> Way<'c> {
     /// Parses a location, and sets up its host.
     fn location(&self, words: &OsString) -> Result<Location, CommandError> {
         let mut location = Location::parse(words)?;
-        let Machine::There(host) = location.machine.clone() else { return Ok(location) };
+        let Machine::Remote(host) = location.machine.clone() else { return Ok(location) };
         if host.by_sftp
-            && let Some(option) = names_haul(&self.words)
+            && let Some(option) = haul_option(&self.words)
         {
             return Err(exclude(&location, option).with_hint(WRITE_SSH));
         }
         let mut settings = self.config.with(self.words.clone(), Some(host.name()));
         if host.by_sftp || self.deploy {
-            settings.put_aside_unless_typed();
+            settings.drop_configured_program();
         }
         let mut host = set_up(host, &settings)?;
         host.by_sftp |= settings.transport.as_ref().is_some_and(|t| t.value == Transport::Sftp);
         // A setting of remote-haul, or transport haul, allows no fallback.
-        if names_haul(&settings).is_some() {
+        if haul_option(&settings).is_some() {
             host.without_haul = WithoutHaul::Fail;
         }
         host.parallel = settings.parallel.as_ref().map(|given| given.value);
@@ -193,10 +193,10 @@ impl<'c> Way<'c> {
         host.deploy = self.deploy.then(own_program).transpose()?;
         host.server = self.server(&settings, &host);
         host.congestion = settings.congestion.as_ref().map(|given| given.value).unwrap_or_default();
-        host.asks_to_compress = self.words.compress.is_some();
-        host.asks_for_rate = self.words.bwlimit.is_some();
-        host.asks_for_way = self.words.via.is_some();
-        location.machine = Machine::There(host);
+        host.sets_compression = self.words.compress.is_some();
+        host.sets_rate = self.words.bwlimit.is_some();
+        host.sets_via = self.words.via.is_some();
+        location.machine = Machine::Remote(host);
         Ok(location)
     }
 
@@ -217,19 +217,20 @@ impl<'c> Way<'c> {
 
     /// Parses the locations, and sets up their hosts.
     pub(super) fn locations(&self, words: &[OsString]) -> Result<Vec<Location>, CommandError> {
-        if self.words.contradict() {
+        if self.words.is_contradictory() {
             let error = exclude(&"--transport sftp", "--remote-haul");
             return Err(error.with_hint("leave out one of them: SFTP starts no haul"));
         }
         let locations = words.iter().map(|words| self.location(words));
         let mut locations = locations.collect::<Result<Vec<_>, _>>()?;
-        let meant = |place: &Location| Some((place.machine.clone(), place.here_instead()?));
+        let meant =
+            |location: &Location| Some((location.machine.clone(), location.local_candidates()?));
         let meant: Vec<_> = locations.iter().filter_map(meant).collect();
-        for place in &mut locations {
-            let of_host = meant.iter().filter(|(machine, _)| *machine == place.machine);
+        for location in &mut locations {
+            let of_host = meant.iter().filter(|(machine, _)| *machine == location.machine);
             let files = of_host.map(|(_, file)| file.clone()).collect();
-            if let Machine::There(host) = &mut place.machine {
-                host.here_instead = files;
+            if let Machine::Remote(host) = &mut location.machine {
+                host.local_candidates = files;
             }
         }
         Ok(locations)
@@ -250,7 +251,7 @@ impl<'c> Way<'c> {
 }
 
 /// The option that requires haul on the host.
-fn names_haul(settings: &Settings) -> Option<&'static str> {
+fn haul_option(settings: &Settings) -> Option<&'static str> {
     match (&settings.remote_haul, &settings.transport) {
         (Some(_), _) => Some("--remote-haul"),
         (None, Some(given)) if given.value == Transport::Haul => Some("--transport haul"),
@@ -259,7 +260,7 @@ fn names_haul(settings: &Settings) -> Option<&'static str> {
 }
 
 /// Sets up the host by the configuration.
-pub(super) fn reached(host: Host, config: &Config) -> Result<Host, CommandError> {
+pub(super) fn configured_host(host: Host, config: &Config) -> Result<Host, CommandError> {
     let settings = config.with(Settings::default(), Some(host.name()));
     set_up(host, &settings)
 }
@@ -276,27 +277,27 @@ pub(super) fn set_up(host: Host, settings: &Settings) -> Result<Host, CommandErr
         if let Some(keep) = settings.keep.as_ref().and_then(|given| keep(given.value.value)) {
             ssh = ssh.with_keep(Arc::new(keep));
         }
-        Ok(ssh.with_patience(Patience::of_seconds(settings.timeout_seconds())))
+        Ok(ssh.with_timeouts(Timeouts::from_seconds(settings.timeout_seconds())))
     });
     Ok(set_up?)
 }
 
-/// How connections are kept for `lasts`; `None` for no time, or without a state directory.
-fn keep(lasts: Duration) -> Option<Keep> {
-    let dir = state::kept().filter(|_| !lasts.is_zero())?;
+/// How connections are kept for `keep_time`; `None` for no time, or without a state directory.
+fn keep(keep_time: Duration) -> Option<Keep> {
+    let dir = state::kept().filter(|_| !keep_time.is_zero())?;
     let program = std::env::current_exe().ok()?;
-    Some(Keep::Held { dir, lasts, holder: vec![program.into(), "keep".into(), "hold".into()] })
+    Some(Keep::Held { dir, keep_time, holder: vec![program.into(), "keep".into(), "hold".into()] })
 }
 
-impl RemoteWords {
+impl RemoteArgs {
     /// Parses one location, and sets up its host.
     pub(super) fn location(
         &self,
         words: &OsString,
         config: &Config,
     ) -> Result<Location, CommandError> {
-        let way = Way::new(self.settings(), config);
-        Ok(way.locations(std::slice::from_ref(words))?.remove(0))
+        let resolver = HostResolver::new(self.settings(), config);
+        Ok(resolver.locations(std::slice::from_ref(words))?.remove(0))
     }
 
     /// The sources and the destination, which is the last location.
@@ -304,46 +305,46 @@ impl RemoteWords {
         &self,
         words: &[OsString],
         usage: &str,
-        retry: &RetryWords,
+        retry: &RetryArgs,
         config: &Config,
     ) -> Result<(Vec<Location>, Location), CommandError> {
-        Way::new(retry.add_to(self), config).sources_and_dest(words, usage)
+        HostResolver::new(retry.add_to(self), config).sources_and_dest(words, usage)
     }
 }
 
-impl TransferWords {
+impl TransferArgs {
     /// How contents travel between these locations.
-    pub(super) fn passage(
+    pub(super) fn transfer_options(
         &self,
         sources: &[Location],
         dest: &Location,
         config: &Config,
-    ) -> Passage {
+    ) -> TransferOptions {
         let no_cache = self.no_cache;
-        Passage { no_cache, ..passage(self.words(), sources, dest, config) }
+        TransferOptions { no_cache, ..transfer_options(self.words(), sources, dest, config) }
     }
 
     /// The settings of all these options.
     fn words(&self) -> Settings {
         Settings {
-            bwlimit: self.bwlimit.clone().map(typed),
-            compress: self.compress.map(typed),
-            via: self.via.map(typed),
-            congestion: self.congestion.map(typed),
-            port_range: self.port_range.map(typed),
+            bwlimit: self.bwlimit.clone().map(from_command_line),
+            compress: self.compress.map(from_command_line),
+            via: self.via.map(from_command_line),
+            congestion: self.congestion.map(from_command_line),
+            port_range: self.port_range.map(from_command_line),
             ..self.parallel.add_to(&self.remote)
         }
     }
 
-    /// Like [`RemoteWords::sources_and_dest`].
+    /// Like [`RemoteArgs::sources_and_dest`].
     pub(super) fn sources_and_dest(
         &self,
         words: &[OsString],
         usage: &str,
         config: &Config,
     ) -> Result<(Vec<Location>, Location), CommandError> {
-        let way = Way { words: self.words(), deploy: self.deploy, config };
-        let (sources, dest) = way.sources_and_dest(words, usage)?;
+        let resolver = HostResolver { words: self.words(), deploy: self.deploy, config };
+        let (sources, dest) = resolver.sources_and_dest(words, usage)?;
         let by_sftp = |location: &&Location| location.machine.is_by_sftp();
         let by_sftp = sources.iter().chain([&dest]).find(by_sftp);
         match by_sftp.filter(|_| self.deploy) {
@@ -353,19 +354,20 @@ impl TransferWords {
     }
 }
 
-impl RequestWords {
+impl RequestArgs {
     /// Parses the locations, and sets up their hosts.
     pub(super) fn locations(
         &self,
         words: &[OsString],
         config: &Config,
     ) -> Result<Vec<Location>, CommandError> {
-        let mut locations = Way::new(self.retry.add_to(&self.remote), config).locations(words)?;
-        for place in locations.iter_mut().filter(|_| self.quiet) {
-            if let Machine::There(host) = &mut place.machine
-                && host.without_haul == WithoutHaul::GoOn
+        let mut locations =
+            HostResolver::new(self.retry.add_to(&self.remote), config).locations(words)?;
+        for location in locations.iter_mut().filter(|_| self.quiet) {
+            if let Machine::Remote(host) = &mut location.machine
+                && host.without_haul == WithoutHaul::Continue
             {
-                host.without_haul = WithoutHaul::GoOnQuietly;
+                host.without_haul = WithoutHaul::ContinueQuietly;
             }
         }
         Ok(locations)

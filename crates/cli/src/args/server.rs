@@ -1,10 +1,10 @@
 //! The command line of `haul server`.
 
-use super::cache::CacheWords;
-use super::late::Late;
+use super::cache::CacheArgs;
+use super::deferred::Deferred;
 use super::remote::set_up;
 use super::{CacheCommand, Command};
-use crate::config::{Config, Settings, typed};
+use crate::config::{Config, Settings, from_command_line};
 use crate::error::CommandError;
 use clap::{Args, Subcommand};
 use haul::{Host, parse_host};
@@ -66,7 +66,7 @@ pub(crate) enum ServerAction {
         user: bool,
     },
     /// Run the command on a host, through ssh.
-    There {
+    OnHost {
         host: Host,
         words: Vec<String>,
     },
@@ -91,80 +91,80 @@ pub(crate) struct Terms {
 }
 
 #[derive(Debug, Subcommand)]
-pub(super) enum ServerWords {
+pub(super) enum ServerArgs {
     /// Run the server in the foreground
     #[command(override_usage = "haul server run [OPTIONS]")]
-    Run(Late<RunWords>),
+    Run(Deferred<RunArgs>),
     /// Start the server in the background
     #[command(override_usage = "haul server start [OPTIONS] [HOST]")]
-    Start(Late<StartWords>),
+    Start(Deferred<StartArgs>),
     /// Stop the server; jobs get 10 s to reach a checkpoint
     #[command(override_usage = "haul server stop [OPTIONS] [HOST]")]
-    Stop(Late<AtWords>),
+    Stop(Deferred<HostArgs>),
     /// Show whether the server runs, where it listens, and its jobs
     #[command(override_usage = "haul server status [OPTIONS] [HOST]")]
-    Status(Late<ShowWords>),
+    Status(Deferred<ShowArgs>),
     /// Read the settings and the clients again; jobs go on
     #[command(override_usage = "haul server reload [OPTIONS] [HOST]")]
-    Reload(Late<AtWords>),
+    Reload(Deferred<HostArgs>),
     /// Show the settings in effect
     #[command(override_usage = "haul server config [OPTIONS] [HOST]")]
-    Config(Late<ShowWords>),
+    Config(Deferred<ShowArgs>),
     /// List the clients
     #[command(override_usage = "haul server clients [OPTIONS] [HOST]")]
-    Clients(Late<ShowWords>),
+    Clients(Deferred<ShowArgs>),
     /// Enroll this user at the server of a host, through ssh
     #[command(override_usage = "haul server enroll [OPTIONS] HOST")]
-    Enroll(Late<EnrollWords>),
+    Enroll(Deferred<EnrollArgs>),
     /// Print an invitation for one client, valid for 10 minutes
     #[command(override_usage = "haul server invite [OPTIONS] [HOST]")]
-    Invite(Late<InviteWords>),
+    Invite(Deferred<InviteArgs>),
     /// Accept an invitation
     #[command(override_usage = "haul server join [OPTIONS] INVITATION")]
-    Join(Late<JoinWords>),
+    Join(Deferred<JoinArgs>),
     /// Enroll a client whose public key is known
     #[command(override_usage = "haul server admit [OPTIONS] KEY")]
-    Admit(Late<AdmitWords>),
+    Admit(Deferred<AdmitArgs>),
     /// Remove a client, and end its jobs
     #[command(override_usage = "haul server revoke [OPTIONS] NAME [HOST]")]
-    Revoke(Late<RevokeWords>),
+    Revoke(Deferred<RevokeArgs>),
     /// Create a new key for the server; clients learn it when they connect
     #[command(override_usage = "haul server rotate [OPTIONS] [HOST]")]
-    Rotate(Late<AtWords>),
+    Rotate(Deferred<HostArgs>),
     /// Write the files of a systemd service
     #[command(override_usage = "haul server install [OPTIONS] [HOST]")]
-    Install(Late<InstallWords>),
+    Install(Deferred<InstallArgs>),
     /// Serve a client on standard input and output
     #[command(hide = true)]
-    Agent(AgentWords),
+    Agent(AgentArgs),
     /// Do what `haul cache` does here, for another machine
     #[command(hide = true)]
-    Cache(Late<CacheWords>),
+    Cache(Deferred<CacheArgs>),
     /// Do what a line on standard input says
     #[command(hide = true)]
     Words,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct RunWords {
+pub(super) struct RunArgs {
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<String>,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct StartWords {
+pub(super) struct StartArgs {
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<String>,
     /// Listen at the address that ssh has reached, too.
     #[arg(long, hide = true)]
     reached: bool,
     #[command(flatten)]
-    at: AtWords,
+    at: HostArgs,
 }
 
 /// The host on which a command runs.
 #[derive(Debug, Args)]
-pub(super) struct AtWords {
+pub(super) struct HostArgs {
     /// Host, if not this machine
     #[arg(value_name = "HOST")]
     host: Option<OsString>,
@@ -173,15 +173,15 @@ pub(super) struct AtWords {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct ShowWords {
+pub(super) struct ShowArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    at: AtWords,
+    at: HostArgs,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct TermsWords {
+pub(super) struct TermsArgs {
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
     #[arg(long)]
@@ -193,12 +193,12 @@ pub(super) struct TermsWords {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct EnrollWords {
+pub(super) struct EnrollArgs {
     /// Host, as ssh takes it
     #[arg(value_name = "HOST")]
     host: OsString,
     #[command(flatten)]
-    terms: TermsWords,
+    terms: TermsArgs,
     #[arg(long)]
     yes: bool,
     #[arg(short = 'e', long, value_name = "COMMAND")]
@@ -206,17 +206,17 @@ pub(super) struct EnrollWords {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct InviteWords {
+pub(super) struct InviteArgs {
     #[command(flatten)]
-    terms: TermsWords,
+    terms: TermsArgs,
     #[arg(long, value_name = "ADDRESS")]
     address: Vec<String>,
     #[command(flatten)]
-    at: AtWords,
+    at: HostArgs,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct JoinWords {
+pub(super) struct JoinArgs {
     /// The line that 'haul server invite' has printed
     #[arg(value_name = "INVITATION")]
     invitation: String,
@@ -227,38 +227,38 @@ pub(super) struct JoinWords {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct AdmitWords {
+pub(super) struct AdmitArgs {
     /// Public key of the client
     #[arg(value_name = "KEY")]
     key: String,
     #[command(flatten)]
-    terms: TermsWords,
+    terms: TermsArgs,
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct AgentWords {
+pub(super) struct AgentArgs {
     /// Public key of the client
     #[arg(value_name = "KEY")]
     key: String,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct RevokeWords {
+pub(super) struct RevokeArgs {
     /// Name of the client
     #[arg(value_name = "NAME")]
     name: String,
     #[command(flatten)]
-    at: AtWords,
+    at: HostArgs,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct InstallWords {
+pub(super) struct InstallArgs {
     #[arg(long)]
     user: bool,
     #[command(flatten)]
-    at: AtWords,
+    at: HostArgs,
 }
 
 /// The host, set up by the options and the configuration.
@@ -268,14 +268,14 @@ pub(super) fn reached(
     config: &Config,
 ) -> Result<Host, CommandError> {
     let host = parse_host(host)?;
-    let words = Settings { rsh: rsh.map(typed), ..Settings::default() };
+    let words = Settings { rsh: rsh.map(from_command_line), ..Settings::default() };
     let settings = config.with(words, Some(host.name()));
     set_up(host, &settings)
 }
 
-impl AtWords {
+impl HostArgs {
     /// `action`, or the same command with `words` on the host if one is given.
-    fn or_there(
+    fn or_on_host(
         self,
         action: ServerAction,
         words: Vec<String>,
@@ -285,13 +285,13 @@ impl AtWords {
             None => Ok(action),
             Some(host) => {
                 let host = reached(&host, self.rsh, &load()?)?;
-                Ok(ServerAction::There { host, words })
+                Ok(ServerAction::OnHost { host, words })
             }
         }
     }
 }
 
-impl TermsWords {
+impl TermsArgs {
     fn terms(self) -> Result<Terms, CommandError> {
         let Self { root, read_only, name, run_as } = self;
         if name.as_ref().is_some_and(|name| !is_client_name(name)) {
@@ -317,7 +317,7 @@ impl Terms {
     }
 }
 
-impl ServerWords {
+impl ServerArgs {
     /// Converts to a command. `load` reads the configuration, if a host is given.
     pub(super) fn into_server(
         self,
@@ -335,57 +335,57 @@ impl ServerWords {
         };
         let one = |name: &str| vec![name.to_owned()];
         let action = match self {
-            Self::Run(Late(words)) => A::Run { listen: words.listen },
-            Self::Start(Late(StartWords { listen, reached, at })) => {
+            Self::Run(Deferred(words)) => A::Run { listen: words.listen },
+            Self::Start(Deferred(StartArgs { listen, reached, at })) => {
                 let addresses = listen.iter().map(|address| format!("--listen={address}"));
                 let words = one("start").into_iter().chain(addresses).collect();
-                at.or_there(A::Start { listen, reached }, words, load)?
+                at.or_on_host(A::Start { listen, reached }, words, load)?
             }
-            Self::Stop(Late(at)) => at.or_there(A::Stop, one("stop"), load)?,
-            Self::Reload(Late(at)) => at.or_there(A::Reload, one("reload"), load)?,
-            Self::Rotate(Late(at)) => at.or_there(A::Rotate, one("rotate"), load)?,
-            Self::Status(Late(words)) => {
-                words.at.or_there(A::Status, shown("status", words.json), load)?
+            Self::Stop(Deferred(at)) => at.or_on_host(A::Stop, one("stop"), load)?,
+            Self::Reload(Deferred(at)) => at.or_on_host(A::Reload, one("reload"), load)?,
+            Self::Rotate(Deferred(at)) => at.or_on_host(A::Rotate, one("rotate"), load)?,
+            Self::Status(Deferred(words)) => {
+                words.at.or_on_host(A::Status, shown("status", words.json), load)?
             }
-            Self::Config(Late(words)) => {
-                words.at.or_there(A::Config, shown("config", words.json), load)?
+            Self::Config(Deferred(words)) => {
+                words.at.or_on_host(A::Config, shown("config", words.json), load)?
             }
-            Self::Clients(Late(words)) => {
-                words.at.or_there(A::Clients, shown("clients", words.json), load)?
+            Self::Clients(Deferred(words)) => {
+                words.at.or_on_host(A::Clients, shown("clients", words.json), load)?
             }
-            Self::Revoke(Late(RevokeWords { name, at })) => {
+            Self::Revoke(Deferred(RevokeArgs { name, at })) => {
                 let words = vec!["revoke".to_owned(), "--".to_owned(), name.clone()];
-                at.or_there(A::Revoke { name }, words, load)?
+                at.or_on_host(A::Revoke { name }, words, load)?
             }
-            Self::Install(Late(InstallWords { user, at })) => {
+            Self::Install(Deferred(InstallArgs { user, at })) => {
                 let option = user.then(|| "--user".to_owned());
                 let words = one("install").into_iter().chain(option).collect();
-                at.or_there(A::Install { user }, words, load)?
+                at.or_on_host(A::Install { user }, words, load)?
             }
-            Self::Enroll(Late(EnrollWords { host, terms, yes, rsh })) => {
+            Self::Enroll(Deferred(EnrollArgs { host, terms, yes, rsh })) => {
                 let host = reached(&host, rsh, &load()?)?;
                 A::Enroll { host, terms: terms.terms()?, yes }
             }
-            Self::Invite(Late(InviteWords { terms, address, at })) => {
+            Self::Invite(Deferred(InviteArgs { terms, address, at })) => {
                 let terms = terms.terms()?;
                 let mut words = one("invite");
                 words.extend(terms.words()?);
                 words.extend(address.iter().map(|address| format!("--address={address}")));
-                at.or_there(A::Invite { terms, addresses: address }, words, load)?
+                at.or_on_host(A::Invite { terms, addresses: address }, words, load)?
             }
-            Self::Join(Late(JoinWords { invitation, name, host })) => {
+            Self::Join(Deferred(JoinArgs { invitation, name, host })) => {
                 let invitation = invitation.parse().map_err(CommandError::usage)?;
                 A::Join { invitation: Box::new(invitation), name, host }
             }
-            Self::Admit(Late(AdmitWords { key, terms, json })) => {
+            Self::Admit(Deferred(AdmitArgs { key, terms, json })) => {
                 shows_json = json;
                 let key = key.parse().map_err(CommandError::usage)?;
                 A::Admit { key, terms: terms.terms()? }
             }
-            Self::Agent(AgentWords { key }) => {
+            Self::Agent(AgentArgs { key }) => {
                 A::Agent { key: key.parse().map_err(CommandError::usage)? }
             }
-            Self::Cache(Late(words)) => match words.into_command(load)? {
+            Self::Cache(Deferred(words)) => match words.into_command(load)? {
                 Command::Cache(command) => A::Cache(command),
                 _ => return Err(CommandError::usage("not a command for another machine")),
             },

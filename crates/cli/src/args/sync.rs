@@ -1,7 +1,6 @@
 //! The command line of `haul sync`: rsync's options. Their order matters: a later option overrides
 //! an earlier one, and `-a` sets the options that it stands for.
 
-mod absent;
 mod given;
 mod info;
 pub(crate) mod list;
@@ -10,25 +9,26 @@ mod old_args;
 mod reading;
 mod switches;
 mod table;
+mod unsupported;
 mod writing;
 
-pub(super) use self::absent::instead;
 use self::info::Info;
 use self::reading::number;
 pub(crate) use self::reading::{rate, size};
 pub(super) use self::switches::has;
 use self::switches::{Given, Switches};
-use super::filter::FilterWords;
+pub(super) use self::unsupported::alternative;
+use super::filter::FilterArgs;
 use super::help::SYNC_USAGE;
-use super::remote::{Way, passage};
+use super::remote::{HostResolver, transfer_options};
 use super::{Copy, Stats};
 use crate::config::{self, Config, KeepFor, Rate, Transport};
+use crate::deadline::Deadline;
 use crate::error::CommandError;
 use crate::lines::Columns;
 use crate::report::{Detail, Show};
-use crate::until::Until;
 use clap::{ArgAction, Args, ValueHint};
-use haul::{Location, Passage, Request, When};
+use haul::{DeleteTiming, Location, Request, TransferOptions};
 use haul_model::{
     Altered, Bases, Compression, Conflict, Delete, Kept, Mirror, Moving, Place, PlaceError, Policy,
     Ports, Relative, Resume, Sameness, Sides, Style, Via, Walking,
@@ -44,13 +44,13 @@ use std::os::unix::ffi::OsStrExt;
 pub(crate) struct Sync {
     pub(crate) copy: Copy,
     pub(crate) mirror: Mirror,
-    pub(crate) when: When,
+    pub(crate) when: DeleteTiming,
     /// Remove files and links of the sources once the destination has them.
     pub(crate) removes_sources: bool,
     /// Only list the sources, with these columns.
     pub(crate) list: Option<Columns>,
     /// The list of paths, if it is on the host.
-    pub(crate) list_there: Option<list::ListThere>,
+    pub(crate) remote_list: Option<list::RemoteList>,
     /// The statistics printed at the end.
     pub(crate) stats: Stats,
     /// The format of lengths in them: 0 digits, 1 with separators, 2 and more with units.
@@ -59,13 +59,13 @@ pub(crate) struct Sync {
 
 /// The arguments, as clap parses them.
 #[derive(Debug, Args)]
-pub(super) struct SyncWords {
+pub(super) struct SyncArgs {
     /// The sources and, last, the destination.
     #[arg(value_name = "SOURCE", required = true, hide = true, value_hint = ValueHint::AnyPath)]
     paths: Vec<OsString>,
 
     #[command(flatten)]
-    filter: FilterWords<true>,
+    filter: FilterArgs<true>,
 
     #[command(flatten)]
     switches: Switches,
@@ -79,12 +79,12 @@ pub(super) struct SyncWords {
 
 /// The combined effect of all options.
 #[derive(Debug, Default)]
-struct Wish {
+struct SyncOptions {
     recursive: Recursion,
     dirs: Option<bool>,
     relative: Option<bool>,
     /// `--no-implied-dirs`: with kept paths, their parent directories get no attributes.
-    leaves_ways: bool,
+    no_implied_dirs: bool,
     files_from: Option<OsString>,
     copy_links: bool,
     munges: bool,
@@ -93,14 +93,14 @@ struct Wish {
     log_file: Option<OsString>,
     log_format: Option<OsString>,
     in_place: bool,
-    appends: bool,
+    append: bool,
     partial: bool,
     partial_dir: Option<OsString>,
-    lists: bool,
+    list_only: bool,
     eight_bit: bool,
     /// The last of `--old-args` and its opposite; `None` without either.
     old_args: Option<bool>,
-    secludes: bool,
+    secluded_args: bool,
     /// The format of lengths in lists and figures: 0 digits, 1 with separators, 2 and more with
     /// units.
     readable: u8,
@@ -120,18 +120,18 @@ struct Wish {
     /// Tolerance for comparing times, in seconds; `-1`: to the nanosecond.
     window: i64,
     deletes: bool,
-    when: Option<When>,
+    when: Option<DeleteTiming>,
     /// The group of the option that set `when`.
     when_group: Option<&'static str>,
     /// Options of different groups have set `when`.
-    mixes_when: bool,
+    has_conflicting_when: bool,
     /// Send files that were only renamed.
-    sends_moved: bool,
+    no_moves: bool,
     /// Skip the question at a terminal.
     yes: bool,
     delete: Delete,
     deletes_excluded: bool,
-    from_zeros: bool,
+    from0: bool,
     force: bool,
     perms: bool,
     times: bool,
@@ -178,12 +178,12 @@ struct Wish {
     no_cache: bool,
     fast: bool,
     /// `--fake-super` on this side, and on the other side.
-    fakes_here: bool,
-    fakes_there: Option<bool>,
+    fake_super_here: bool,
+    fake_super_there: Option<bool>,
     /// `--no-super`: owners and devices, which need root, are not preserved.
-    acts_as_others: bool,
+    no_super: bool,
     /// The time at which the command ends, even if work is left.
-    until: Option<Until>,
+    deadline: Option<Deadline>,
     /// Follow links of other users, on this side and on the other side.
     foreign_links: bool,
     foreign_links_there: bool,
@@ -195,12 +195,12 @@ enum Recursion {
     #[default]
     No,
     /// Set by `-a`: has no effect with a list of paths.
-    OfArchive,
+    ByArchive,
     Yes,
 }
 
 /// The answer to `--info=help` or `--debug=help` among `words`.
-pub(super) fn help_of_flags(words: &[OsString]) -> Option<String> {
+pub(super) fn flags_help(words: &[OsString]) -> Option<String> {
     let words = || {
         let words = words.iter().take_while(|word| *word != "--");
         words.map(|word| word.to_str().unwrap_or_default())
@@ -216,37 +216,38 @@ pub(super) fn help_of_flags(words: &[OsString]) -> Option<String> {
     })
 }
 
-impl SyncWords {
+impl SyncArgs {
     pub(super) fn into_sync(mut self, config: &Config) -> Result<Sync, CommandError> {
-        self.switches.absent.map_or(Ok(()), |absent| Err(absent.refused()))?;
-        let mut wish = Wish { readable: 1, ..Wish::default() };
+        self.switches.unsupported.map_or(Ok(()), |unsupported| Err(unsupported.to_error()))?;
+        let mut options = SyncOptions { readable: 1, ..SyncOptions::default() };
         for (_, given) in &self.switches.given {
             match given {
-                Given::On(word, value) => word.apply(&mut wish, true, value)?,
-                Given::Off(word) => word.apply(&mut wish, false, OsStr::new(""))?,
+                Given::On(word, value) => word.apply(&mut options, true, value)?,
+                Given::Off(word) => word.apply(&mut options, false, OsStr::new(""))?,
             }
         }
-        let settings = wish.settings()?;
-        wish.lists |= self.paths.len() == 1;
+        let settings = options.settings()?;
+        options.list_only |= self.paths.len() == 1;
         let is_alone = self.paths.len() == 1;
-        let splits = old_args::is_wanted(wish.old_args, wish.secludes)?;
+        let splits = old_args::is_enabled(options.old_args, options.secluded_args)?;
         let paths = std::mem::take(&mut self.paths);
         let paths = if splits { old_args::split(paths) } else { paths };
-        let way = Way::new(settings.clone(), config);
+        let resolver = HostResolver::new(settings.clone(), config);
         let (sources, dest) = match is_alone {
-            true => (way.locations(&paths)?, Location::root()),
-            false => way.sources_and_dest(&paths, SYNC_USAGE)?,
+            true => (resolver.locations(&paths)?, Location::root()),
+            false => resolver.sources_and_dest(&paths, SYNC_USAGE)?,
         };
-        let no_cache = wish.no_cache;
-        let passage = Passage { no_cache, ..passage(settings, &sources, &dest, config) };
-        let detail = match (self.json, wish.quiet) {
+        let no_cache = options.no_cache;
+        let transfer_options =
+            TransferOptions { no_cache, ..transfer_options(settings, &sources, &dest, config) };
+        let detail = match (self.json, options.quiet) {
             (true, _) => Detail::Json,
             (_, true) => Detail::Text(Show::Quiet),
             _ => Detail::Text(Show::Normal),
         };
-        let (list, list_there) = wish.list(&sources, &dest)?.unzip();
-        let list_there = list_there.flatten();
-        let mirror = wish.faking(wish.mirror()?, &sources, &dest)?;
+        let (list, remote_list) = options.list(&sources, &dest)?.unzip();
+        let remote_list = remote_list.flatten();
+        let mirror = options.with_fake_super(options.mirror()?, &sources, &dest)?;
         for source in sources.iter().filter(|_| list.is_none()) {
             if let Err(error @ PlaceError::Parent) =
                 Place::of(&source.path, None, mirror.walking.relative)
@@ -254,45 +255,45 @@ impl SyncWords {
                 return Err(CommandError::usage(format!("{source}: {error}")));
             }
         }
-        let bases = wish.bases.iter().map(|(_, path)| path.as_bytes().to_vec()).collect();
+        let bases = options.bases.iter().map(|(_, path)| path.as_bytes().to_vec()).collect();
         let request = Request {
-            recursive: wish.is_recursive() || mirror.walking.only_dirs,
-            follow: wish.copy_links,
-            filter: wish.with_own_rules(self.rules(wish.style(), wish.links())?)?,
-            policy: wish.policy(),
-            altered: wish.altered.clone(),
+            recursive: options.is_recursive() || mirror.walking.only_dirs,
+            follow: options.copy_links,
+            filter: options.with_implied_rules(self.rules(options.style(), options.links())?)?,
+            policy: options.policy(),
+            altered: options.altered.clone(),
             bases,
-            backup: wish.backup()?,
-            staging: wish.temp_dir.as_ref().map(|dir| dir.as_bytes().to_vec()),
+            backup: options.backup()?,
+            staging: options.temp_dir.as_ref().map(|dir| dir.as_bytes().to_vec()),
             list,
-            munges: wish.munges,
-            passage,
+            munges: options.munges,
+            transfer_options,
             ..Request::new(sources, dest)
         };
         let copy = Copy {
-            lines: wish.lines(self.json)?,
-            asks: wish.asks() && !self.json,
-            until: wish.until,
+            lines: options.lines(self.json)?,
+            asks: options.asks() && !self.json,
+            deadline: options.deadline,
             ..Copy::of(request, detail)
         };
-        let stats = match wish.quiet {
+        let stats = match options.quiet {
             true => Stats::None,
-            false => wish.info.figures(wish.verbose, wish.stats),
+            false => options.info.figures(options.verbose, options.stats),
         };
-        let when = wish.when.unwrap_or_default();
-        let removes_sources = wish.removes_sources && !wish.dry_run;
-        let (readable, atimes, targets) = (wish.readable, wish.atimes, mirror.links);
-        let list = wish.lists.then_some(Columns { readable, atimes, targets });
-        Ok(Sync { copy, mirror, when, removes_sources, list, list_there, stats, readable })
+        let when = options.when.unwrap_or_default();
+        let removes_sources = options.removes_sources && !options.dry_run;
+        let (readable, atimes, targets) = (options.readable, options.atimes, mirror.links);
+        let list = options.list_only.then_some(Columns { readable, atimes, targets });
+        Ok(Sync { copy, mirror, when, removes_sources, list, remote_list, stats, readable })
     }
 }
 
-impl Wish {
+impl SyncOptions {
     /// True if directories are taken with their content.
     fn is_recursive(&self) -> bool {
         match self.recursive {
             Recursion::No => false,
-            Recursion::OfArchive => self.files_from.is_none(),
+            Recursion::ByArchive => self.files_from.is_none(),
             Recursion::Yes => true,
         }
     }
@@ -311,7 +312,7 @@ impl Wish {
 
     /// True if the user is asked before most of the destination is removed.
     fn asks(&self) -> bool {
-        self.deletes && !self.yes && !self.dry_run && !self.lists
+        self.deletes && !self.yes && !self.dry_run && !self.list_only
     }
 
     /// The paths of `--files-from`, if given.
@@ -325,14 +326,14 @@ impl Wish {
             let message = "--files-from needs exactly one source: the directory of the paths";
             return Err(CommandError::usage(message));
         };
-        let host = if source.machine == haul::Machine::Here { dest } else { source };
-        list::read(file, self.from_zeros, self.links(), &host.machine).map(Some)
+        let host = if source.machine == haul::Machine::Local { dest } else { source };
+        list::read(file, self.from0, self.links(), &host.machine).map(Some)
     }
 
     /// The style of rules. With `--delete-excluded` a plain rule applies only to the Sender.
     fn style(&self) -> Style {
         let plain = if self.deletes_excluded { Sides::Sender } else { Sides::Both };
-        Style { plain, zeros: self.from_zeros, ..Style::default() }
+        Style { plain, zeros: self.from0, ..Style::default() }
     }
 
     fn policy(&self) -> Policy {
@@ -360,32 +361,32 @@ impl Wish {
     fn keeps(&self) -> Kept {
         let times = self.times;
         // As in rsync: backups beside their files change the times of directories.
-        let backs_up_beside = self.backs_up_beside();
+        let has_sibling_backups = self.has_sibling_backups();
         let perms = Kept::MODE.with(Kept::SET_ID).with(Kept::LENT);
         perms
             .only_if(self.perms || self.acls)
             .with(Kept::TIMES.only_if(times))
-            .with(Kept::DIR_TIMES.only_if(times && !self.omits_dir_times && !backs_up_beside))
+            .with(Kept::DIR_TIMES.only_if(times && !self.omits_dir_times && !has_sibling_backups))
             .with(Kept::LINK_TIMES.only_if(times && !self.omits_link_times))
-            .with(Kept::USER.only_if(self.owner && !self.acts_as_others))
+            .with(Kept::USER.only_if(self.owner && !self.no_super))
             .with(Kept::GROUP.only_if(self.group))
             .with(Kept::ACL.only_if(self.acls))
             .with(Kept::XATTRS.only_if(self.xattrs))
             .with(Kept::ATIMES.only_if(self.atimes))
             .with(Kept::LINKS.only_if(self.hard_links))
-            .with(Kept::DEVICES.only_if(self.devices && !self.acts_as_others))
+            .with(Kept::DEVICES.only_if(self.devices && !self.no_super))
             .with(Kept::SPECIALS.only_if(self.specials))
     }
 
     fn mirror(&self) -> Result<Mirror, CommandError> {
         let (recursive, has_list) = (self.is_recursive(), self.files_from.is_some());
-        let only_dirs = self.dirs.unwrap_or(has_list || self.lists) && !recursive;
-        let relative = match (self.relative.unwrap_or(has_list), self.leaves_ways) {
+        let only_dirs = self.dirs.unwrap_or(has_list || self.list_only) && !recursive;
+        let relative = match (self.relative.unwrap_or(has_list), self.no_implied_dirs) {
             (false, _) => Relative::No,
             (true, false) => Relative::Yes,
-            (true, true) => Relative::WithoutWay,
+            (true, true) => Relative::WithoutImplied,
         };
-        if self.mixes_when {
+        if self.has_conflicting_when {
             let message = "--delete-before, --delete-during and --delete-after exclude each other";
             return Err(CommandError::usage(message));
         }
@@ -397,16 +398,16 @@ impl Wish {
             walking: Walking { only_dirs, relative, ..self.mirror.walking },
             window: u32::try_from(self.window).ok(),
             skips_newer: self.update,
-            bases: self.how_bases_are_used()?,
+            bases: self.base_mode()?,
             sameness: self.sameness(),
             executability: self.executability,
-            makes_way: self.force || self.deletes,
+            replaces_dirs: self.force || self.deletes,
             delete: self.deletes.then_some(self.delete),
             delta: !self.whole_file && !self.fast,
             updating: self.updating()?,
             renames: self.renames()?,
             preallocates: self.mirror.preallocates && !self.sparse,
-            leaves_zeros: self.sparse,
+            writes_sparse: self.sparse,
             ..self.mirror
         })
     }

@@ -6,14 +6,14 @@ use haul::{Host, Machine, Request, WithoutHaul};
 use haul_model::{Conflict, Kept, Policy};
 use std::num::NonZeroU8;
 
-mod passage;
 mod shown;
+mod transfer_options;
 
 pub(super) fn parse(words: &str) -> Result<Command, String> {
     let words = std::iter::once("haul").chain(words.split_whitespace());
     let words: Vec<OsString> = words.map(OsString::from).collect();
     let told = |error: CommandError| format!("haul: {error} {:?}\n", error.hints);
-    match Words::try_parse_from(&words) {
+    match Cli::try_parse_from(&words) {
         Ok(words) => words.into_command(|| Ok(Config::default())).map_err(told),
         Err(error) => Err(explain(error, &words).map_or_else(|error| error.to_string(), told)),
     }
@@ -28,7 +28,7 @@ fn copy(words: &str) -> Copy {
 
 #[test]
 fn the_words_are_consistent() {
-    Words::command().debug_assert();
+    Cli::command().debug_assert();
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn flags_mean_what_they_do_in_cp_and_rsync() {
 fn flags_of_info_and_debug_have_a_help() {
     let help = |line: &str| {
         let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-        sync::help_of_flags(&words).is_some()
+        sync::flags_help(&words).is_some()
     };
     for line in ["haul sync --info=help", "haul sync -a --debug=HELP", "haul sync --info name,help"]
     {
@@ -223,7 +223,7 @@ fn hosts_are_reached_as_the_options_say() {
         .expect("names that are right");
     let host = copy.request.sources[0].machine.host().expect("on a host");
     assert_eq!(host.ssh(), expected.ssh());
-    assert_eq!(copy.request.dest.machine, Machine::Here);
+    assert_eq!(copy.request.dest.machine, Machine::Local);
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn a_host_is_the_same_for_all_words_that_name_it() {
     let host = |at: &Location| at.machine.host().expect("on a host").clone();
     let [a, b, c] = [0, 1, 2].map(|at| host(&copy.request.sources[at]));
     assert!(a == c && a != b && a != host(&copy.request.dest));
-    assert!(b.by_sftp && !a.by_sftp && a.asks_to_compress && !a.asks_for_rate);
+    assert!(b.by_sftp && !a.by_sftp && a.sets_compression && !a.sets_rate);
 }
 
 #[test]
@@ -244,10 +244,10 @@ fn every_command_that_names_a_host_takes_a_timeout() {
             Command::Ls(ls) => ls.paths[0].machine.clone(),
             Command::Stat(stat) => stat.paths[0].machine.clone(),
             Command::Hash(hash) => hash.paths[0].machine.clone(),
-            Command::Deploy(deploy) => Machine::There(deploy.host),
+            Command::Deploy(deploy) => Machine::Remote(deploy.host),
             other => panic!("a command without hosts: {other:?}"),
         };
-        machine.host().expect("on a host").patience().silence_max.map(|silence| silence.as_secs())
+        machine.host().expect("on a host").timeout().silence_max.map(|silence| silence.as_secs())
     };
     for (command, rest) in
         [("copy", "h:a b"), ("move", "sftp://h/a b"), ("check", "h:a b"), ("ls", "h:a")]
@@ -290,11 +290,11 @@ fn options_choose_the_program_on_a_host() {
         }
         other => panic!("not a hash: {other:?}"),
     };
-    assert_eq!(asked("h:a sftp://h/a"), (vec![false, true], WithoutHaul::GoOn));
-    assert_eq!(asked("-q h:a"), (vec![false], WithoutHaul::GoOnQuietly));
+    assert_eq!(asked("h:a sftp://h/a"), (vec![false, true], WithoutHaul::Continue));
+    assert_eq!(asked("-q h:a"), (vec![false], WithoutHaul::ContinueQuietly));
     assert_eq!(
         asked("--transport sftp a h:a ssh://h/a"),
-        (vec![false, true, true], WithoutHaul::GoOn)
+        (vec![false, true, true], WithoutHaul::Continue)
     );
     assert_eq!(asked("--transport haul -q h:a"), (vec![false], WithoutHaul::Fail));
     assert_eq!(asked("--remote-haul /x h:a"), (vec![false], WithoutHaul::Fail));
@@ -307,10 +307,10 @@ fn a_deployment_has_a_host_and_a_program() {
         other => panic!("not a deployment: {other:?}"),
     };
     let plain = deploy("ann@box");
-    assert_eq!((plain.action, plain.quiet), (Deployment::Put(None), false));
+    assert_eq!((plain.action, plain.quiet), (Deployment::Install(None), false));
     assert_eq!(plain.host.to_string(), "ann@box");
     let other = deploy("-q -e 'my-ssh' --binary /a/b ssh://box:7");
-    assert_eq!((other.action, other.quiet), (Deployment::Put(Some("/a/b".into())), true));
+    assert_eq!((other.action, other.quiet), (Deployment::Install(Some("/a/b".into())), true));
     let host = Host::new(None, "box");
     let host = host.and_then(|it| it.with_ssh(|ssh| Ok(ssh.with_rsh("'my-ssh'")?.with_port(7))));
     assert_eq!(other.host.ssh(), host.expect("names that are right").ssh());
@@ -321,7 +321,7 @@ fn a_deployment_has_a_host_and_a_program() {
 fn the_command_line_overrides_the_configuration() {
     let parse = |config: &Config, words: &str| {
         let words = std::iter::once("haul").chain(words.split_whitespace());
-        let words = Words::try_parse_from(words).expect("words that are right");
+        let words = Cli::try_parse_from(words).expect("words that are right");
         words.into_command(|| Ok(config.clone()))
     };
     let copied = |config: &Config, words: &str| match parse(config, words) {
@@ -391,7 +391,7 @@ fn wrong_words_are_explained() {
 }
 
 fn help(name: Option<&str>) -> String {
-    let mut words = Words::command();
+    let mut words = Cli::command();
     words.build();
     let command = match name {
         Some(name) => words.find_subcommand_mut(name).expect("a command"),
@@ -416,8 +416,8 @@ fn help_is_short_and_grouped() {
 fn the_last_compression_option_wins() {
     use haul_model::Compression;
     let how = |line: &str| match parse(line) {
-        Ok(Command::Copy(copy) | Command::Move(copy)) => copy.request.passage.compression,
-        Ok(Command::Sync(sync)) => sync.copy.request.passage.compression,
+        Ok(Command::Copy(copy) | Command::Move(copy)) => copy.request.transfer_options.compression,
+        Ok(Command::Sync(sync)) => sync.copy.request.transfer_options.compression,
         other => panic!("{other:?}"),
     };
     assert_eq!(how("copy a h:b"), Compression::Auto);

@@ -11,27 +11,27 @@ type Split = (Vec<Location>, Location, Vec<Location>);
 ///
 /// # Errors
 /// If there are no sources or no destinations, or two destinations are equal.
-pub(super) fn split(mut places: Vec<Location>, last: Location) -> Result<Split, CommandError> {
-    places.push(last);
-    let is_there = |place: &Location| place.machine != Machine::Here;
-    let Some(first) = places.iter().position(is_there) else {
+pub(super) fn split(mut locations: Vec<Location>, last: Location) -> Result<Split, CommandError> {
+    locations.push(last);
+    let is_there = |location: &Location| location.machine != Machine::Local;
+    let Some(first) = locations.iter().position(is_there) else {
         let error = "--to-all needs a destination on a host";
         return Err(CommandError::usage(error)
             .with_hint("name a host:path: it and all that follow are the destinations"));
     };
     if first == 0 {
-        let error = format!("--to-all: {}: sources must be local", places[0]);
+        let error = format!("--to-all: {}: sources must be local", locations[0]);
         return Err(CommandError::usage(error)
             .with_hint("name the local sources first: haul copy SOURCE... DEST... --to-all"));
     }
-    let dests = places.split_off(first);
+    let dests = locations.split_off(first);
     for (at, dest) in dests.iter().enumerate() {
         let is_it = |other: &&Location| other.machine == dest.machine && other.path == dest.path;
         if dests[..at].iter().any(|other| is_it(&other)) {
             return Err(CommandError::usage(format!("{dest}: the destination is given twice")));
         }
     }
-    Ok((places, dests[0].clone(), dests))
+    Ok((locations, dests[0].clone(), dests))
 }
 
 #[cfg(test)]
@@ -41,12 +41,12 @@ mod tests {
 
     fn shown(words: &[&str]) -> String {
         let parse = |words: &&str| Location::parse(OsStr::new(words)).expect("a place");
-        let mut places: Vec<Location> = words.iter().map(parse).collect();
-        let last = places.pop().expect("there are some");
-        let all = |places: &[Location]| {
-            places.iter().map(Location::to_string).collect::<Vec<_>>().join(" ")
+        let mut locations: Vec<Location> = words.iter().map(parse).collect();
+        let last = locations.pop().expect("there are some");
+        let all = |locations: &[Location]| {
+            locations.iter().map(Location::to_string).collect::<Vec<_>>().join(" ")
         };
-        match split(places, last) {
+        match split(locations, last) {
             Ok((sources, _, dests)) => format!("{} -> {}", all(&sources), all(&dests)),
             Err(error) => format!("refused: {error}"),
         }

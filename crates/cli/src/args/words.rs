@@ -1,20 +1,20 @@
 //! The clap definitions of the commands, and the options of most of them.
 
 use super::CompletedShell;
-use super::cache::{self, CacheWords};
-use super::deploy::{self, DeployWords};
-use super::doctor::{self, DoctorWords};
-use super::familiar::FamiliarWords;
-use super::filter::FilterWords;
+use super::attributes::AttributeArgs;
+use super::cache::{self, CacheArgs};
+use super::compat::CompatArgs;
+use super::deferred::Deferred;
+use super::deploy::{self, DeployArgs};
+use super::doctor::{self, DoctorArgs};
+use super::filter::FilterArgs;
 use super::help::*;
-use super::keep::{self, KeepWords};
-use super::kept::KeptWords;
-use super::late::Late;
-use super::places::PlacesWords;
-use super::remote::{ParallelWords, RemoteWords, RequestWords, RetryWords, TransferWords};
-use super::server::ServerWords;
-use super::sync::SyncWords;
-use crate::config::{Given, Settings, typed};
+use super::keep::{self, KeepArgs};
+use super::places::PlacesArgs;
+use super::remote::{ParallelArgs, RemoteArgs, RequestArgs, RetryArgs, TransferArgs};
+use super::server::ServerArgs;
+use super::sync::SyncArgs;
+use crate::config::{Setting, Settings, from_command_line};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueHint};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -25,76 +25,76 @@ use std::path::PathBuf;
 #[command(args_override_self = true)]
 #[command(override_usage = "haul <COMMAND> [OPTIONS] ...")]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Words {
+pub(super) struct Cli {
     #[command(subcommand)]
-    pub(super) command: CommandWords,
+    pub(super) command: CommandArgs,
 }
 
 #[derive(Debug, Subcommand)]
-pub(super) enum CommandWords {
+pub(super) enum CommandArgs {
     /// Copy files and directories
     #[command(visible_alias = "cp", override_usage = COPY_USAGE, after_help = COPY_EXAMPLES)]
-    Copy(Late<CopyWords>),
+    Copy(Deferred<CopyArgs>),
     /// Move files and directories
     #[command(visible_alias = "mv", override_usage = MOVE_USAGE, after_help = MOVE_EXAMPLES)]
-    Move(Late<MoveWords>),
+    Move(Deferred<MoveArgs>),
     /// Make a directory like another, with rsync's options
     #[command(override_usage = SYNC_USAGE, after_help = SYNC_EXAMPLES)]
     #[command(version, disable_version_flag = true)]
-    Sync(Late<SyncWords>),
+    Sync(Deferred<SyncArgs>),
     /// Compare files and directories, and show what differs
     #[command(override_usage = CHECK_USAGE, after_help = CHECK_EXAMPLES)]
-    Check(Late<CheckWords>),
+    Check(Deferred<CheckArgs>),
     /// List directories
     #[command(override_usage = "haul ls [OPTIONS] PATH...", after_help = LS_EXAMPLES)]
-    Ls(Late<LsWords>),
+    Ls(Deferred<LsArgs>),
     /// Show metadata of files and directories
     #[command(override_usage = "haul stat [OPTIONS] PATH...")]
-    Stat(Late<StatWords>),
+    Stat(Deferred<StatArgs>),
     /// Print BLAKE3 hashes of files, as b3sum does
     #[command(override_usage = "haul hash [OPTIONS] PATH...", after_help = HASH_EXAMPLES)]
-    Hash(Late<HashWords>),
+    Hash(Deferred<HashArgs>),
     /// Remove temporary files of interrupted copies
     #[command(override_usage = "haul clean [OPTIONS] DIR...", after_help = CLEAN_EXAMPLES)]
-    Clean(Late<CleanWords>),
+    Clean(Deferred<CleanArgs>),
     /// Show the settings in effect, and where each comes from
     #[command(override_usage = "haul config [OPTIONS] [HOST]", after_help = CONFIG_HELP)]
-    Config(Late<ConfigWords>),
+    Config(Deferred<ConfigArgs>),
     /// Show, clear or check the cache of chunks that need not be sent
     #[command(override_usage = cache::USAGE, after_help = cache::EXAMPLES)]
-    Cache(Late<CacheWords>),
+    Cache(Deferred<CacheArgs>),
     /// List or close connections that are kept open
     #[command(override_usage = keep::USAGE, after_help = keep::EXAMPLES)]
-    Keep(Late<KeepWords>),
+    Keep(Deferred<KeepArgs>),
     /// Install haul on a host, or remove it
     #[command(override_usage = deploy::USAGE, after_help = deploy::EXAMPLES)]
-    Deploy(Late<DeployWords>),
+    Deploy(Deferred<DeployArgs>),
     /// Measure the connection to a host and suggest settings
     #[command(override_usage = doctor::USAGE, after_help = doctor::EXAMPLES)]
-    Doctor(Late<DoctorWords>),
+    Doctor(Deferred<DoctorArgs>),
     /// Run a server that serves enrolled clients, without ssh
     #[command(subcommand, override_usage = "haul server <COMMAND> [OPTIONS] ...")]
     #[command(disable_help_subcommand = true)]
-    Server(ServerWords),
+    Server(ServerArgs),
     /// Print shell completions
     #[command(override_usage = "haul completions SHELL", after_help = COMPLETIONS_HELP)]
-    Completions(Late<CompletionsWords>),
+    Completions(Deferred<CompletionsArgs>),
     /// Write man pages and shell completions below DIR
     #[command(override_usage = "haul generate DIR", after_help = GENERATE_HELP)]
-    Generate(Late<GenerateWords>),
+    Generate(Deferred<GenerateArgs>),
     /// Print the hosts, and the paths of a host, that begin with WORD
     #[command(name = "__places", hide = true)]
-    Places(Late<PlacesWords>),
+    Places(Deferred<PlacesArgs>),
     /// Show this help, or the help of a command
     #[command(override_usage = "haul help [COMMAND]")]
-    Help(Late<HelpWords>),
+    Help(Deferred<HelpArgs>),
     /// Serve a haul client on standard input and output
     #[command(hide = true, override_usage = "haul serve [OPTIONS]", after_help = SERVE_HELP)]
-    Serve(Late<ServeWords>),
+    Serve(Deferred<ServeArgs>),
 }
 
 #[derive(Debug, Args)]
-pub(super) struct CopyWords {
+pub(super) struct CopyArgs {
     /// The sources and, last, the destination. clap has no arguments of which
     /// the last is another, if they may follow "--".
     #[arg(value_name = "SOURCE", required = true, hide = true, value_hint = ValueHint::AnyPath)]
@@ -110,7 +110,7 @@ pub(super) struct CopyWords {
     pub(super) dry_run: bool,
 
     #[command(flatten)]
-    pub(super) filter: FilterWords,
+    pub(super) filter: FilterArgs,
 
     #[arg(short, long, group = "conflict")]
     pub(super) force: bool,
@@ -125,27 +125,27 @@ pub(super) struct CopyWords {
     pub(super) no_resume: bool,
 
     #[command(flatten)]
-    pub(super) safety: SafetyWords,
+    pub(super) safety: SafetyArgs,
     #[arg(long)]
     pub(super) strict_source: bool,
     #[arg(long, conflicts_with_all = ["verify", "strict"])]
     pub(super) fast: bool,
 
     #[command(flatten)]
-    pub(super) detail: DetailWords,
+    pub(super) detail: DetailArgs,
 
     #[command(flatten)]
-    pub(super) remote: TransferWords,
+    pub(super) remote: TransferArgs,
 
     #[command(flatten)]
-    pub(super) kept: KeptWords,
+    pub(super) attributes: AttributeArgs,
 
     #[command(flatten)]
-    pub(super) familiar: FamiliarWords,
+    pub(super) compat: CompatArgs,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct MoveWords {
+pub(super) struct MoveArgs {
     /// The sources and, last, the destination
     #[arg(value_name = "SOURCE", required = true, hide = true, value_hint = ValueHint::AnyPath)]
     pub(super) paths: Vec<OsString>,
@@ -166,10 +166,10 @@ pub(super) struct MoveWords {
     pub(super) lossy: bool,
 
     #[command(flatten)]
-    pub(super) detail: DetailWords,
+    pub(super) detail: DetailArgs,
 
     #[command(flatten)]
-    pub(super) remote: TransferWords,
+    pub(super) remote: TransferArgs,
 
     /// Taken, and done anyway.
     #[arg(short = 'h', long, hide = true)]
@@ -177,7 +177,7 @@ pub(super) struct MoveWords {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct CheckWords {
+pub(super) struct CheckArgs {
     /// The sources and, last, the destination
     #[arg(value_name = "SOURCE", required = true, hide = true, value_hint = ValueHint::AnyPath)]
     pub(super) paths: Vec<OsString>,
@@ -190,7 +190,7 @@ pub(super) struct CheckWords {
     pub(super) content: bool,
 
     #[command(flatten)]
-    pub(super) filter: FilterWords,
+    pub(super) filter: FilterArgs,
 
     #[arg(short, long, group = "detail")]
     pub(super) quiet: bool,
@@ -200,19 +200,19 @@ pub(super) struct CheckWords {
     pub(super) json: bool,
 
     #[command(flatten)]
-    pub(super) remote: RemoteWords,
+    pub(super) remote: RemoteArgs,
     #[command(flatten)]
-    pub(super) retry: RetryWords,
+    pub(super) retry: RetryArgs,
 
     #[command(flatten)]
-    pub(super) kept: KeptWords,
+    pub(super) attributes: AttributeArgs,
 
     #[command(flatten)]
-    pub(super) familiar: FamiliarWords,
+    pub(super) compat: CompatArgs,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct LsWords {
+pub(super) struct LsArgs {
     /// Directories and files to list
     #[arg(value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
     pub(super) paths: Vec<OsString>,
@@ -227,11 +227,11 @@ pub(super) struct LsWords {
     pub(super) json: bool,
 
     #[command(flatten)]
-    pub(super) remote: RequestWords,
+    pub(super) remote: RequestArgs,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct StatWords {
+pub(super) struct StatArgs {
     /// Files and directories
     #[arg(value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
     pub(super) paths: Vec<OsString>,
@@ -243,11 +243,11 @@ pub(super) struct StatWords {
     pub(super) json: bool,
 
     #[command(flatten)]
-    pub(super) remote: RequestWords,
+    pub(super) remote: RequestArgs,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct HashWords {
+pub(super) struct HashArgs {
     /// Files to hash
     #[arg(value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
     pub(super) paths: Vec<OsString>,
@@ -256,11 +256,11 @@ pub(super) struct HashWords {
     pub(super) json: bool,
 
     #[command(flatten)]
-    pub(super) remote: RequestWords,
+    pub(super) remote: RequestArgs,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct CleanWords {
+pub(super) struct CleanArgs {
     /// Destinations of copies
     #[arg(value_name = "DIR", required = true, value_hint = ValueHint::DirPath)]
     pub(super) paths: Vec<OsString>,
@@ -278,7 +278,7 @@ pub(super) struct CleanWords {
 
 /// The options for verification and durability.
 #[derive(Debug, Args)]
-pub(super) struct SafetyWords {
+pub(super) struct SafetyArgs {
     #[arg(short = 'V', long)]
     verify: bool,
     /// Undoes verify.
@@ -291,7 +291,7 @@ pub(super) struct SafetyWords {
     no_sync: bool,
 }
 
-impl SafetyWords {
+impl SafetyArgs {
     pub(super) fn settings(&self) -> Settings {
         Settings {
             verify: switch(self.verify, self.no_verify),
@@ -302,12 +302,12 @@ impl SafetyWords {
 }
 
 /// A switch with an option for on and one for off. clap keeps the last one given.
-pub(super) fn switch(on: bool, off: bool) -> Option<Given<bool>> {
-    (on || off).then(|| typed(on))
+pub(super) fn switch(on: bool, off: bool) -> Option<Setting<bool>> {
+    (on || off).then(|| from_command_line(on))
 }
 
 #[derive(Debug, Args)]
-pub(super) struct ConfigWords {
+pub(super) struct ConfigArgs {
     /// Host to show the settings for
     #[arg(value_name = "HOST")]
     pub(super) host: Option<OsString>,
@@ -316,39 +316,39 @@ pub(super) struct ConfigWords {
     pub(super) json: bool,
 
     #[command(flatten)]
-    pub(super) safety: SafetyWords,
+    pub(super) safety: SafetyArgs,
 
     #[command(flatten)]
-    pub(super) remote: RemoteWords,
+    pub(super) remote: RemoteArgs,
 
     #[command(flatten)]
-    pub(super) parallel: ParallelWords,
+    pub(super) parallel: ParallelArgs,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct CompletionsWords {
+pub(super) struct CompletionsArgs {
     /// Shell
     #[arg(value_name = "SHELL")]
     pub(super) shell: CompletedShell,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct GenerateWords {
+pub(super) struct GenerateArgs {
     /// Directory for man/, bash-completion/, zsh/ and fish/
     #[arg(value_name = "DIR")]
     pub(super) dir: PathBuf,
 }
 
 #[derive(Debug, Args)]
-pub(super) struct HelpWords {
+pub(super) struct HelpArgs {
     /// Command
     #[arg(value_name = "COMMAND")]
     command: Option<OsString>,
 }
 
-impl HelpWords {
+impl HelpArgs {
     /// The command line that prints the help of the command.
-    pub(super) fn asked(self) -> Vec<OsString> {
+    pub(super) fn help_args(self) -> Vec<OsString> {
         let mut words = vec![OsString::from("haul")];
         words.extend(self.command);
         words.push("--help".into());
@@ -357,7 +357,7 @@ impl HelpWords {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct ServeWords {
+pub(super) struct ServeArgs {
     #[arg(long, value_name = "DIR")]
     pub(super) root: Option<PathBuf>,
     #[arg(long, requires = "root")]
@@ -366,7 +366,7 @@ pub(super) struct ServeWords {
 
 /// How much a command that changes files prints.
 #[derive(Debug, Args)]
-pub(super) struct DetailWords {
+pub(super) struct DetailArgs {
     #[arg(short, long, group = "detail")]
     pub(super) quiet: bool,
     #[arg(short, long, group = "detail", action = ArgAction::Count)]

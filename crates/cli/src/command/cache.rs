@@ -5,10 +5,10 @@ use crate::error::{CommandError, ErrorKind, ExitCode};
 use crate::json::{CacheLine, CheckedLine, Line};
 use crate::progress::Screen;
 use crate::quantity;
-use crate::report::{Detail, Report, Show, Statement};
+use crate::report::{Detail, Message, Report, Show};
 use crate::server;
 use haul::state;
-use haul_engine::{CacheFigures, CachePlace, CheckedChunks, ChunkCache};
+use haul_engine::{CacheConfig, CacheFigures, CheckedChunks, ChunkCache};
 use haul_model::escape_bytes;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -16,13 +16,13 @@ use std::os::unix::ffi::OsStrExt;
 pub(super) fn run(command: &CacheCommand) -> ExitCode {
     let detail = if command.json { Detail::Json } else { Detail::Text(Show::Normal) };
     let report = &*detail.report(&Screen::default());
-    match carry_out(command, report) {
+    match execute(command, report) {
         Ok(()) => report.finish(ExitCode::Success),
-        Err(error) => report.refused(&error, None),
+        Err(error) => report.abort(&error, None),
     }
 }
 
-fn carry_out(command: &CacheCommand, report: &dyn Report) -> Result<(), CommandError> {
+fn execute(command: &CacheCommand, report: &dyn Report) -> Result<(), CommandError> {
     let dir = match &command.client {
         Some(client) => server::cache::dir_of(client)?,
         None => state::cache_dir().ok_or_else(|| {
@@ -30,7 +30,7 @@ fn carry_out(command: &CacheCommand, report: &dyn Report) -> Result<(), CommandE
             CommandError::new(ErrorKind::Io, message)
         })?,
     };
-    let place = CachePlace { dir, kept_max: crate::cache::kept_max() };
+    let place = CacheConfig { dir, kept_max: crate::cache::kept_max() };
     let failed = |error: io::Error| {
         let dir = escape_bytes(place.dir.as_os_str().as_bytes());
         let why = match error.kind() {
@@ -42,34 +42,34 @@ fn carry_out(command: &CacheCommand, report: &dyn Report) -> Result<(), CommandE
         };
         CommandError::new(ErrorKind::Io, format!("can't use the cache in {dir}: {why}"))
     };
-    let elsewhere = "set HAUL_CACHE_DIR to a directory of your own, or to one that can be created";
+    let hint = "set HAUL_CACHE_DIR to a directory of your own, or to one that can be created";
     let opened = match &command.client {
         // The cache may belong to another user: the one that runs the client's jobs.
         Some(_) => ChunkCache::open_for_other(&place.dir, place.kept_max),
         None => place.open(),
     };
-    let cache = opened.map_err(|error| failed(error).with_hint(elsewhere))?;
+    let cache = opened.map_err(|error| failed(error).with_hint(hint))?;
     match command.action {
         CacheAction::Show => {
             let figures = cache.figures().map_err(failed)?;
-            report.tell(&Shown { place: &place, figures });
+            report.message(&CacheFiguresText { place: &place, figures });
         }
         CacheAction::Clear => cache.clear().map_err(failed)?,
         CacheAction::Verify => {
             let checked = cache.verify().map_err(failed)?;
-            report.tell(&Checked(checked));
+            report.message(&Checked(checked));
         }
     }
     Ok(())
 }
 
 /// The figures of a cache.
-struct Shown<'a> {
-    place: &'a CachePlace,
+struct CacheFiguresText<'a> {
+    place: &'a CacheConfig,
     figures: CacheFigures,
 }
 
-impl Statement for Shown<'_> {
+impl Message for CacheFiguresText<'_> {
     fn text(&self) -> Vec<u8> {
         let CacheFigures { chunks, bytes, files, index_len, kept_len, saved } = self.figures;
         let size = quantity::bytes;
@@ -110,7 +110,7 @@ impl Statement for Shown<'_> {
 /// The findings of a check.
 struct Checked(CheckedChunks);
 
-impl Statement for Checked {
+impl Message for Checked {
     fn text(&self) -> Vec<u8> {
         let good = quantity::counted(self.0.good, "chunk is good", "chunks are good");
         let dropped = quantity::count(self.0.dropped);

@@ -1,11 +1,11 @@
 //! `haul check`: runs the jobs of a copy with the same arguments, but compares instead of copying.
 
-use super::copy::{End, carry_out};
+use super::copy::{End, execute};
 use crate::args::Check;
 use crate::error::ExitCode;
 use crate::json::{self, CheckSummaryLine, Line};
 use crate::quantity;
-use crate::report::{Report, Show, Statement};
+use crate::report::{Message, Report, Show};
 use haul::Request;
 use haul_engine::Summary;
 use haul_model::Task;
@@ -14,13 +14,13 @@ pub(super) fn run(check: &Check) -> ExitCode {
     let is_partial =
         |summary: &Summary, _: &dyn Report| summary.has_differences() || summary.failed > 0;
     let task = Task::Check { content: check.content, keeps: check.copy.request.policy.keeps };
-    carry_out(&check.copy, task, &Request::refuse_to_check, is_partial, Figures)
+    execute(&check.copy, task, &Request::refuse_to_check, is_partial, Figures)
 }
 
 /// The figures of a check. A check that ended early or had failures has not compared everything.
 struct Figures(End);
 
-impl Statement for Figures {
+impl Message for Figures {
     fn text(&self) -> Vec<u8> {
         let End { summary, time, ended_early, .. } = self.0;
         let Summary { skipped: same, different, missing, extra, special, failed, .. } = summary;
@@ -60,7 +60,7 @@ impl Statement for Figures {
         Line::CheckSummary(line).to_bytes()
     }
 
-    fn least(&self) -> Show {
+    fn level(&self) -> Show {
         Show::Normal
     }
 }
@@ -68,7 +68,7 @@ impl Statement for Figures {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use haul_engine::Census;
+    use haul_engine::EntryCounts;
     use std::time::Duration;
 
     #[test]
@@ -78,8 +78,9 @@ mod tests {
             let summary = Summary { skipped: 1005, failed, ..found };
             let time = Duration::from_millis(410);
             let (ended_early, code) = (!to_the_end, ExitCode::Success);
-            let census = Census::default();
-            let figures = Figures(End { summary, time, ended_early, relayed: 0, code, census });
+            let entry_counts = EntryCounts::default();
+            let figures =
+                Figures(End { summary, time, ended_early, relayed: 0, code, entry_counts });
             String::from_utf8(figures.text()).expect("text")
         };
         let lines = line([0; 3], 0, true) + &line([3, 0, 2], 1, true);

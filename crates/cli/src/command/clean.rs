@@ -5,25 +5,25 @@ use crate::error::{CommandError, ExitCode};
 use crate::json::{Line, StageLine};
 use crate::progress::Screen;
 use crate::quantity;
-use crate::report::Statement;
+use crate::report::Message;
 use haul::{Location, Machine};
-use haul_engine::{CleanEvent, CleanSummary, Cleaned, Fate, Stages};
+use haul_engine::{CleanEvent, CleanSummary, Cleaned, Fate, LeftoverTotal};
 use haul_model::escape_bytes;
 
 /// Cleans each directory, and prints the total.
 pub(super) fn run(clean: &Clean) -> ExitCode {
     let report = clean.detail.report(&Screen::default());
-    if let Some(there) = clean.paths.iter().find(|location| location.machine != Machine::Here) {
+    if let Some(there) = clean.paths.iter().find(|location| location.machine != Machine::Local) {
         let error = CommandError::usage(format!("{there}: haul cleans only local directories"))
             .with_hint("run 'haul clean' on the host, for example with ssh");
-        return report.refused(&error, None);
+        return report.abort(&error, None);
     }
     let mut total = CleanSummary::default();
     for location in &clean.paths {
         total += haul_engine::clean(&location.path, clean.rules, &mut |event| match event {
             CleanEvent::Found { dir, cleaned } => {
                 let path = path(location, &[dir, cleaned.name.as_bytes()]);
-                report.tell(&Leftover { path, cleaned });
+                report.message(&Leftover { path, cleaned });
             }
             CleanEvent::Failed { path: below, fault } => {
                 report.fault(None, &path(location, &[below]), fault);
@@ -38,13 +38,13 @@ pub(super) fn run(clean: &Clean) -> ExitCode {
 
 /// The last line of the output.
 fn line(total: &CleanSummary, dry_run: bool) -> String {
-    let told = |Stages { count, bytes }: Stages, one, many| {
+    let describe = |LeftoverTotal { count, bytes }: LeftoverTotal, one, many| {
         format!("{}, {}", quantity::counted(count, one, many), quantity::bytes(bytes))
     };
-    let stages = |found| told(found, "temporary file", "temporary files");
+    let stages = |found| describe(found, "temporary file", "temporary files");
     let mut line = match (total.removed, dry_run) {
-        (Stages { count: 0, .. }, false) => "removed nothing".to_owned(),
-        (Stages { count: 0, .. }, true) => "would remove nothing".to_owned(),
+        (LeftoverTotal { count: 0, .. }, false) => "removed nothing".to_owned(),
+        (LeftoverTotal { count: 0, .. }, true) => "would remove nothing".to_owned(),
         (removed, false) => format!("removed {}", stages(removed)),
         (removed, true) => format!("would remove {}", stages(removed)),
     };
@@ -55,7 +55,7 @@ fn line(total: &CleanSummary, dry_run: bool) -> String {
         line.push_str(&format!("; recent {}", stages(total.recent)));
     }
     if total.kept.count > 0 {
-        let kept = told(total.kept, "partial file", "partial files");
+        let kept = describe(total.kept, "partial file", "partial files");
         line.push_str(&format!("; kept {kept}: the same copy resumes it, --all removes it"));
     }
     line.push('\n');
@@ -80,7 +80,7 @@ struct Leftover<'a> {
     cleaned: &'a Cleaned,
 }
 
-impl Statement for Leftover<'_> {
+impl Message for Leftover<'_> {
     fn text(&self) -> Vec<u8> {
         let Self { path, cleaned } = self;
         let word = match cleaned.fate {
@@ -120,7 +120,7 @@ mod tests {
             progress,
             fate,
         };
-        let stages = |count| Stages { count, bytes: count * (5 << 20) };
+        let stages = |count| LeftoverTotal { count, bytes: count * (5 << 20) };
         let (removed, one) = (stages(2), stages(1));
         let total = CleanSummary { removed, kept: one, busy: one, recent: one };
         let mut lines = String::new();

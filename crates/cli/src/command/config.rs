@@ -1,11 +1,11 @@
 //! `haul config`: shows the settings that apply, and the origin of each.
 
 use crate::args::ShowConfig;
-use crate::config::{GivenIn, SettingValue, variable};
+use crate::config::{Origin, SettingValue, variable};
 use crate::error::ExitCode;
-use crate::json::{Line, OriginWord, Path, SettingLine};
+use crate::json::{JsonOrigin, Line, Path, SettingLine};
 use crate::progress::Screen;
-use crate::report::Statement;
+use crate::report::Message;
 use haul_model::{escape_bytes, escape_controls};
 use std::os::unix::ffi::OsStrExt;
 
@@ -14,37 +14,37 @@ const KEY_WIDTH: usize = 12;
 const VALUE_WIDTH: usize = 20;
 
 /// Prints one line for each key.
-pub(super) fn run(asked: &ShowConfig) -> ExitCode {
-    let report = asked.detail.report(&Screen::default());
-    report.tell(&heading(asked));
-    for (key, value, origin) in asked.settings.rows() {
-        report.tell(&Row { asked, key, value, origin });
+pub(super) fn run(command: &ShowConfig) -> ExitCode {
+    let report = command.detail.report(&Screen::default());
+    report.message(&heading(command));
+    for (key, value, origin) in command.settings.rows() {
+        report.message(&Row { command, key, value, origin });
     }
     report.finish(ExitCode::Success)
 }
 
 /// The first line: the configuration file, and the host if one is given.
-fn heading(asked: &ShowConfig) -> String {
-    let file = match &asked.path {
+fn heading(command: &ShowConfig) -> String {
+    let file = match &command.path {
         Some(path) => {
-            let missing = if asked.exists { "" } else { " (there is none)" };
+            let missing = if command.exists { "" } else { " (there is none)" };
             format!("{}{missing}", escape_bytes(path.as_os_str().as_bytes()))
         }
         None => "none: neither XDG_CONFIG_HOME nor HOME is an absolute path".to_owned(),
     };
-    let host = asked.host.as_ref().map(|host| format!(", for {host}")).unwrap_or_default();
+    let host = command.host.as_ref().map(|host| format!(", for {host}")).unwrap_or_default();
     format!("file: {file}{host}\n")
 }
 
 /// A setting: its key, value and origin.
 struct Row<'a> {
-    asked: &'a ShowConfig,
+    command: &'a ShowConfig,
     key: &'static str,
     value: Option<SettingValue>,
-    origin: Option<GivenIn>,
+    origin: Option<Origin>,
 }
 
-impl Statement for Row<'_> {
+impl Message for Row<'_> {
     fn text(&self) -> Vec<u8> {
         let key = self.key;
         let value = match &self.value {
@@ -55,26 +55,24 @@ impl Statement for Row<'_> {
         };
         let origin = match self.origin {
             None => "default".to_owned(),
-            Some(GivenIn::File(line)) => format!("file, line {line}"),
-            Some(GivenIn::HostSection(line)) => format!("file, line {line}, for this host"),
-            Some(GivenIn::Environment) => format!("environment, {}", variable(key)),
-            Some(GivenIn::CommandLine) => "command line".to_owned(),
+            Some(Origin::File(line)) => format!("file, line {line}"),
+            Some(Origin::HostSection(line)) => format!("file, line {line}, for this host"),
+            Some(Origin::Environment) => format!("environment, {}", variable(key)),
+            Some(Origin::CommandLine) => "command line".to_owned(),
         };
         format!("{key:KEY_WIDTH$} {value:VALUE_WIDTH$} {origin}\n").into_bytes()
     }
 
     fn json(&self) -> Vec<u8> {
         let (word, line) = match self.origin {
-            None => (OriginWord::Default, None),
-            Some(GivenIn::File(line) | GivenIn::HostSection(line)) => {
-                (OriginWord::File, Some(line))
-            }
-            Some(GivenIn::Environment) => (OriginWord::Environment, None),
-            Some(GivenIn::CommandLine) => (OriginWord::CommandLine, None),
+            None => (JsonOrigin::Default, None),
+            Some(Origin::File(line) | Origin::HostSection(line)) => (JsonOrigin::File, Some(line)),
+            Some(Origin::Environment) => (JsonOrigin::Environment, None),
+            Some(Origin::CommandLine) => (JsonOrigin::CommandLine, None),
         };
-        let path = self.asked.path.as_ref().filter(|_| line.is_some());
+        let path = self.command.path.as_ref().filter(|_| line.is_some());
         let setting = SettingLine {
-            host: self.asked.host.as_deref(),
+            host: self.command.host.as_deref(),
             key: self.key,
             value: self.value.as_ref(),
             origin: word,

@@ -1,26 +1,27 @@
 //! `haul copy`: runs one job of the engine for each machine that has sources, one after the other.
 
-mod asking;
+mod confirmation;
 mod figures;
 mod ready;
 mod removing;
 mod to_all;
 
 use self::figures::Figures;
-pub(super) use self::figures::passed_here;
+pub(super) use self::figures::relay_note;
 use self::ready::Refuse;
-pub(super) use self::ready::{Begun, prepare};
+pub(super) use self::ready::{Prepared, prepare};
 use crate::args::Copy;
 use crate::error::{CommandError, ErrorKind, ExitCode};
 use crate::json::{Line, SCHEMA, Start};
 use crate::monitor::JobMonitor;
 use crate::progress::Screen;
 use crate::quantity;
-use crate::report::{LogFile, Logged, Report, Statement};
+use crate::report::{LogFile, LoggedReport, Message, Report};
 use haul::{
-    Course, Hosts, Location, Machine, Next, Once, Questions, Ready, Request, in_parts, left_out,
+    Hosts, JobObserver, Location, Machine, Next, Questions, Ready, Request, WarnOnce, in_parts,
+    without_missing,
 };
-use haul_engine::{Census, Leg, Monitor, Summary};
+use haul_engine::{EntryCounts, Monitor, RoutedJob, Summary};
 use haul_model::{Fault, Mirror, Part, Task, Via};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
@@ -36,7 +37,7 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
     }
     let is_partial =
         |summary: &Summary, report: &dyn Report| summary.failed > 0 || report.has_failed();
-    carry_out(copy, Task::Copy(copy.request.policy), &|_| Ok(()), is_partial, |end| {
+    execute(copy, Task::Copy(copy.request.policy), &|_| Ok(()), is_partial, |end| {
         let End { summary, time, ended_early, relayed, code, .. } = end;
         let (dry_run, unhashed) =
             (copy.request.policy.dry_run, !copy.request.policy.wants_hashes());
@@ -55,26 +56,26 @@ pub(super) struct End {
     /// way.
     pub(super) relayed: u64,
     pub(super) code: ExitCode,
-    pub(super) census: Census,
+    pub(super) entry_counts: EntryCounts,
 }
 
 /// Runs the jobs of `copy` with `task`, unless `refuse` rejects the request, and prints the
 /// `figures` at the end. `is_partial` returns true if something was not done.
-pub(super) fn carry_out<F: Statement>(
+pub(super) fn execute<F: Message>(
     copy: &Copy,
     task: Task,
     refuse: &Refuse,
     is_partial: impl Fn(&Summary, &dyn Report) -> bool,
     figures: impl Fn(End) -> F,
 ) -> ExitCode {
-    let as_it_is = |_: &mut Request, _: &mut Questions<'_>| Ok(());
-    carry_out_in_parts(copy, task, &[task], refuse, as_it_is, is_partial, figures)
+    let unchanged = |_: &mut Request, _: &mut Questions<'_>| Ok(());
+    execute_in_parts(copy, task, &[task], refuse, unchanged, is_partial, figures)
 }
 
-/// Like [`carry_out`], for a task with several `parts` per job, which run one after the other. The
+/// Like [`execute`], for a task with several `parts` per job, which run one after the other. The
 /// next part runs even if one fails, with one exception: removals at the end are skipped if a part
 /// failed or a source could not be read. `complete` may ask hosts to complete the request.
-pub(super) fn carry_out_in_parts<F: Statement>(
+pub(super) fn execute_in_parts<F: Message>(
     copy: &Copy,
     task: Task,
     parts: &[Task],
@@ -88,64 +89,66 @@ pub(super) fn carry_out_in_parts<F: Statement>(
     let mut report = copy.detail.report(&screen);
     let log = match copy.lines.log().map(LogFile::open).transpose() {
         Ok(log) => log,
-        Err(error) => return report.refused(&error, None).as_rsync(&Summary::default(), 0),
+        Err(error) => return report.abort(&error, None).as_rsync(&Summary::default(), 0),
     };
     if let Some(log) = &log {
-        report = Box::new(Logged::new(report, Arc::clone(log)));
+        report = Box::new(LoggedReport::new(report, Arc::clone(log)));
     }
     let report = &*report;
-    report.tell(&Started { copy, dry_run: task.keeps_destination() });
-    let figures = |summary, relayed, ended_early, code, census| {
-        figures(End { summary, time: started.elapsed(), ended_early, relayed, code, census })
+    report.message(&Started { copy, dry_run: task.keeps_destination() });
+    let figures = |summary, relayed, ended_early, code, entry_counts| {
+        figures(End { summary, time: started.elapsed(), ended_early, relayed, code, entry_counts })
     };
-    let none = |code| figures(Summary::default(), 0, true, code, Census::default());
-    let Begun { ready, interrupt, hosts } =
+    let none = |code| figures(Summary::default(), 0, true, code, EntryCounts::default());
+    let Prepared { ready, interrupt, hosts } =
         match prepare(copy, task, &screen, report, refuse, complete) {
-            Ok(begun) => begun,
+            Ok(prepared) => prepared,
             Err(error) => {
-                let code = report.refused(&error, Some(&none(error.kind.exit_code())));
+                let code = report.abort(&error, Some(&none(error.kind.exit_code())));
                 return match task {
                     Task::Sync(..) => code.as_rsync(&Summary::default(), 0),
                     _ => code,
                 };
             }
         };
-    let Ready { request, unmatched, legs, peers } = ready;
-    let missed = &mut |host, path: &[u8], fault: &Fault| report.fault(host, path, fault);
-    let (legs, missing) = left_out(&request, task, legs, missed);
+    let Ready { request, unmatched, routed_jobs, peers } = ready;
+    let report_missing = &mut |host, path: &[u8], fault: &Fault| report.fault(host, path, fault);
+    let (routed_jobs, missing) = without_missing(&request, task, routed_jobs, report_missing);
     let monitor =
         JobMonitor::new(report, task, interrupt).with_lines(copy.lines.clone()).with_log(log);
-    let monitor = monitor.until(copy.until);
-    hosts.go_on(peers, &legs);
-    let once = Once::new(&monitor);
+    let monitor = monitor.deadline(copy.deadline);
+    hosts.reuse_connections(peers, &routed_jobs);
+    let once = WarnOnce::new(&monitor);
     if copy.asks
-        && let Err(error) = asking::settle(&request.dest, &legs, &once, &hosts, &screen)
+        && let Err(error) =
+            confirmation::confirm(&request.dest, &routed_jobs, &once, &hosts, &screen)
     {
         let none = none(error.kind.exit_code());
-        return report.refused(&error, Some(&none)).as_rsync(&Summary::default(), 0);
+        return report.abort(&error, Some(&none)).as_rsync(&Summary::default(), 0);
     }
-    let (removals, legs): (Vec<_>, Vec<_>) =
-        in_parts(legs, parts).into_iter().partition(|leg| leg.job.task.removes().is_some());
+    let (removals, routed_jobs): (Vec<_>, Vec<_>) = in_parts(routed_jobs, parts)
+        .into_iter()
+        .partition(|routed_job| routed_job.job.task.removes().is_some());
     let (mut summary, error) = match removals.is_empty() {
-        true => watch_legs(legs, &monitor, &once, &hosts),
-        false => removing::run(legs, removals, &monitor, &hosts),
+        true => watch_legs(routed_jobs, &monitor, &once, &hosts),
+        false => removing::run(routed_jobs, removals, &monitor, &hosts),
     };
     summary.failed += unmatched + missing;
-    if summary.spared > 0 && report.warns() {
+    if summary.spared > 0 && report.shows_warnings() {
         let spared = quantity::counted(summary.spared, "entry stays", "entries stay");
         report.warning(b".", &format!("{spared}: --max-delete reached"));
     }
-    monitor.tell_unnamed();
+    monitor.print_unnamed_count();
     let code = match (ExitCode::of(error, is_partial(&summary, report)), task) {
         (code, Task::Sync(..)) => code.as_rsync(&summary, monitor.vanished()),
         (code, _) => code,
     };
-    let relayed = match request.passage.via {
+    let relayed = match request.transfer_options.via {
         Via::Ssh => 0,
         _ => monitor.progress().relayed.load(Ordering::Relaxed),
     };
-    let census = monitor.progress().census();
-    report.conclude(code, &figures(summary, relayed, error.is_some(), code, census))
+    let entry_counts = monitor.progress().entry_counts();
+    report.conclude(code, &figures(summary, relayed, error.is_some(), code, entry_counts))
 }
 
 /// The statement that a command starts to copy or compare.
@@ -155,7 +158,7 @@ pub(super) struct Started<'a> {
     pub(super) dry_run: bool,
 }
 
-impl Statement for Started<'_> {
+impl Message for Started<'_> {
     fn json(&self) -> Vec<u8> {
         let Copy { request: Request { sources, dest, .. }, to_all, .. } = self.copy;
         let given = |location: &'_ Location| String::from_utf8_lossy(&location.given).into_owned();
@@ -174,16 +177,16 @@ impl Statement for Started<'_> {
 /// Runs the jobs, whose events `watch` receives, while the monitor shows their progress. Returns
 /// their figures, and the kind of the error that decides the exit code.
 pub(super) fn watch_legs(
-    legs: Vec<Leg<Machine>>,
+    routed_jobs: Vec<RoutedJob<Machine>>,
     monitor: &JobMonitor<'_>,
     watch: &dyn Monitor,
     hosts: &Hosts,
 ) -> (Summary, Option<ErrorKind>) {
-    shown(monitor, || run_legs(legs, monitor, watch, hosts))
+    with_progress(monitor, || run_routed_jobs(routed_jobs, monitor, watch, hosts))
 }
 
 /// Does `work`, while a thread writes output and shows progress.
-pub(super) fn shown<T>(monitor: &JobMonitor<'_>, work: impl FnOnce() -> T) -> T {
+pub(super) fn with_progress<T>(monitor: &JobMonitor<'_>, work: impl FnOnce() -> T) -> T {
     thread::scope(|scope| {
         let (stop, stopped) = mpsc::channel();
         let tick = move || monitor.tick_until(&stopped);
@@ -196,76 +199,76 @@ pub(super) fn shown<T>(monitor: &JobMonitor<'_>, work: impl FnOnce() -> T) -> T 
 }
 
 /// Runs the jobs. Returns their figures, and the kind of the error that decides the exit code.
-pub(super) fn run_legs(
-    legs: Vec<Leg<Machine>>,
+pub(super) fn run_routed_jobs(
+    routed_jobs: Vec<RoutedJob<Machine>>,
     monitor: &JobMonitor<'_>,
     watch: &dyn Monitor,
     hosts: &Hosts,
 ) -> (Summary, Option<ErrorKind>) {
-    let mut course = Told::new(monitor);
-    let (summary, _) = haul::run_legs(legs, hosts, watch, &mut course);
-    (summary, course.first_error)
+    let mut observer = CommandObserver::new(monitor);
+    let (summary, _) = haul::run_routed_jobs(routed_jobs, hosts, watch, &mut observer);
+    (summary, observer.first_error)
 }
 
 /// The course of a command's jobs, as it is reported to the user.
-pub(super) struct Told<'m, 'r> {
+pub(super) struct CommandObserver<'m, 'r> {
     monitor: &'m JobMonitor<'r>,
     /// The kind of the error that decides the exit code.
     pub(super) first_error: Option<ErrorKind>,
 }
 
-impl<'m, 'r> Told<'m, 'r> {
+impl<'m, 'r> CommandObserver<'m, 'r> {
     /// Creates the course before the first job.
     pub(super) fn new(monitor: &'m JobMonitor<'r>) -> Self {
         Self { monitor, first_error: None }
     }
 }
 
-impl Course for Told<'_, '_> {
-    fn begins(&self, leg: &Leg<Machine>, has_more: bool) {
-        self.monitor.begin(leg, has_more);
+impl JobObserver for CommandObserver<'_, '_> {
+    fn begins(&self, routed_job: &RoutedJob<Machine>, has_more: bool) {
+        self.monitor.begin(routed_job, has_more);
     }
 
     fn ends(&self) -> Summary {
         self.monitor.end()
     }
 
-    fn fails(&mut self, leg: &Leg<Machine>, error: haul::Error) -> Next {
+    fn fails(&mut self, routed_job: &RoutedJob<Machine>, error: haul::Error) -> Next {
         let error = match self.monitor.cancelled() {
             // Ctrl-C also interrupts ssh, so the first symptom is a broken connection.
             true => self.monitor.interrupted(),
-            false => CommandError::of_leg(error, leg),
+            false => CommandError::from_leg(error, routed_job),
         };
         self.monitor.report().command_error(&error);
         match error.kind {
             ErrorKind::Interrupted => {
                 self.first_error = Some(error.kind);
-                Next::Ends
+                Next::Stop
             }
             // The next host may be reachable.
             ErrorKind::Connection | ErrorKind::Protocol => {
                 self.first_error.get_or_insert(error.kind);
-                Next::GoesOn
+                Next::Continue
             }
             kind => {
                 self.first_error.get_or_insert(kind);
-                Next::Ends
+                Next::Stop
             }
         }
     }
 
-    fn withholds(&self, mirror: &Mirror, has_failed: bool) -> bool {
+    fn skips_removal(&self, mirror: &Mirror, has_failed: bool) -> bool {
         let ignores = mirror.delete.is_some_and(|delete| delete.ignore_errors);
         let is_unread = self.monitor.unread() > 0 && !ignores;
-        let withholds = mirror.part == Part::RemovesLast && (has_failed || is_unread);
-        if withholds && self.monitor.report().warns() {
+        let skips_removal = mirror.part == Part::RemovesLast && (has_failed || is_unread);
+        if skips_removal && self.monitor.report().shows_warnings() {
             let message = "skipping all removals: not all of the source could be read";
             self.monitor.report().warning(b".", message);
         }
-        withholds
+        skips_removal
     }
 
-    fn removes(&self, leg: &Leg<Machine>) {
-        self.monitor.locate_by(leg);
+    fn removes(&self, routed_job: &RoutedJob<Machine>) {
+        self.monitor.set_job_paths(routed_job);
     }
 }

@@ -7,7 +7,7 @@ use crate::progress::{Screen, diagnostics};
 use crate::quantity;
 use crate::report::{Detail, Show};
 use haul::Host;
-use haul::deploy::{DeployError, Deployed, Program, Suspect, Undeployed, deploy, undeploy};
+use haul::deploy::{DeployError, Deployed, LikelyCause, Program, Undeployed, deploy, undeploy};
 use haul_engine::{Change, JobError};
 use haul_net::{ConnectError, DEPLOY_DIR, DEPLOYED_NAME};
 use std::path::{Path, PathBuf};
@@ -23,14 +23,14 @@ pub(super) fn run(deploy: &Deploy) -> ExitCode {
     let report = Detail::Text(show).report(&screen);
     let host = &deploy.host;
     let done = match &deploy.action {
-        Deployment::Put(binary) => put(host, binary.as_deref(), &screen)
+        Deployment::Install(binary) => install(host, binary.as_deref(), &screen)
             .map(|deployed| deployed_line(&host.to_string(), deployed.bytes, deployed.change)),
         Deployment::Remove => undeploy(host.ssh(), &diagnostics(&screen))
             .map(|undeployed| undeployed_line(host, undeployed))
             .map_err(CommandError::from),
     };
-    if let (Ok(_), Deployment::Put(_), Some(path), true) =
-        (&done, &deploy.action, &deploy.elsewhere, report.warns())
+    if let (Ok(_), Deployment::Install(_), Some(path), true) =
+        (&done, &deploy.action, &deploy.configured_program, report.shows_warnings())
     {
         let message = format!(
             "the configuration sets remote-haul to '{path}': other commands start that, not the installed haul"
@@ -39,7 +39,7 @@ pub(super) fn run(deploy: &Deploy) -> ExitCode {
     }
     match done {
         Ok(line) => report.conclude(ExitCode::Success, &line),
-        Err(error) => report.refused(&error, None),
+        Err(error) => report.abort(&error, None),
     }
 }
 
@@ -48,7 +48,7 @@ pub(super) fn run(deploy: &Deploy) -> ExitCode {
 ///
 /// # Errors
 /// With what the user can do. What was on the host before still is.
-pub(crate) fn put(
+pub(crate) fn install(
     host: &Host,
     binary: Option<&Path>,
     screen: &Screen,
@@ -93,7 +93,7 @@ pub(crate) fn deployed_line(host: &str, bytes: u64, change: Change) -> String {
 }
 
 /// The same on the way to a job.
-pub(crate) fn news(host: &str, bytes: u64, change: Change) -> String {
+pub(crate) fn notice(host: &str, bytes: u64, change: Change) -> String {
     format!("no haul there: {}", deployed_line(host, bytes, change).trim_end())
 }
 
@@ -103,7 +103,7 @@ fn undeployed_line(host: &Host, undeployed: Undeployed) -> String {
         true => format!("removed {location}"),
         false => format!("nothing to remove: no {location}"),
     };
-    if undeployed.dirs_stay {
+    if undeployed.dirs_kept {
         line.push_str("; its directory is not empty and stays");
     }
     line + "\n"
@@ -120,10 +120,10 @@ impl Hint for DeployError {
                 Some("build one with 'cargo xtask dist', and name it with --binary PATH")
             }
             Self::Bound { .. } => Some("use the haul that is there, or an unrestricted login"),
-            Self::Untold { .. } => {
+            Self::FactsMissing { .. } => {
                 Some("install haul by hand: 'haul deploy' needs sh, uname, id, date and pwd")
             }
-            Self::Misfit { .. } => {
+            Self::WrongMachine { .. } => {
                 Some("name a haul built for that machine with --binary PATH, or install it by hand")
             }
             Self::Place { hint, .. } => Some(hint),
@@ -137,10 +137,10 @@ impl Hint for DeployError {
             Self::NoHaul { .. } => Some(
                 "name a haul with --binary PATH ('cargo xtask dist' builds one), or leave it out to install this one",
             ),
-            Self::DoesNotStart { suspect: Suspect::Libraries, .. } => Some(
+            Self::DoesNotStart { suspect: LikelyCause::Libraries, .. } => Some(
                 "it may need newer libraries: build a static haul with 'cargo xtask dist', and name it with --binary PATH",
             ),
-            Self::DoesNotStart { suspect: Suspect::Directory, .. } => Some(
+            Self::DoesNotStart { suspect: LikelyCause::Directory, .. } => Some(
                 "check whether the directory is mounted 'noexec'; install haul elsewhere by hand",
             ),
             Self::Version { .. } => {
@@ -177,7 +177,7 @@ mod tests {
         let host = Host::new(Some("ann"), "box").expect("names that are right");
         let deployed = |change| deployed_line(&host.to_string(), 5 << 20, change);
         let undeployed =
-            |was_there, dirs_stay| undeployed_line(&host, Undeployed { was_there, dirs_stay });
+            |was_there, dirs_kept| undeployed_line(&host, Undeployed { was_there, dirs_kept });
         let lines = [
             deployed(Change::New),
             deployed(Change::Replaced),

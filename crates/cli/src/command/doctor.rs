@@ -8,9 +8,9 @@ use crate::args::Doctor;
 use crate::error::{CommandError, ExitCode};
 use crate::progress::{Screen, diagnostics};
 use crate::report::Report;
-use haul::doctor::{Examined, Findings, Step, Wish, examine};
+use haul::doctor::{ExamineOptions, ExamineStep, Examined, Findings, examine};
 use haul::servers;
-use haul::{Answering, Call, Machine, UseServer};
+use haul::{AnsweringHost, Call, Machine, UseServer};
 use haul_engine::LinkEvent;
 use haul_model::FaultKind;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(super) fn run(doctor: &Doctor) -> ExitCode {
             }
             report.conclude(diagnosis.code(), &diagnosis)
         }
-        Err(error) => report.refused(&error, None),
+        Err(error) => report.abort(&error, None),
     }
 }
 
@@ -85,7 +85,7 @@ fn diagnose<'d>(
     screen: &Screen,
 ) -> Result<Diagnosis<'d>, CommandError> {
     let machine = doctor.machine.clone();
-    let Machine::There(mut host) = machine.clone() else {
+    let Machine::Remote(mut host) = machine.clone() else {
         return Err(CommandError::usage("the host is missing"));
     };
     if host.server == UseServer::IfKnown && servers::find(host.name())?.is_some() {
@@ -95,31 +95,32 @@ fn diagnose<'d>(
     let (host, diagnostics) = (&host, &diagnostics(screen));
     let by_server = !host.by_sftp && matches!(host.server, UseServer::Always(_));
     let answering = if host.by_sftp {
-        Answering::at_sftp(host, diagnostics)?
+        AnsweringHost::at_sftp(host, diagnostics)?
     } else {
         // As a copy does it, with the ciphers that it would have.
-        let tell = &|event: LinkEvent<'_>| report.link(event);
+        let on_event = &|event: LinkEvent<'_>| report.link(event);
         let call = Call {
             host,
             may_be_kept: false,
-            is_again: false,
+            is_reconnect: false,
             has_content: true,
             diagnostics,
-            tell,
+            on_event,
             server_is_silent: false,
             cancelled: &|| false,
         };
-        Answering::at(&call).map_err(CommandError::at(&machine))?
+        AnsweringHost::at(&call).map_err(CommandError::at(&machine))?
     };
-    let Answering { mut requests, login, .. } = answering;
-    let draws = report.is_text() && Screen::is_terminal();
-    let told = |step: Step| {
-        if draws {
+    let AnsweringHost { mut requests, login, .. } = answering;
+    let draws_progress = report.is_text() && Screen::is_terminal();
+    let on_step = |step: ExamineStep| {
+        if draws_progress {
             screen.draw(format!("measuring {}", shown::step(step)));
         }
     };
-    let wish = Wish { path: doctor.path.as_deref(), ports: doctor.ports, told: &told };
-    let findings = examine(&mut requests, &wish)?;
+    let options =
+        ExamineOptions { path: doctor.path.as_deref(), ports: doctor.ports, on_step: &on_step };
+    let findings = examine(&mut requests, &options)?;
     let (path, host) = (doctor.path.as_deref(), host.to_string());
     let advice = advice(&host, &findings, by_server);
     Ok(Diagnosis { host, login, by_server, findings, path, advice })

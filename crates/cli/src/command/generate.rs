@@ -1,11 +1,11 @@
 //! `haul generate` and `haul completions`: generate man pages and shell completions from the clap
 //! definition.
 
-mod added;
+mod remote_completions;
 
 use crate::args::{CompletedShell, Generate, words};
 use crate::error::{CommandError, ErrorKind, ExitCode};
-use crate::report::end_of_command;
+use crate::report::print_error;
 use crate::stdout::Stdout;
 use clap_complete::Shell;
 use clap_mangen::Man;
@@ -33,38 +33,39 @@ pub(super) fn run(words: &Generate) -> ExitCode {
     let dir = &words.dir;
     let written = man_pages(&dir.join(MAN)).and_then(|pages| Ok((pages, completions(dir)?)));
     match written {
-        Ok((pages, files)) => printed(told(dir, pages, &files, is_searched(dir)).as_bytes()),
+        Ok((pages, files)) => print_bytes(summary(dir, pages, &files, is_searched(dir)).as_bytes()),
         Err((path, error)) => {
-            let (path, error) = (shown(&path), os_text(&error));
+            let (path, error) = (display_path(&path), os_text(&error));
             let error = CommandError::new(ErrorKind::Io, format!("{path}: can't write: {error}"));
-            end_of_command(&error)
+            print_error(&error)
         }
     }
 }
 
-fn shown(path: &Path) -> String {
+fn display_path(path: &Path) -> String {
     escape_bytes(path.as_os_str().as_bytes())
 }
 
 /// The output: the files that were written below `dir`, and the remaining steps. `is_searched`: man
 /// already looks for pages there.
-fn told(dir: &Path, pages: usize, completions: &[PathBuf], is_searched: bool) -> String {
+fn summary(dir: &Path, pages: usize, completions: &[PathBuf], is_searched: bool) -> String {
     let man = dir.join("man");
-    let mut lines = format!("wrote {pages} man pages: {}\n", shown(&dir.join(MAN)));
+    let mut lines = format!("wrote {pages} man pages: {}\n", display_path(&dir.join(MAN)));
     for path in completions {
-        lines.push_str(&format!("wrote completions: {}\n", shown(path)));
+        lines.push_str(&format!("wrote completions: {}\n", display_path(path)));
     }
     match is_searched {
         true => lines.push_str("'man haul' shows the first page\n"),
         false => lines.push_str(&format!(
             "for 'man haul', add to your shell's startup file: export MANPATH=\"{}:\"\n",
-            shown(&man)
+            display_path(&man)
         )),
     }
     let zsh =
         completions.iter().find(|path| path.ends_with("_haul")).and_then(|path| path.parent());
     if let Some(zsh) = zsh {
-        lines.push_str(&format!("for zsh, add before compinit: fpath+=('{}')\n", shown(zsh)));
+        lines
+            .push_str(&format!("for zsh, add before compinit: fpath+=('{}')\n", display_path(zsh)));
     }
     lines.push_str("bash (with bash-completion) and fish search ~/.local/share and /usr/share\n");
     lines
@@ -73,9 +74,9 @@ fn told(dir: &Path, pages: usize, completions: &[PathBuf], is_searched: bool) ->
 /// True if man looks for pages below `dir`.
 fn is_searched(dir: &Path) -> bool {
     let Ok(man) = fs::canonicalize(dir.join("man")) else { return false };
-    let asked = Command::new("manpath").stdin(Stdio::null()).stderr(Stdio::null()).output();
-    asked.is_ok_and(|asked| {
-        let searched = asked.stdout.trim_ascii_end().split(|byte| *byte == b':');
+    let output = Command::new("manpath").stdin(Stdio::null()).stderr(Stdio::null()).output();
+    output.is_ok_and(|output| {
+        let searched = output.stdout.trim_ascii_end().split(|byte| *byte == b':');
         searched
             .map(|path| Path::new(OsStr::from_bytes(path)))
             .any(|path| fs::canonicalize(path).is_ok_and(|path| path == man))
@@ -90,11 +91,11 @@ fn man_pages(dir: &Path) -> Result<usize, Failed> {
     fs::create_dir_all(dir).map_err(|error| (dir.to_owned(), error))?;
     let mut haul = words();
     haul.build();
-    let whole = |command: &clap::Command| !command.is_hide_set();
-    let commands = haul.get_subcommands().filter(|command| whole(command));
+    let is_visible = |command: &clap::Command| !command.is_hide_set();
+    let commands = haul.get_subcommands().filter(|command| is_visible(command));
     // A command with subcommands has a page for each of them, too.
     let commands = commands.flat_map(|command| {
-        std::iter::once(command).chain(command.get_subcommands().filter(|below| whole(below)))
+        std::iter::once(command).chain(command.get_subcommands().filter(|below| is_visible(below)))
     });
     let mut pages = 0;
     for command in std::iter::once(&haul).chain(commands) {
@@ -142,16 +143,16 @@ fn completions(dir: &Path) -> Result<Vec<PathBuf>, Failed> {
 
 /// Prints the completions of one shell.
 pub(super) fn print(shell: CompletedShell) -> ExitCode {
-    printed(&script(shell))
+    print_bytes(&script(shell))
 }
 
 /// Writes `bytes` to standard output.
-fn printed(bytes: &[u8]) -> ExitCode {
+fn print_bytes(bytes: &[u8]) -> ExitCode {
     let mut out = Stdout::default();
     out.push(bytes);
     match out.finish() {
         Ok(()) => ExitCode::Success,
-        Err(error) => end_of_command(&error),
+        Err(error) => print_error(&error),
     }
 }
 
@@ -164,7 +165,8 @@ fn script(shell: CompletedShell) -> Vec<u8> {
     };
     let mut script = Vec::new();
     clap_complete::generate(of_clap, &mut words(), "haul", &mut script);
-    added::with_places(shell, &String::from_utf8_lossy(&script)).into_bytes()
+    remote_completions::with_remote_completions(shell, &String::from_utf8_lossy(&script))
+        .into_bytes()
 }
 
 #[cfg(test)]
@@ -174,8 +176,8 @@ mod tests {
     #[test]
     fn what_was_written_is_told_and_what_is_left_to_do() {
         let files = COMPLETIONS.map(|(_, below, name)| Path::new("/s").join(below).join(name));
-        let told = |is_searched| told(Path::new("/s"), 14, &files, is_searched);
-        insta::assert_snapshot!(told(false), @r#"
+        let summary = |is_searched| summary(Path::new("/s"), 14, &files, is_searched);
+        insta::assert_snapshot!(summary(false), @r#"
         wrote 14 man pages: /s/man/man1
         wrote completions: /s/bash-completion/completions/haul
         wrote completions: /s/zsh/site-functions/_haul
@@ -184,6 +186,6 @@ mod tests {
         for zsh, add before compinit: fpath+=('/s/zsh/site-functions')
         bash (with bash-completion) and fish search ~/.local/share and /usr/share
         "#);
-        assert!(told(true).contains("'man haul' shows the first page\n"));
+        assert!(summary(true).contains("'man haul' shows the first page\n"));
     }
 }

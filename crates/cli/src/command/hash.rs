@@ -1,13 +1,13 @@
 //! `haul hash`: prints the BLAKE3 hashes of files. Each is computed on the file's machine, or here
 //! if its host has no haul.
 
-use super::{Asked, each_path};
+use super::{PathQuestion, ask_each_path};
 use crate::args::Hash;
 use crate::error::ExitCode;
 use crate::json::{HashLine, Line, Path};
 use crate::monitor::TICK;
-use crate::progress::{Answers, Counts};
-use crate::report::{Report, Statement};
+use crate::progress::{Counts, SignalProgress};
+use crate::report::{Message, Report};
 use haul::Location;
 use haul_engine::Hashing;
 use haul_model::{ContentHash, escape_bytes};
@@ -18,18 +18,18 @@ use std::thread;
 
 /// Prints a line for each file.
 pub(super) fn run(hash: &Hash) -> ExitCode {
-    each_path(hash.detail, &hash.paths, |requests, Asked { location, report, .. }| {
+    ask_each_path(hash.detail, &hash.paths, |requests, PathQuestion { location, report, .. }| {
         let hashing = Mutex::default();
-        let mut answers = Answers::new();
-        let mut told = |now| {
+        let mut signal_progress = SignalProgress::new();
+        let mut on_progress = |now| {
             *hashing.lock() = now;
-            if let Some(line) = answers.line(|| counts(location, now)) {
-                report.answer(&line);
+            if let Some(line) = signal_progress.line(|| counts(location, now)) {
+                report.print_status(&line);
             }
         };
-        let work = || requests.hash(&location.path, &mut told);
-        let hash = watched(report, location, &hashing, work)?;
-        report.tell(&Hashed { location, hash });
+        let work = || requests.hash(&location.path, &mut on_progress);
+        let hash = with_progress(report, location, &hashing, work)?;
+        report.message(&Hashed { location, hash });
         // The next hash may take long, so this one is shown now.
         report.flush();
         Ok(())
@@ -51,13 +51,13 @@ fn counts(location: &Location, hashing: Hashing) -> Counts {
 }
 
 /// Does `work`, and shows the progress of `hashing` on a terminal.
-fn watched<T>(
+fn with_progress<T>(
     report: &dyn Report,
     location: &Location,
     hashing: &Mutex<Hashing>,
     work: impl FnOnce() -> T,
 ) -> T {
-    if !report.draws() {
+    if !report.draws_progress() {
         return work();
     }
     let done = thread::scope(|scope| {
@@ -83,7 +83,7 @@ struct Hashed<'a> {
     hash: ContentHash,
 }
 
-impl Statement for Hashed<'_> {
+impl Message for Hashed<'_> {
     fn text(&self) -> Vec<u8> {
         let path = &self.location.path;
         // On a terminal the name is escaped: it could contain control sequences.

@@ -5,7 +5,7 @@ use crate::error::{CommandError, ErrorKind, ExitCode};
 use crate::json::{KeptLine, Line};
 use crate::progress::Screen;
 use crate::quantity;
-use crate::report::{Report, Statement};
+use crate::report::{Message, Report};
 use haul::state;
 use haul_net::Held;
 use std::io;
@@ -17,7 +17,7 @@ use std::time::Duration;
 pub(super) fn run(keep: &Keep) -> ExitCode {
     let report = &*keep.detail.report(&Screen::default());
     match &keep.action {
-        KeepAction::List => tell(report, haul_net::list, false),
+        KeepAction::List => print_connections(report, haul_net::list, false),
         KeepAction::Stop(host) => {
             let stop = |dir: &Path| match haul_net::stop(dir, host.as_deref())? {
                 none if none.is_empty() && host.is_some() => Err(io::Error::new(
@@ -26,14 +26,14 @@ pub(super) fn run(keep: &Keep) -> ExitCode {
                 )),
                 stopped => Ok(stopped),
             };
-            tell(report, stop, true)
+            print_connections(report, stop, true)
         }
         KeepAction::Hold { dir, name, host } => hold(dir, name, host),
     }
 }
 
 /// Reports the connections that `find` returns. Its argument is the directory of their sockets.
-fn tell(
+fn print_connections(
     report: &dyn Report,
     find: impl FnOnce(&Path) -> io::Result<Vec<Held>>,
     are_stopped: bool,
@@ -47,10 +47,12 @@ fn tell(
     });
     match found {
         Ok(all) => {
-            all.iter().for_each(|held| report.tell(&Shown { held, is_stopped: are_stopped }));
+            all.iter().for_each(|held| {
+                report.message(&KeptConnectionText { held, is_stopped: are_stopped })
+            });
             report.finish(ExitCode::Success)
         }
-        Err(error) => report.refused(&error, None),
+        Err(error) => report.abort(&error, None),
     }
 }
 
@@ -65,12 +67,12 @@ fn hold(dir: &Path, name: &str, host: &str) -> ExitCode {
 }
 
 /// The line of a kept connection.
-struct Shown<'a> {
+struct KeptConnectionText<'a> {
     held: &'a Held,
     is_stopped: bool,
 }
 
-impl Statement for Shown<'_> {
+impl Message for KeptConnectionText<'_> {
     fn text(&self) -> Vec<u8> {
         let Held { host, is_used, left, .. } = self.held;
         let state = match (self.is_stopped, is_used) {

@@ -1,42 +1,45 @@
 //! `haul ls`: lists directories.
 
-use super::{Asked, each_path};
+use super::{PathQuestion, ask_each_path};
 use crate::args::Ls;
 use crate::error::ExitCode;
 use crate::json::{EntryLine, Line};
 use crate::quantity;
-use crate::report::Statement;
+use crate::report::Message;
 use haul::Location;
 use haul_engine::{ListedEntry, RequestError, Requests};
 use haul_model::{Entry, Fault, FaultKind, Kind, Name, escape_bytes};
 
 pub(super) fn run(ls: &Ls) -> ExitCode {
     let mut is_first = true;
-    let mut shown = Shown::default();
-    each_path(ls.detail, &ls.paths, |requests, asked| {
-        let Asked { location, report, is_again, parts } = asked;
-        shown = match is_again {
-            true => Shown { behind: shown.last.clone(), ..std::mem::take(&mut shown) },
+    let mut printed = Printed::default();
+    ask_each_path(ls.detail, &ls.paths, |requests, question| {
+        let PathQuestion { location, report, is_retry, parts } = question;
+        printed = match is_retry {
+            true => Printed { resume_after: printed.last.clone(), ..std::mem::take(&mut printed) },
             false => {
-                Shown { is_first: std::mem::replace(&mut is_first, false), ..Shown::default() }
+                Printed { is_first: std::mem::replace(&mut is_first, false), ..Printed::default() }
             }
         };
-        let entry = look(requests, &location.path, ls.long)?;
+        let entry = stat_listed(requests, &location.path, ls.long)?;
         if entry.kind != Kind::Dir {
-            report.tell(&Listed { ls, location, is_within: false, entry: &entry });
+            report.message(&Listed { ls, location, is_in_dir: false, entry: &entry });
             return Ok(());
         }
-        if has_several(ls) && !ls.null && !std::mem::replace(&mut shown.has_heading, true) {
-            let gap = if shown.is_first { "" } else { "\n" };
-            report.tell(&format!("{gap}{location}:\n"));
+        if has_multiple_paths(ls) && !ls.null && !std::mem::replace(&mut printed.has_heading, true)
+        {
+            let gap = if printed.is_first { "" } else { "\n" };
+            report.message(&format!("{gap}{location}:\n"));
         }
         requests.list(&location.path, &mut |found| {
-            if !shown.is_new(&found) {
+            if !printed.is_new(&found) {
                 return;
             }
             parts.update(|count| count + 1);
             match found {
-                Ok(entry) => report.tell(&Listed { ls, location, is_within: true, entry: &entry }),
+                Ok(entry) => {
+                    report.message(&Listed { ls, location, is_in_dir: true, entry: &entry })
+                }
                 Err((name, fault)) => {
                     report.fault(location.machine.name(), &join(&location.path, &name), &fault)
                 }
@@ -47,7 +50,7 @@ pub(super) fn run(ls: &Ls) -> ExitCode {
 
 /// The part of a directory that was printed, over all connections.
 #[derive(Default)]
-struct Shown {
+struct Printed {
     /// The directory is the first of the command.
     is_first: bool,
     /// The heading was printed, if the directory has one.
@@ -56,17 +59,17 @@ struct Shown {
     last: Option<Vec<u8>>,
     /// The name of the last entry that was printed before the connection was lost. Entries are
     /// sorted by name, so only later names are new.
-    behind: Option<Vec<u8>>,
+    resume_after: Option<Vec<u8>>,
 }
 
-impl Shown {
+impl Printed {
     /// True if the entry was not printed before. Records it as printed.
     fn is_new(&mut self, found: &ListedEntry) -> bool {
         let name = match found {
             Ok(entry) => entry.name.as_ref().map_or(&b""[..], Name::as_bytes),
             Err((name, _)) => name,
         };
-        if self.behind.as_deref().is_some_and(|behind| name <= behind) {
+        if self.resume_after.as_deref().is_some_and(|resume_after| name <= resume_after) {
             return false;
         }
         let last = self.last.get_or_insert_default();
@@ -77,12 +80,12 @@ impl Shown {
 }
 
 /// True if there are or may be several paths.
-fn has_several(ls: &Ls) -> bool {
+fn has_multiple_paths(ls: &Ls) -> bool {
     ls.paths.len() > 1 || ls.paths.iter().any(Location::is_pattern)
 }
 
 /// The entry at `path`. Without `-l` a link to a directory is followed, as in ls.
-fn look(requests: &mut Requests, path: &[u8], long: bool) -> Result<Entry, RequestError> {
+fn stat_listed(requests: &mut Requests, path: &[u8], long: bool) -> Result<Entry, RequestError> {
     match requests.stat(path, !long) {
         // A broken link is listed itself.
         Err(RequestError::Fault(Fault { kind: FaultKind::NotFound | FaultKind::Link, .. }))
@@ -98,26 +101,26 @@ fn look(requests: &mut Requests, path: &[u8], long: bool) -> Result<Entry, Reque
 struct Listed<'a> {
     ls: &'a Ls,
     location: &'a Location,
-    is_within: bool,
+    is_in_dir: bool,
     entry: &'a Entry,
 }
 
 impl Listed<'_> {
     /// The entry's name within the directory, or its whole path.
-    fn path(&self, is_bare: bool) -> Vec<u8> {
+    fn path(&self, is_name_only: bool) -> Vec<u8> {
         let name = self.entry.name.as_ref().map_or(&b"."[..], Name::as_bytes);
-        match self.is_within {
-            true if is_bare => name.to_vec(),
+        match self.is_in_dir {
+            true if is_name_only => name.to_vec(),
             true => join(&self.location.path, name),
             false => self.location.path.clone(),
         }
     }
 }
 
-impl Statement for Listed<'_> {
+impl Message for Listed<'_> {
     fn text(&self) -> Vec<u8> {
         // With several directories a bare name would be ambiguous.
-        let mut path = self.path(!(self.ls.null && has_several(self.ls)));
+        let mut path = self.path(!(self.ls.null && has_multiple_paths(self.ls)));
         if self.ls.null {
             path.push(b'\0');
             return path;

@@ -3,12 +3,12 @@
 mod figures;
 
 use self::figures::Figures;
-use super::copy::{Begun, Started, Told, prepare, shown};
+use super::copy::{CommandObserver, Prepared, Started, prepare, with_progress};
 use crate::args::Copy;
 use crate::error::{CommandError, ErrorKind, ExitCode};
 use crate::monitor::JobMonitor;
 use crate::progress::Screen;
-use haul::{Ready, Request, left_out};
+use haul::{Ready, Request, without_missing};
 use haul_engine::{Monitor, Summary};
 use haul_model::{Fault, Task};
 use std::time::Instant;
@@ -18,41 +18,41 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
     let task = Task::Copy(copy.request.policy);
     let screen = Screen::default();
     let report = &*copy.detail.report(&screen);
-    report.tell(&Started { copy, dry_run: copy.request.policy.dry_run });
+    report.message(&Started { copy, dry_run: copy.request.policy.dry_run });
     let figures = |summary, code| Figures { summary, time: started.elapsed(), code };
-    let Begun { ready, interrupt, hosts } =
+    let Prepared { ready, interrupt, hosts } =
         match prepare(copy, task, &screen, report, &Request::refuse_to_move, |_, _| Ok(())) {
-            Ok(begun) => begun,
+            Ok(prepared) => prepared,
             Err(error) => {
                 let none = figures(Summary::default(), error.kind.exit_code());
-                return report.refused(&error, Some(&none));
+                return report.abort(&error, Some(&none));
             }
         };
-    let Ready { request, unmatched, legs, peers } = ready;
-    let missed = &mut |host, path: &[u8], fault: &Fault| report.fault(host, path, fault);
+    let Ready { request, unmatched, routed_jobs, peers } = ready;
+    let report_missing = &mut |host, path: &[u8], fault: &Fault| report.fault(host, path, fault);
     // With several jobs, each job reports its own missing sources.
-    let (legs, missing) = match legs.len() {
-        1 => left_out(&request, task, legs, missed),
-        _ => (legs, 0),
+    let (routed_jobs, missing) = match routed_jobs.len() {
+        1 => without_missing(&request, task, routed_jobs, report_missing),
+        _ => (routed_jobs, 0),
     };
-    if legs.is_empty() {
+    if routed_jobs.is_empty() {
         let code = ExitCode::SomeFailed;
         let none = Summary { failed: unmatched + missing, ..Summary::default() };
         return report.conclude(code, &figures(none, code));
     }
     let monitor = JobMonitor::new(report, task, interrupt);
-    let mut course = Told::new(&monitor);
+    let mut observer = CommandObserver::new(&monitor);
     let (mut summary, result) =
-        shown(&monitor, || request.run_move(&hosts, peers, &monitor, &mut course));
+        with_progress(&monitor, || request.run_move(&hosts, peers, &monitor, &mut observer));
     summary.failed += unmatched;
     let error = result.err().map(|error| match error {
         // The cause was reported during the copy.
         haul::Error::SourcesStay => {
-            let kind = course.first_error.unwrap_or(ErrorKind::Io);
+            let kind = observer.first_error.unwrap_or(ErrorKind::Io);
             CommandError::new(kind, error)
         }
         _ if monitor.cancelled() => CommandError::interrupted(),
-        error => CommandError::of_request(error, &request),
+        error => CommandError::from_request(error, &request),
     });
     let kind = error.as_ref().map(|error| error.kind);
     let code = ExitCode::of(kind, summary.failed > 0 || report.has_failed());

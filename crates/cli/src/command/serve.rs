@@ -6,9 +6,9 @@ use crate::error::{CommandError, ErrorKind, ExitCode};
 use crate::interrupt;
 use crate::report;
 use crate::sshd;
-use haul_engine::{JobError, Rights, Serving};
+use haul_engine::{JobError, Rights, ServeOptions};
 use haul_model::escape_bytes;
-use haul_net::{CLIENT_LOST_STATUS, Connection, Doorway};
+use haul_net::{CLIENT_LOST_STATUS, Connection, ListenTarget};
 use std::io;
 use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
@@ -21,7 +21,7 @@ pub(super) fn run(words: &Serve) -> ExitCode {
         Ok(code) => code,
         // The client reads this line from standard error and shows it.
         Err(error) => {
-            report::end_of_command(&error);
+            report::print_error(&error);
             ExitCode::SomeFailed
         }
     }
@@ -32,7 +32,7 @@ fn serve(words: &Serve) -> Result<ExitCode, CommandError> {
     let rights = if words.read_only { Rights::Read } else { Rights::Write };
     if let Some(root) = &words.root {
         // The restriction must apply before any thread starts.
-        haul_engine::stay_below(root, false, rights, None).map_err(|error| {
+        haul_engine::confine_below(root, false, rights, None).map_err(|error| {
             let root = escape_bytes(root.as_os_str().as_bytes());
             failed(io::Error::new(
                 error.kind(),
@@ -40,26 +40,26 @@ fn serve(words: &Serve) -> Result<ExitCode, CommandError> {
             ))
         })?;
     }
-    interrupt::outlive_hangup().map_err(failed)?;
+    interrupt::ignore_hangup().map_err(failed)?;
     let (input, output) = sshd::streams().map_err(failed)?;
-    let doorway = match words.root {
+    let listen_target = match words.root {
         // A restricted login gives access to files only.
         Some(_) => Err("a login restricted to a directory opens no ports"),
-        None => reached_address().map(Doorway::Port),
+        None => reached_address().map(ListenTarget::Port),
     };
     // The program is outside the directory of a restricted login.
     let program = std::env::current_exe().ok().filter(|_| words.root.is_none());
-    let serving = Serving {
+    let serving = ServeOptions {
         rights,
         program: program.as_deref(),
-        on_failure: &interrupt::leave_in_time,
+        on_failure: &interrupt::exit_after_cleanup_max,
         // A restricted login gives access to files only.
         calls: words.root.is_none(),
-        doorway: doorway.as_ref().map_err(|reason| *reason),
+        listen_target: listen_target.as_ref().map_err(|reason| *reason),
         cache: &|| if words.root.is_none() { cache::open() } else { None },
-        ..Serving::default()
+        ..ServeOptions::default()
     };
-    let connection = Connection::of_streams(input, output).map_err(failed)?;
+    let connection = Connection::from_streams(input, output).map_err(failed)?;
     let served = haul_engine::serve_with(serving, connection);
     Ok(match served {
         Ok(()) => ExitCode::Success,

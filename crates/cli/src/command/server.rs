@@ -2,18 +2,18 @@
 
 mod enroll;
 mod install;
-mod there;
+mod remote;
 
 use crate::args::{self, Command, Server, ServerAction, Terms};
 use crate::error::{CommandError, ErrorKind, ExitCode};
-use crate::report::end_of_command;
+use crate::report::print_error;
 use crate::server::{
-    self, Client, INVITATION_SPAN, Invited, JobStatus, Keys, PORT, Place, Records, Request, Right,
-    Settings, Status, ask, is_reachable, listens_on, now_text, slots,
+    self, Client, INVITATION_SPAN, InvitationRecord, JobStatus, Keys, PORT, Records, Request,
+    Right, ServerPaths, Settings, Status, ask, is_reachable, listens_on, slots, timestamp_now,
 };
 use crate::{sshd, stdout};
-use haul::servers::{self, Known};
-use haul_engine::{ROOT, is_root, node_name, user_number};
+use haul::servers::{self, EnrolledServer};
+use haul_engine::{ROOT, is_root, node_name, user_id};
 use haul_model::{escape_bytes, escape_text};
 use haul_net::{Invitation, PublicKey, ServerAddress, is_client_name};
 use serde::{Deserialize, Serialize};
@@ -34,16 +34,16 @@ const START_MAX: Duration = Duration::from_secs(5);
 const STOP_MAX: Duration = Duration::from_secs(15);
 
 /// Interval of the checks until then.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Maximum length of a line of arguments, in bytes.
 const WORDS_LEN_MAX: usize = 64 << 10;
 
 pub(super) fn run(server: &Server) -> ExitCode {
-    carry_out(server).unwrap_or_else(|error| end_of_command(&error))
+    execute(server).unwrap_or_else(|error| print_error(&error))
 }
 
-fn carry_out(server: &Server) -> Result<ExitCode, CommandError> {
+fn execute(server: &Server) -> Result<ExitCode, CommandError> {
     let json = server.json;
     match &server.action {
         ServerAction::Run { listen } => return server::run(listen),
@@ -60,7 +60,7 @@ fn carry_out(server: &Server) -> Result<ExitCode, CommandError> {
         ServerAction::Revoke { name } => revoke(name)?,
         ServerAction::Rotate => rotate()?,
         ServerAction::Install { user } => install::run(*user)?,
-        ServerAction::There { host, words } => return there::run(host, words),
+        ServerAction::OnHost { host, words } => return remote::run(host, words),
         ServerAction::Agent { key } => return Ok(server::serve_through_ssh(*key)),
         ServerAction::Cache(command) => return Ok(super::cache::run(command)),
         ServerAction::Words => return words(),
@@ -70,7 +70,7 @@ fn carry_out(server: &Server) -> Result<ExitCode, CommandError> {
 
 /// Writes to standard output.
 fn print(text: &str) -> Result<(), CommandError> {
-    stdout::written(stdout::Standard.write_all(text.as_bytes()))
+    stdout::write_result(stdout::Standard.write_all(text.as_bytes()))
 }
 
 fn print_json(value: &impl Serialize) -> Result<(), CommandError> {
@@ -80,7 +80,7 @@ fn print_json(value: &impl Serialize) -> Result<(), CommandError> {
 
 /// The answer of `haul server status --json`.
 #[derive(Debug, Serialize, Deserialize)]
-struct State {
+struct ServerStatus {
     running: bool,
     /// The address of this machine to which ssh connected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -97,23 +97,23 @@ fn reached() -> Option<IpAddr> {
     sshd::login()?.reached
 }
 
-fn listens(status: &Status) -> String {
+fn listening_text(status: &Status) -> String {
     listens_on(&status.listen, &status.quic)
 }
 
 fn status(json: bool) -> Result<ExitCode, CommandError> {
-    let place = Place::find()?;
-    let (status, through_ssh) = (ask(&place, Request::Status)?, slots::jobs_through_ssh(&place));
+    let paths = ServerPaths::find()?;
+    let (status, through_ssh) = (ask(&paths, Request::Status)?, slots::jobs_through_ssh(&paths));
     let code = if status.is_some() { ExitCode::Success } else { ExitCode::SomeFailed };
     if json {
         let running = status.is_some();
-        print_json(&State { running, reached: reached(), through_ssh, status })?;
+        print_json(&ServerStatus { running, reached: reached(), through_ssh, status })?;
         return Ok(code);
     }
     let mut text = "no server runs\n".to_owned();
     let mut jobs = Vec::new();
     if let Some(status) = status {
-        let listen = listens(&status);
+        let listen = listening_text(&status);
         let Status { pid, version, key, clients, .. } = status;
         let key = key.fingerprint();
         jobs = status.jobs;
@@ -137,16 +137,16 @@ fn no_server() -> CommandError {
 }
 
 fn reload() -> Result<(), CommandError> {
-    match ask(&Place::find()?, Request::Reload)? {
+    match ask(&ServerPaths::find()?, Request::Reload)? {
         None => Err(no_server()),
         Some(Status { error: Some(error), .. }) => Err(CommandError::usage(error)),
-        Some(status) => print(&format!("listening on {}\n", listens(&status))),
+        Some(status) => print(&format!("listening on {}\n", listening_text(&status))),
     }
 }
 
 /// Makes the running server, if there is one, reload its records.
-fn notify(place: &Place) -> Result<(), CommandError> {
-    match ask(place, Request::Reload)? {
+fn notify(paths: &ServerPaths) -> Result<(), CommandError> {
+    match ask(paths, Request::Reload)? {
         Some(Status { error: Some(error), .. }) => {
             let message = format!("the change is written, but the running server reports: {error}");
             Err(CommandError::new(ErrorKind::Io, message)
@@ -157,48 +157,48 @@ fn notify(place: &Place) -> Result<(), CommandError> {
 }
 
 fn stop() -> Result<(), CommandError> {
-    let place = Place::find()?;
-    let Some(status) = ask(&place, Request::Stop)? else { return Err(no_server()) };
+    let paths = ServerPaths::find()?;
+    let Some(status) = ask(&paths, Request::Stop)? else { return Err(no_server()) };
     let begin = Instant::now();
-    while server::is_running(&place)? {
+    while server::is_running(&paths)? {
         if begin.elapsed() > STOP_MAX {
             return Err(CommandError::new(ErrorKind::Io, "the server does not stop"));
         }
-        thread::sleep(LOOK_AGAIN);
+        thread::sleep(POLL_INTERVAL);
     }
     print(&format!("stopped process {}, which had {} jobs\n", status.pid, status.jobs.len()))
 }
 
 fn start(listen: &[String], reaches: bool) -> Result<(), CommandError> {
-    let place = Place::find()?;
-    place.make()?;
-    if let Some(status) = ask(&place, Request::Status)? {
+    let paths = ServerPaths::find()?;
+    paths.make()?;
+    if let Some(status) = ask(&paths, Request::Status)? {
         return print(&format!("process {} runs already\n", status.pid));
     }
     let mut listen = listen.to_vec();
     if let Some(ip) = reached().filter(|_| reaches && listen.is_empty()) {
-        let settings = Settings::load(&place, &[])?;
-        let listens = |at: &SocketAddr| at.ip().is_unspecified() || at.ip() == ip;
-        if !settings.addresses()?.iter().any(listens) {
+        let settings = Settings::load(&paths, &[])?;
+        let listening_text = |at: &SocketAddr| at.ip().is_unspecified() || at.ip() == ip;
+        if !settings.addresses()?.iter().any(listening_text) {
             listen = settings.listen;
             listen.push(ip.to_string());
         }
     }
     // Invalid settings are reported here, not in the server's log.
-    Settings::load(&place, &listen)?;
-    let path = place.messages();
+    Settings::load(&paths, &listen)?;
+    let path = paths.log_path();
     let mut open = OpenOptions::new();
     let log = open.append(true).create(true).mode(0o600).open(&path).map_err(CommandError::io)?;
     let mut command =
         std::process::Command::new(std::env::current_exe().map_err(CommandError::io)?);
     command.args(["server", "run"]).args(listen.iter().map(|it| format!("--listen={it}")));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).process_group(0);
-    haul_engine::leave_descriptors_to_none().map_err(CommandError::io)?;
+    haul_engine::close_descriptors_on_exec().map_err(CommandError::io)?;
     let mut child = command.current_dir("/").spawn().map_err(CommandError::io)?;
     let begin = Instant::now();
     loop {
-        if let Some(status) = ask(&place, Request::Status)? {
-            let listen = listens(&status);
+        if let Some(status) = ask(&paths, Request::Status)? {
+            let listen = listening_text(&status);
             return print(&format!("started process {}, listening on {listen}\n", status.pid));
         }
         let has_ended = child.try_wait().map_err(CommandError::io)?.is_some();
@@ -207,24 +207,24 @@ fn start(listen: &[String], reaches: bool) -> Result<(), CommandError> {
             return Err(CommandError::new(ErrorKind::Io, "the server does not start")
                 .with_hint(format!("its messages are at the end of {path}")));
         }
-        thread::sleep(LOOK_AGAIN);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
 fn config(json: bool) -> Result<(), CommandError> {
-    let place = Place::find()?;
-    let settings = Settings::load(&place, &[])?;
+    let paths = ServerPaths::find()?;
+    let settings = Settings::load(&paths, &[])?;
     if json {
         return print_json(&settings);
     }
     let text = toml::to_string(&settings).map_err(CommandError::io)?;
-    let path = escape_bytes(place.config().as_os_str().as_bytes());
-    let missing = if place.config().exists() { "" } else { " (there is none)" };
+    let path = escape_bytes(paths.config().as_os_str().as_bytes());
+    let missing = if paths.config().exists() { "" } else { " (there is none)" };
     print(&format!("# file: {path}{missing}\n{text}"))
 }
 
 fn clients(json: bool) -> Result<(), CommandError> {
-    let records = Records::load(&Place::find()?)?;
+    let records = Records::load(&ServerPaths::find()?)?;
     if json {
         return records.clients.iter().try_for_each(print_json);
     }
@@ -244,9 +244,9 @@ fn clients(json: bool) -> Result<(), CommandError> {
 /// # Errors
 /// If the root is not a usable directory. Also if the server's keys are in it, unless the client is
 /// `trusted` with them: a user who has logged in, and may write.
-fn checked(
+fn validate_terms(
     terms: &Terms,
-    place: &Place,
+    paths: &ServerPaths,
     trusted: bool,
 ) -> Result<(PathBuf, Right, Option<String>), CommandError> {
     let home = || std::env::var_os("HOME").map(PathBuf::from);
@@ -265,7 +265,7 @@ fn checked(
         return Err(CommandError::usage("a server of root needs a user for each client")
             .with_hint("name the user whose rights the client gets: --run-as USER"));
     }
-    let number = terms.run_as.as_deref().map(user_number).transpose().map_err(CommandError::io)?;
+    let number = terms.run_as.as_deref().map(user_id).transpose().map_err(CommandError::io)?;
     if let (Some(user), Some(None)) = (&terms.run_as, number) {
         let user = escape_text(user);
         return Err(CommandError::usage(format!("--run-as: there is no user '{user}'")));
@@ -273,7 +273,7 @@ fn checked(
     if terms.run_as.is_some() && !is_root() {
         return Err(CommandError::usage("--run-as: only a server of root has users"));
     }
-    let keys = place.keys();
+    let keys = paths.keys();
     let own = [keys.parent(), Some(&*keys)].into_iter().flatten();
     let mut own = own.filter_map(|dir| fs::canonicalize(dir).ok());
     let has_keys = own.any(|dir| contains(&found, &dir) || found.starts_with(&dir));
@@ -303,45 +303,45 @@ struct Admitted {
 }
 
 fn admit(key: PublicKey, terms: &Terms, json: bool) -> Result<(), CommandError> {
-    let place = Place::find()?;
-    place.make()?;
-    let (root, right, user) = checked(terms, &place, !terms.read_only)?;
+    let paths = ServerPaths::find()?;
+    paths.make()?;
+    let (root, right, user) = validate_terms(terms, &paths, !terms.read_only)?;
     let name = terms.name.clone();
     let name = name.ok_or_else(|| CommandError::usage("the client needs a name: --name NAME"))?;
-    let server = Keys::load(&place)?.newest();
+    let server = Keys::load(&paths)?.newest();
     let admitted = Admitted { key: server, root: root.to_string_lossy().into_owned() };
-    let (added, server_key) = (Some(now_text()), Some(server));
+    let (added, server_key) = (Some(timestamp_now()), Some(server));
     let client = Client { name: name.clone(), key, root, right, user, added, server_key };
-    Records::change(&place, |records| records.add(client))?;
-    notify(&place)?;
+    Records::change(&paths, |records| records.add(client))?;
+    notify(&paths)?;
     match json {
         true => print_json(&admitted)?,
         false => print(&format!("enrolled {name}; the server's key is {server}\n"))?,
     }
-    server::cache::remove_unused(&place)
+    server::cache::remove_unused(&paths)
 }
 
 fn revoke(name: &str) -> Result<(), CommandError> {
-    let place = Place::find()?;
+    let paths = ServerPaths::find()?;
     let shown = escape_text(name);
-    Records::change(&place, |records| {
+    Records::change(&paths, |records| {
         match records.clients.extract_if(.., |client| client.name == name).count() {
             0 => Err(CommandError::usage(format!("no client is named '{shown}'"))
                 .with_hint("'haul server clients' lists them")),
             _ => Ok(()),
         }
     })?;
-    let notified = notify(&place);
-    let removed = server::cache::remove_unused(&place).and_then(|()| slots::remove_unused(&place));
+    let notified = notify(&paths);
+    let removed = server::cache::remove_unused(&paths).and_then(|()| slots::remove_unused(&paths));
     notified.and(removed)?;
     print(&format!("revoked {shown}\n"))
 }
 
 fn rotate() -> Result<(), CommandError> {
-    let place = Place::find()?;
-    place.make()?;
-    let keys = Keys::rotate(&place)?;
-    notify(&place)?;
+    let paths = ServerPaths::find()?;
+    paths.make()?;
+    let keys = Keys::rotate(&paths)?;
+    notify(&paths)?;
     print(&format!(
         "the new key is {}; the old one stays until every client knows the new one\n",
         keys.newest().fingerprint()
@@ -349,10 +349,10 @@ fn rotate() -> Result<(), CommandError> {
 }
 
 fn invite(terms: &Terms, given: &[String]) -> Result<(), CommandError> {
-    let place = Place::find()?;
-    place.make()?;
-    let (root, right, user) = checked(terms, &place, false)?;
-    let listen = match ask(&place, Request::Status)? {
+    let paths = ServerPaths::find()?;
+    paths.make()?;
+    let (root, right, user) = validate_terms(terms, &paths, false)?;
+    let listen = match ask(&paths, Request::Status)? {
         Some(status) => status.listen,
         None => return Err(no_server()),
     };
@@ -377,14 +377,14 @@ fn invite(terms: &Terms, given: &[String]) -> Result<(), CommandError> {
             "haul: the server listens on this machine only: set 'listen' in server.toml for others"
         );
     }
-    let server = Keys::load(&place)?.newest();
+    let server = Keys::load(&paths)?.newest();
     let invitation =
         Invitation::new(addresses, server, INVITATION_SPAN).map_err(CommandError::io)?;
     let expires = invitation.expires.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let key = invitation.identity().map_err(CommandError::io)?.key();
-    let invited = Invited { key, name: terms.name.clone(), root, right, user, expires };
-    Records::change(&place, |records| records.invite(invited))?;
-    let notified = notify(&place);
+    let invited = InvitationRecord { key, name: terms.name.clone(), root, right, user, expires };
+    Records::change(&paths, |records| records.invite(invited))?;
+    let notified = notify(&paths);
     print(&format!("{invitation}\n"))?;
     notified
 }
@@ -399,17 +399,19 @@ fn addresses(listen: &[SocketAddr], host: &str) -> Vec<ServerAddress> {
         if reachable && ip.is_loopback() {
             continue;
         }
-        let told = match ip.is_unspecified() {
+        let reachable_address = match ip.is_unspecified() {
             true => ServerAddress::new(host, address.port()),
             false => Some(SocketAddr::new(ip, address.port()).into()),
         };
-        found.extend(told.filter(|told| !found.contains(told)));
+        found.extend(
+            reachable_address.filter(|reachable_address| !found.contains(reachable_address)),
+        );
     }
     found
 }
 
 /// The default name of this user as a client.
-fn own_name() -> String {
+fn default_name() -> String {
     let user = std::env::var("USER").unwrap_or_else(|_| "client".to_owned());
     let name = format!("{user}@{}", String::from_utf8_lossy(&node_name()));
     if is_client_name(&name) { name } else { "client".to_owned() }
@@ -420,7 +422,7 @@ fn join(
     name: &Option<String>,
     host: &Option<String>,
 ) -> Result<(), CommandError> {
-    let name = name.clone().unwrap_or_else(own_name);
+    let name = name.clone().unwrap_or_else(default_name);
     let first = invitation.addresses.first().map(|address| address.host().to_owned());
     let is_chosen = host.is_some();
     let host = host.clone().or(first).unwrap_or_default();
@@ -435,7 +437,7 @@ fn join(
     let identity = servers::identity()?;
     server::join(invitation, &identity, &name)?;
     let (addresses, key) = (invitation.addresses.clone(), invitation.server);
-    servers::remember(Known { host: host.clone(), addresses, key, login: None })?;
+    servers::remember(EnrolledServer { host: host.clone(), addresses, key, login: None })?;
     servers::greet(&host, &identity)?;
     print(&format!("enrolled at {host}: {host}:PATH goes to its server\n"))
 }
@@ -458,12 +460,12 @@ fn words() -> Result<ExitCode, CommandError> {
         Command::Server(Server {
             action:
                 ServerAction::Run { .. }
-                | ServerAction::There { .. }
+                | ServerAction::OnHost { .. }
                 | ServerAction::Enroll { .. }
                 | ServerAction::Words,
             ..
         }) => Err(CommandError::usage("not a command for another machine")),
-        Command::Server(server) => carry_out(&server),
+        Command::Server(server) => execute(&server),
         _ => Err(CommandError::usage("not a command of 'haul server'")),
     }
 }

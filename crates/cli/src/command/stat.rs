@@ -1,19 +1,19 @@
 //! `haul stat`: shows metadata of files and directories.
 
-use super::{Asked, each_path};
+use super::{PathQuestion, ask_each_path};
 use crate::args::Stat;
 use crate::error::ExitCode;
 use crate::json::{EntryLine, Line};
 use crate::quantity;
-use crate::report::Statement;
+use crate::report::Message;
 use haul::Location;
 use haul_model::{Entry, Kind, Special, escape_bytes};
 
 /// Prints a paragraph for each path.
 pub(super) fn run(stat: &Stat) -> ExitCode {
-    each_path(stat.detail, &stat.paths, |requests, Asked { location, report, .. }| {
+    ask_each_path(stat.detail, &stat.paths, |requests, PathQuestion { location, report, .. }| {
         let entry = requests.stat(&location.path, stat.follow)?;
-        report.tell(&Described { location, entry });
+        report.message(&Described { location, entry });
         Ok(())
     })
 }
@@ -24,7 +24,7 @@ struct Described<'a> {
     entry: Entry,
 }
 
-impl Statement for Described<'_> {
+impl Message for Described<'_> {
     fn text(&self) -> Vec<u8> {
         paragraph(self.location, &self.entry).into_bytes()
     }

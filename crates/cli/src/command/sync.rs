@@ -5,7 +5,7 @@ mod figures;
 mod listing;
 
 use self::figures::Figures;
-use super::copy::carry_out_in_parts;
+use super::copy::execute_in_parts;
 use crate::args::Sync;
 use crate::error::ExitCode;
 use crate::report::Report;
@@ -14,12 +14,12 @@ use haul_engine::Summary;
 use haul_model::{Mirror, Part, Task};
 
 pub(super) fn run(sync: &Sync) -> ExitCode {
-    let Sync { copy, mirror, when, removes_sources, list, list_there, stats, readable } = sync;
+    let Sync { copy, mirror, when, removes_sources, list, remote_list, stats, readable } = sync;
     if let Some(columns) = list {
-        return listing::run(copy.clone(), list_there.as_ref(), *mirror, *columns);
+        return listing::run(copy.clone(), remote_list.as_ref(), *mirror, *columns);
     }
     let complete = |request: &mut Request, questions: &mut Questions<'_>| {
-        fetching::complete(request, list_there.as_ref(), questions)?;
+        fetching::complete(request, remote_list.as_ref(), questions)?;
         Ok(request.complete_mirror(mirror, questions)?)
     };
     let is_partial =
@@ -32,13 +32,5 @@ pub(super) fn run(sync: &Sync) -> ExitCode {
         let mirror = Mirror { part: Part::RemovesSources, delete: None, ..*mirror };
         parts.push(Task::Sync(copy.request.policy, mirror));
     }
-    carry_out_in_parts(
-        copy,
-        task,
-        &parts,
-        &Request::refuse_to_mirror,
-        complete,
-        is_partial,
-        figures,
-    )
+    execute_in_parts(copy, task, &parts, &Request::refuse_to_mirror, complete, is_partial, figures)
 }

@@ -1,6 +1,6 @@
 //! Parses the configuration file.
 
-use super::{Config, GivenIn, KEYS, Raw, Settings};
+use super::{Config, KEYS, Origin, Raw, Settings};
 use crate::error::CommandError;
 use haul::files::{line_at, shown};
 use haul_model::escape_text;
@@ -20,43 +20,45 @@ const UNQUOTED: &str = "string values must be quoted";
 /// # Errors
 /// Errors name the file, the line and the key, and never show a value.
 pub(super) fn parse(text: &str, path: &Path) -> Result<Config, CommandError> {
-    let page = Page { text, shown: shown(path) };
+    let config_text = ConfigText { text, shown: shown(path) };
     let table = DeTable::parse(text).map_err(|error| {
         let span = error.span().unwrap_or_default();
         let message = match error.message().contains(UNQUOTED) {
-            true => page.wanted(&span),
+            true => config_text.expected(&span),
             false => None,
         };
         let message = message.unwrap_or_else(|| escape_text(error.message()));
-        page.error(span, &message)
+        config_text.error(span, &message)
     })?;
     let mut config = Config::default();
     for (key, value) in table.get_ref() {
         if *key.get_ref() == HOST {
             let DeValue::Table(hosts) = value.get_ref() else {
-                return Err(page.error(key.span(), "'host' must be a table: write [host.NAME]"));
+                return Err(
+                    config_text.error(key.span(), "'host' must be a table: write [host.NAME]")
+                );
             };
             for (name, section) in hosts {
-                let settings = page.section(name, section)?;
+                let settings = config_text.section(name, section)?;
                 config.hosts.push((name.get_ref().to_string(), settings));
             }
         } else {
-            page.set(&mut config.general, key, value, false)?;
+            config_text.set(&mut config.general, key, value, false)?;
         }
     }
-    page.refuse_contradiction(&config.general)?;
+    config_text.refuse_contradiction(&config.general)?;
     Ok(config)
 }
 
 /// The text and the name of the file, for error messages.
-struct Page<'t> {
+struct ConfigText<'t> {
     text: &'t str,
     shown: String,
 }
 
 type Key<'t> = Spanned<std::borrow::Cow<'t, str>>;
 
-impl Page<'_> {
+impl ConfigText<'_> {
     fn section(
         &self,
         name: &Key<'_>,
@@ -98,29 +100,29 @@ impl Page<'_> {
             }
             Some(_) => {}
         }
-        let origin = if of_host { GivenIn::HostSection(line) } else { GivenIn::File(line) };
+        let origin = if of_host { Origin::HostSection(line) } else { Origin::File(line) };
         let raw = match value.get_ref() {
             DeValue::String(text) => Raw::Text(text),
             DeValue::Boolean(switch) => Raw::Switch(*switch),
             DeValue::Integer(number) => {
-                i64::from_str_radix(number.as_str(), number.radix()).map_or(Raw::Odd, Raw::Number)
+                i64::from_str_radix(number.as_str(), number.radix()).map_or(Raw::Other, Raw::Number)
             }
-            _ => Raw::Odd,
+            _ => Raw::Other,
         };
         // Variables write numbers and switches as text; the file must not.
         let raw = match (raw, name) {
-            (Raw::Text(_), "timeout" | "parallel" | "retries" | "verify" | "sync") => Raw::Odd,
+            (Raw::Text(_), "timeout" | "parallel" | "retries" | "verify" | "sync") => Raw::Other,
             (raw, _) => raw,
         };
         settings
             .set(name, raw, origin)
-            .map_err(|wanted| self.error(key.span(), &format!("'{name}' must be {wanted}")))
+            .map_err(|expected| self.error(key.span(), &format!("'{name}' must be {expected}")))
     }
 
     fn refuse_contradiction(&self, settings: &Settings) -> Result<(), CommandError> {
         match &settings.remote_haul {
-            Some(given) if settings.contradict() => {
-                let (GivenIn::File(line) | GivenIn::HostSection(line)) = given.origin else {
+            Some(given) if settings.is_contradictory() => {
+                let (Origin::File(line) | Origin::HostSection(line)) = given.origin else {
                     return Ok(());
                 };
                 let message = "'remote-haul' and transport = \"sftp\" exclude each other";
@@ -131,13 +133,13 @@ impl Page<'_> {
     }
 
     /// The kind of value that the key at `span` requires, if the key is known.
-    fn wanted(&self, span: &Range<usize>) -> Option<String> {
+    fn expected(&self, span: &Range<usize>) -> Option<String> {
         let line = self.text.lines().nth(self.line(span) - 1)?;
         let key = line.split_once('=')?.0.trim();
         KEYS.iter().find(|(known, _)| *known == key)?;
-        let wanted = Settings::default().set(key, Raw::Odd, GivenIn::Environment).err()?;
-        let quotes = if wanted.ends_with("a text") { " in quotes" } else { "" };
-        Some(format!("'{key}' must be {wanted}{quotes}"))
+        let expected = Settings::default().set(key, Raw::Other, Origin::Environment).err()?;
+        let quotes = if expected.ends_with("a text") { " in quotes" } else { "" };
+        Some(format!("'{key}' must be {expected}{quotes}"))
     }
 
     fn line(&self, span: &Range<usize>) -> usize {

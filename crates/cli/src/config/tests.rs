@@ -53,9 +53,9 @@ fn the_command_line_holds_over_the_environment_and_that_over_the_file() {
     config.environment = environment(value).expect("a variable that is right");
     let timeout = |words: Settings| config.with(words, Some("nas")).timeout.expect("one is set");
     let from_environment = timeout(Settings::default());
-    assert_eq!((from_environment.value, from_environment.origin), (7, GivenIn::Environment));
-    let words = Settings { timeout: Some(typed(9)), ..Settings::default() };
-    assert_eq!(timeout(words), typed(9));
+    assert_eq!((from_environment.value, from_environment.origin), (7, Origin::Environment));
+    let words = Settings { timeout: Some(from_command_line(9)), ..Settings::default() };
+    assert_eq!(timeout(words), from_command_line(9));
 }
 
 #[test]
@@ -69,9 +69,9 @@ fn a_nearer_setting_puts_aside_what_it_contradicts() {
     assert_eq!(with(sftp_for_nas, none()), (Some(Transport::Sftp), None));
     let haul_for_nas = "transport = \"sftp\"\n[host.nas]\nremote-haul = \"/h\"";
     assert_eq!(with(haul_for_nas, none()), (None, Some("/h".to_owned())));
-    let both = Settings { transport: Some(typed(Transport::Haul)), ..none() };
+    let both = Settings { transport: Some(from_command_line(Transport::Haul)), ..none() };
     assert_eq!(with(sftp_for_nas, both), (Some(Transport::Haul), Some("/h".to_owned())));
-    let sftp = Settings { transport: Some(typed(Transport::Sftp)), ..none() };
+    let sftp = Settings { transport: Some(from_command_line(Transport::Sftp)), ..none() };
     assert_eq!(with("remote-haul = \"/h\"", sftp), (Some(Transport::Sftp), None));
 }
 

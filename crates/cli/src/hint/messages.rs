@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::error::CommandError;
-use haul::deploy::{DeployError, Suspect};
+use haul::deploy::{DeployError, LikelyCause};
 use haul_engine::JobError;
 use haul_proto::HandshakeError;
 use std::fmt::Write;
@@ -82,14 +82,18 @@ fn deployments() -> Vec<DeployError> {
     vec![
         E::Program { path: "haul".into(), why: "it is not a regular file".into() },
         E::Bound { host: host() },
-        E::Untold { host: host(), said: "TEXT".into() },
-        E::Misfit { host: host(), theirs: "Linux aarch64".into(), ours: "linux on x86_64".into() },
+        E::FactsMissing { host: host(), said: "TEXT".into() },
+        E::WrongMachine {
+            host: host(),
+            theirs: "Linux aarch64".into(),
+            ours: "linux on x86_64".into(),
+        },
         E::Place { host: host(), path: path(), why: "WHY", hint: "HINT" },
         E::Irreplaceable { host: host(), path: path() },
         E::Upload { host: host(), path: path(), fault },
         E::Differs { host: host(), path: path() },
-        suspected(Suspect::Libraries),
-        suspected(Suspect::Directory),
+        suspected(LikelyCause::Libraries),
+        suspected(LikelyCause::Directory),
         E::NoHaul { host: host(), cause: "CAUSE".into() },
         E::Version { theirs: "7.8.9".into() },
     ]

@@ -40,7 +40,7 @@ pub(crate) struct HaulLine<'a> {
 /// The rates of a way, in bytes per second.
 #[derive(Debug, Serialize)]
 pub(crate) struct RateLine {
-    pub(crate) via: ViaWord,
+    pub(crate) via: JsonVia,
     pub(crate) connections: u8,
     pub(crate) up: u64,
     pub(crate) down: u64,
@@ -49,7 +49,7 @@ pub(crate) struct RateLine {
 /// The kind of a connection.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum ViaWord {
+pub(crate) enum JsonVia {
     Ssh,
     Server,
     Tcp,
@@ -134,8 +134,8 @@ pub(super) fn samples() -> [super::Line<'static>; 2] {
         direct: true,
         direct_reason: None,
         rates: vec![
-            rate(ViaWord::Ssh, 512_000_000, 498_000_000),
-            rate(ViaWord::Tcp, 901_000_000, 887_000_000),
+            rate(JsonVia::Ssh, 512_000_000, 498_000_000),
+            rate(JsonVia::Tcp, 901_000_000, 887_000_000),
         ],
         here: machine(2_100_000_000, 3_900_000_000, 1_600_000_000, "cubic"),
         there: Some(machine(2_000_000_000, 3_800_000_000, 1_500_000_000, "bbr")),

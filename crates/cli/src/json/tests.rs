@@ -28,7 +28,7 @@ fn samples() -> Vec<Line<'static>> {
     };
     let summary = Summary {
         copied: 1007,
-        dirs_made: 11,
+        dirs_created: 11,
         bytes: 20_866_562,
         bytes_transferred: 20_866_562,
         skipped: 12,
@@ -72,9 +72,9 @@ fn samples() -> Vec<Line<'static>> {
         }),
         Line::Result(ResultLine {
             path: Path::of(b"photos/a.jpg"),
-            kind: KindWord::File,
+            kind: JsonKind::File,
             size: Some(2_097_152),
-            outcome: OutcomeWord::Copied,
+            outcome: JsonOutcome::Copied,
             reason: None,
             grew: false,
             differed: Vec::new(),
@@ -82,9 +82,9 @@ fn samples() -> Vec<Line<'static>> {
         }),
         Line::Result(ResultLine {
             path: Path::of(b"photos/\xff.jpg"),
-            kind: KindWord::File,
+            kind: JsonKind::File,
             size: Some(5),
-            outcome: OutcomeWord::Skipped,
+            outcome: JsonOutcome::Skipped,
             reason: Some(Skip::Unchanged.into()),
             grew: false,
             differed: Vec::new(),
@@ -92,32 +92,32 @@ fn samples() -> Vec<Line<'static>> {
         }),
         Line::Result(ResultLine {
             path: Path::of(b"log"),
-            kind: KindWord::File,
+            kind: JsonKind::File,
             size: Some(5),
-            outcome: OutcomeWord::Copied,
+            outcome: JsonOutcome::Copied,
             reason: None,
             grew: true,
-            differed: DifferenceWord::all_of(Found::Differs(Changes::MODE)),
+            differed: JsonDifference::all_of(Mismatch::Differs(Changes::MODE)),
             linked_to: Some("log.1".into()),
         }),
         Line::Synced(SyncedLine {
             path: Path::of(b"photos/a.jpg"),
-            kind: KindWord::File,
+            kind: JsonKind::File,
             size: Some(2_097_152),
             sent: true,
-            differed: DifferenceWord::all_of(Found::Differs(Changes::SIZE.with(Changes::TIME))),
+            differed: JsonDifference::all_of(Mismatch::Differs(Changes::SIZE.with(Changes::TIME))),
             linked_to: None,
         }),
         Line::Synced(SyncedLine {
             path: Path::of(b"\xff"),
-            kind: KindWord::Dir,
+            kind: JsonKind::Dir,
             size: None,
             sent: false,
             differed: Vec::new(),
             linked_to: Some("log".into()),
         }),
-        Line::Deleted(DeletedLine { path: Path::of(b"photos/old.jpg"), kind: KindWord::File }),
-        Line::Deleted(DeletedLine { path: Path::of(b"\xff"), kind: KindWord::File }),
+        Line::Deleted(DeletedLine { path: Path::of(b"photos/old.jpg"), kind: JsonKind::File }),
+        Line::Deleted(DeletedLine { path: Path::of(b"\xff"), kind: JsonKind::File }),
         Line::SyncSummary(SyncSummaryLine {
             copied: 2,
             linked: 0,
@@ -200,7 +200,7 @@ fn samples() -> Vec<Line<'static>> {
         }),
         Line::Hash(HashLine { host: None, path: Path::of(b"\xff"), hash: hash.to_owned() }),
         Line::Server(ServerUsed { host: "nas", protocol: "quic" }),
-        Line::ServerAway(ServerAway {
+        Line::ServerUnavailable(ServerUnavailable {
             host: "nas",
             message: "can't reach the server at nas: Connection refused",
         }),
@@ -228,7 +228,7 @@ fn samples() -> Vec<Line<'static>> {
             host: Some("nas"),
             key: "timeout",
             value: Some(&TIMEOUT),
-            origin: OriginWord::File,
+            origin: JsonOrigin::File,
             path: Some(Path::of(b"/home/ann/.config/haul/config.toml")),
             line: Some(2),
         }),
@@ -236,16 +236,16 @@ fn samples() -> Vec<Line<'static>> {
             host: None,
             key: "rsh",
             value: None,
-            origin: OriginWord::File,
+            origin: JsonOrigin::File,
             path: Some(Path::of(b"/\xff")),
             line: Some(1),
         }),
         Line::Difference(DifferenceLine::of(
             b"photos/a.jpg",
             &Kind::File { size: 2 << 20 },
-            Found::Differs(Changes::SIZE.with(Changes::TIME)),
+            Mismatch::Differs(Changes::SIZE.with(Changes::TIME)),
         )),
-        Line::Difference(DifferenceLine::of(b"\xff", &Kind::Dir, Found::Extra)),
+        Line::Difference(DifferenceLine::of(b"\xff", &Kind::Dir, Mismatch::Extra)),
         Line::CheckSummary(CheckSummaryLine {
             same: 1005,
             different: 2,
@@ -350,7 +350,7 @@ fn the_document_names_every_word() {
         F::Lossy,
         F::Taken,
     ];
-    let mut all = words(&faults.map(words::FaultWord::from));
+    let mut all = words(&faults.map(enums::JsonFault::from));
     all.extend(words(&[
         ErrorKind::Usage,
         ErrorKind::Connection,
@@ -361,24 +361,24 @@ fn the_document_names_every_word() {
         ErrorKind::Io,
     ]));
     let every = Changes::try_from(0xffff).expect("known bits");
-    all.extend(words(&DifferenceWord::all_of(Found::Differs(every))));
-    all.extend(words(&DifferenceWord::all_of(Found::Extra)));
+    all.extend(words(&JsonDifference::all_of(Mismatch::Differs(every))));
+    all.extend(words(&JsonDifference::all_of(Mismatch::Extra)));
     let fates = [Fate::Removed, Fate::WouldRemove, Fate::Kept, Fate::Busy, Fate::Recent];
-    all.extend(words(&fates.map(FateWord::from)));
-    all.extend(words(&[KindWord::File, KindWord::Dir, KindWord::Symlink, KindWord::Special]));
+    all.extend(words(&fates.map(JsonFate::from)));
+    all.extend(words(&[JsonKind::File, JsonKind::Dir, JsonKind::Symlink, JsonKind::Special]));
     all.extend(words(&[
-        OutcomeWord::Copied,
-        OutcomeWord::Linked,
-        OutcomeWord::Updated,
-        OutcomeWord::Skipped,
-        OutcomeWord::WouldCopy,
-        OutcomeWord::WouldLink,
-        OutcomeWord::WouldUpdate,
+        JsonOutcome::Copied,
+        JsonOutcome::Linked,
+        JsonOutcome::Updated,
+        JsonOutcome::Skipped,
+        JsonOutcome::WouldCopy,
+        JsonOutcome::WouldLink,
+        JsonOutcome::WouldUpdate,
     ]));
     let skips = [Skip::Unchanged, Skip::Exists, Skip::NotOlder, Skip::Special, Skip::Ruled];
-    all.extend(words(&skips.map(ReasonWord::from)));
-    let (file, variable) = (OriginWord::File, OriginWord::Environment);
-    all.extend(words(&[OriginWord::Default, file, variable, OriginWord::CommandLine]));
+    all.extend(words(&skips.map(JsonReason::from)));
+    let (file, variable) = (JsonOrigin::File, JsonOrigin::Environment);
+    all.extend(words(&[JsonOrigin::Default, file, variable, JsonOrigin::CommandLine]));
     for word in all {
         assert!(DOCUMENT.contains(&format!("`{word}`")), "{word}");
     }

@@ -2,7 +2,7 @@
 
 use crate::json::{EntryLine, Line};
 use crate::quantity;
-use crate::report::{Show, Statement};
+use crate::report::{Message, Show};
 use haul_model::{Entry, Kind, escape_octal};
 
 /// The format of a line.
@@ -37,7 +37,7 @@ impl ListedLine<'_> {
     }
 }
 
-impl Statement for ListedLine<'_> {
+impl Message for ListedLine<'_> {
     fn text(&self) -> Vec<u8> {
         let width = if self.columns.readable == 0 { 11 } else { 14 };
         let target = match &self.entry.kind {
@@ -61,7 +61,7 @@ impl Statement for ListedLine<'_> {
         Line::Entry(EntryLine::of(None, self.path, self.entry)).to_bytes()
     }
 
-    fn least(&self) -> Show {
+    fn level(&self) -> Show {
         Show::Normal
     }
 }

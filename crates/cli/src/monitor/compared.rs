@@ -1,26 +1,26 @@
 //! The results of a comparison.
 
-use crate::json::{DifferenceLine, Found, Line};
-use crate::report::Statement;
+use crate::json::{DifferenceLine, Line, Mismatch};
+use crate::report::Message;
 use haul_model::{Changes, Kind, escape_bytes};
 
 /// An entry that differs between both sides.
 pub(super) struct Difference<'a> {
     pub(super) path: &'a [u8],
     pub(super) kind: &'a Kind,
-    pub(super) found: Found,
+    pub(super) found: Mismatch,
 }
 
-impl Statement for Difference<'_> {
+impl Message for Difference<'_> {
     fn text(&self) -> Vec<u8> {
         let slash = if *self.kind == Kind::Dir { "/" } else { "" };
         let path = escape_bytes(self.path);
         let line = match self.found {
-            Found::Extra => format!("extra     {path}{slash}\n"),
-            Found::Differs(found) if found.has(Changes::MISSING) => {
+            Mismatch::Extra => format!("extra     {path}{slash}\n"),
+            Mismatch::Differs(found) if found.has(Changes::MISSING) => {
                 format!("missing   {path}{slash}\n")
             }
-            Found::Differs(found) => {
+            Mismatch::Differs(found) => {
                 let words: Vec<_> = found.words().collect();
                 format!("differs   {path}{slash} ({})\n", words.join(", "))
             }
@@ -38,7 +38,7 @@ pub(super) struct Same<'a> {
     pub(super) path: &'a [u8],
 }
 
-impl Statement for Same<'_> {
+impl Message for Same<'_> {
     fn text(&self) -> Vec<u8> {
         format!("same      {}\n", escape_bytes(self.path)).into_bytes()
     }
@@ -55,9 +55,9 @@ mod tests {
         let other = Changes::SIZE.with(Changes::TIME).with(Changes::CONTENT);
         let line = |path, kind, found| Difference { path, kind, found }.text();
         let lines = [
-            line(b"a\n", &file, Found::Differs(other)),
-            line(b"d", &Kind::Dir, Found::Differs(missing)),
-            line(b"\xff", &Kind::Dir, Found::Extra),
+            line(b"a\n", &file, Mismatch::Differs(other)),
+            line(b"d", &Kind::Dir, Mismatch::Differs(missing)),
+            line(b"\xff", &Kind::Dir, Mismatch::Extra),
         ];
         insta::assert_snapshot!(String::from_utf8_lossy(&lines.concat()), @r"
         differs   a\n (size, time, content)

@@ -1,7 +1,7 @@
 //! The lines about entries of a copy.
 
-use crate::json::{self, DifferenceWord, Found, Line, OutcomeWord, Path, ResultLine};
-use crate::report::Statement;
+use crate::json::{self, JsonDifference, JsonOutcome, Line, Mismatch, Path, ResultLine};
+use crate::report::Message;
 use haul_engine::Skip;
 use haul_model::{Changes, Kind, escape_bytes, escape_octal, links};
 
@@ -9,7 +9,7 @@ use haul_model::{Changes, Kind, escape_bytes, escape_octal, links};
 pub(super) struct CopyFate<'a> {
     pub(super) path: &'a [u8],
     pub(super) kind: &'a Kind,
-    pub(super) outcome: OutcomeWord,
+    pub(super) outcome: JsonOutcome,
     pub(super) skip: Option<Skip>,
     /// The file grew after it was opened. The copy has the size at that time.
     pub(super) grew: bool,
@@ -19,16 +19,16 @@ pub(super) struct CopyFate<'a> {
     pub(super) linked_to: Option<&'a [u8]>,
 }
 
-impl Statement for CopyFate<'_> {
+impl Message for CopyFate<'_> {
     fn text(&self) -> Vec<u8> {
         let word = match self.outcome {
-            OutcomeWord::Copied => "copied",
-            OutcomeWord::Linked => "linked",
-            OutcomeWord::Updated => "updated",
-            OutcomeWord::Skipped => "skipped",
-            OutcomeWord::WouldCopy => "would copy",
-            OutcomeWord::WouldLink => "would link",
-            OutcomeWord::WouldUpdate => "would update",
+            JsonOutcome::Copied => "copied",
+            JsonOutcome::Linked => "linked",
+            JsonOutcome::Updated => "updated",
+            JsonOutcome::Skipped => "skipped",
+            JsonOutcome::WouldCopy => "would copy",
+            JsonOutcome::WouldLink => "would link",
+            JsonOutcome::WouldUpdate => "would update",
         };
         let slash = if *self.kind == Kind::Dir { "/" } else { "" };
         if let Some(first) = self.linked_to {
@@ -57,7 +57,7 @@ impl Statement for CopyFate<'_> {
         let (path, kind, size) = (Path::of(self.path), self.kind.into(), json::size(self.kind));
         let (outcome, reason, grew) = (self.outcome, self.skip.map(Into::into), self.grew);
         let linked_to = self.linked_to.map(String::from_utf8_lossy);
-        let differed = DifferenceWord::all_of(Found::Differs(self.differed));
+        let differed = JsonDifference::all_of(Mismatch::Differs(self.differed));
         let line = ResultLine { path, kind, size, outcome, reason, grew, differed, linked_to };
         Line::Result(line).to_bytes()
     }
@@ -78,7 +78,7 @@ impl<'a> UnsafeLink<'a> {
     }
 }
 
-impl Statement for UnsafeLink<'_> {
+impl Message for UnsafeLink<'_> {
     fn text(&self) -> Vec<u8> {
         let (path, target) = (escape_octal(self.path), escape_octal(self.target));
         format!("ignoring unsafe symlink \"{path}\" -> \"{target}\"\n").into_bytes()
@@ -86,7 +86,7 @@ impl Statement for UnsafeLink<'_> {
 }
 
 /// The reason why an entry of this kind is not copied.
-pub(super) fn passed_over(kind: &Kind) -> &'static str {
+pub(super) fn copy_skip_reason(kind: &Kind) -> &'static str {
     match kind {
         Kind::File { .. } | Kind::Symlink { .. } => "a temporary file of haul: not copied",
         _ => "a FIFO, socket or device: not copied",
@@ -116,18 +116,18 @@ mod tests {
         let grown = CopyFate {
             path: b"log",
             kind: &FILE,
-            outcome: OutcomeWord::Copied,
+            outcome: JsonOutcome::Copied,
             skip: None,
             grew: true,
             differed: Changes::default(),
             linked_to: None,
         };
         let lines = [
-            line(b"a/b\n", &FILE, OutcomeWord::Copied, None),
-            line(b"d", &Kind::Dir, OutcomeWord::WouldCopy, None),
-            line(b"\xff", &FILE, OutcomeWord::Skipped, Some(Skip::Unchanged)),
-            line(b"x", &FILE, OutcomeWord::Skipped, Some(Skip::NotOlder)),
-            line(b"y", &Kind::Special, OutcomeWord::Skipped, Some(Skip::Special)),
+            line(b"a/b\n", &FILE, JsonOutcome::Copied, None),
+            line(b"d", &Kind::Dir, JsonOutcome::WouldCopy, None),
+            line(b"\xff", &FILE, JsonOutcome::Skipped, Some(Skip::Unchanged)),
+            line(b"x", &FILE, JsonOutcome::Skipped, Some(Skip::NotOlder)),
+            line(b"y", &Kind::Special, JsonOutcome::Skipped, Some(Skip::Special)),
             grown.text(),
         ];
         insta::assert_snapshot!(String::from_utf8_lossy(&lines.concat()), @r"

@@ -1,7 +1,7 @@
 //! The line about a moved source.
 
 use crate::json::{Line, MovedLine, Path};
-use crate::report::{Show, Statement};
+use crate::report::{Message, Show};
 use haul_model::escape_bytes;
 
 /// A moved source, or a file or link inside one.
@@ -10,7 +10,7 @@ pub(super) struct Moved<'a> {
     pub(super) renamed: bool,
 }
 
-impl Statement for Moved<'_> {
+impl Message for Moved<'_> {
     fn text(&self) -> Vec<u8> {
         format!("moved {}\n", escape_bytes(self.path)).into_bytes()
     }
@@ -20,7 +20,7 @@ impl Statement for Moved<'_> {
         Line::Moved(MovedLine { path, renamed }).to_bytes()
     }
 
-    fn least(&self) -> Show {
+    fn level(&self) -> Show {
         Show::Verbose
     }
 }

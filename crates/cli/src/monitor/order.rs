@@ -1,6 +1,6 @@
 //! Prints the lines about entries in the order of the listing.
 
-use crate::report::{Show, Statement};
+use crate::report::{Message, Show};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum bytes of waiting lines. Beyond it, lines are printed as entries finish.
@@ -11,7 +11,7 @@ const HELD_TICKS_MAX: u32 = 10;
 
 /// The lines of a job that wait for earlier entries.
 #[derive(Debug, Default)]
-pub(super) struct Order {
+pub(super) struct OrderedLines {
     /// The numbers of listed entries without an outcome.
     open: BTreeSet<u64>,
     /// The waiting lines, by entry number.
@@ -28,20 +28,20 @@ pub(super) struct Order {
 #[derive(Debug)]
 struct Held {
     text: Vec<u8>,
-    least: Show,
+    level: Show,
 }
 
-impl Statement for Held {
+impl Message for Held {
     fn text(&self) -> Vec<u8> {
         self.text.clone()
     }
 
-    fn least(&self) -> Show {
-        self.least
+    fn level(&self) -> Show {
+        self.level
     }
 }
 
-impl Order {
+impl OrderedLines {
     /// Records that entry `number` was listed.
     pub(super) fn listed(&mut self, number: u64) {
         if !self.is_over {
@@ -50,14 +50,14 @@ impl Order {
     }
 
     /// Stores a line about entry `number`. It is printed in order, after [`Self::done`].
-    pub(super) fn hold(&mut self, number: u64, line: &dyn Statement) {
-        let held = Held { text: line.text(), least: line.least() };
+    pub(super) fn hold(&mut self, number: u64, line: &dyn Message) {
+        let held = Held { text: line.text(), level: line.level() };
         self.held_bytes += held.text.len();
         self.held.entry(number).or_default().push(held);
     }
 
     /// Records that entry `number` has its outcome and all its lines, and prints the lines in turn.
-    pub(super) fn done(&mut self, number: u64, mut print: impl FnMut(&dyn Statement)) {
+    pub(super) fn done(&mut self, number: u64, mut print: impl FnMut(&dyn Message)) {
         self.open.remove(&number);
         if self.held_bytes > HELD_BYTES_MAX || self.open.is_empty() {
             return self.print(print);
@@ -66,12 +66,12 @@ impl Order {
             && self.open.first().is_none_or(|open| first.key() < open)
         {
             let lines = first.remove();
-            self.tell(lines, &mut print);
+            self.print_lines(lines, &mut print);
         }
     }
 
     /// Prints all lines if they have waited long enough for a user at a terminal.
-    pub(super) fn tick(&mut self, print: impl FnMut(&dyn Statement)) {
+    pub(super) fn tick(&mut self, print: impl FnMut(&dyn Message)) {
         let first = self.open.first().copied().filter(|_| !self.held.is_empty());
         let (waited_for, ticks) = &mut self.waited;
         *ticks = if first.is_some() && first == *waited_for { *ticks + 1 } else { 0 };
@@ -84,18 +84,18 @@ impl Order {
 
     /// Prints all lines, and keeps no more. After a reconnect, entries are listed again although
     /// they already have an outcome.
-    pub(super) fn give_up(&mut self, print: impl FnMut(&dyn Statement)) {
+    pub(super) fn release_all(&mut self, print: impl FnMut(&dyn Message)) {
         self.print(print);
         *self = Self { is_over: true, ..Self::default() };
     }
 
-    fn print(&mut self, mut print: impl FnMut(&dyn Statement)) {
+    fn print(&mut self, mut print: impl FnMut(&dyn Message)) {
         for lines in std::mem::take(&mut self.held).into_values() {
-            self.tell(lines, &mut print);
+            self.print_lines(lines, &mut print);
         }
     }
 
-    fn tell(&mut self, lines: Vec<Held>, mut print: impl FnMut(&dyn Statement)) {
+    fn print_lines(&mut self, lines: Vec<Held>, mut print: impl FnMut(&dyn Message)) {
         for line in lines {
             self.held_bytes -= line.text.len();
             print(&line);
@@ -107,21 +107,21 @@ impl Order {
 mod tests {
     use super::*;
 
-    fn printed(act: impl FnOnce(&mut dyn FnMut(&dyn Statement))) -> String {
+    fn printed(act: impl FnOnce(&mut dyn FnMut(&dyn Message))) -> String {
         let mut text = Vec::new();
         act(&mut |line| text.extend(line.text()));
         String::from_utf8(text).expect("text")
     }
 
-    fn done(order: &mut Order, number: u64, line: &str) -> String {
+    fn done(order: &mut OrderedLines, number: u64, line: &str) -> String {
         if !line.is_empty() {
             order.hold(number, &line.to_owned());
         }
         printed(|print| order.done(number, print))
     }
 
-    fn of(numbers: std::ops::Range<u64>) -> Order {
-        let mut order = Order::default();
+    fn of(numbers: std::ops::Range<u64>) -> OrderedLines {
+        let mut order = OrderedLines::default();
         numbers.for_each(|number| order.listed(number));
         order
     }
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn a_person_sees_lines_after_a_second() {
         let mut order = of(0..3);
-        let tick = |order: &mut Order| printed(|print| order.tick(print));
+        let tick = |order: &mut OrderedLines| printed(|print| order.tick(print));
         assert_eq!(done(&mut order, 2, "c\n"), "");
         for _ in 0..HELD_TICKS_MAX {
             assert_eq!(tick(&mut order), "");
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(done(&mut order, 1, &long), "");
         assert_eq!(done(&mut order, 2, "c"), long.clone() + "c");
         assert_eq!(done(&mut order, 3, "d"), "");
-        assert_eq!(printed(|print| order.give_up(print)), "d");
+        assert_eq!(printed(|print| order.release_all(print)), "d");
         order.listed(0);
         assert_eq!(done(&mut order, 1, "b"), "b");
     }

@@ -2,7 +2,7 @@
 
 use super::JobMonitor;
 use super::moved::Moved;
-use haul_engine::{At, Event, Monitor, Outcome, Progress, Skip};
+use haul_engine::{Event, FaultLocation, Monitor, Outcome, Progress, Skip};
 use haul_model::{Changes, Conflict, Fault, FaultKind, Kind, Side};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,7 +25,7 @@ impl<'m, 'r> SourceRemoval<'m, 'r> {
 
     /// True if a source that differs by `found` was most likely left unchanged by the mirror's
     /// rules.
-    fn is_left_alone(&self, found: Changes) -> bool {
+    fn is_kept_by_rules(&self, found: Changes) -> bool {
         let (Some(mirror), Some(policy)) =
             (self.monitor.task.mirrors(), self.monitor.task.copies())
         else {
@@ -42,7 +42,7 @@ impl<'m, 'r> SourceRemoval<'m, 'r> {
         let fault = match outcome {
             Outcome::Failed(fault) => fault.clone(),
             Outcome::Differs(_) if *kind == Kind::Dir || outcome.is_there() => return,
-            Outcome::Differs(found) if self.is_left_alone(*found) => return,
+            Outcome::Differs(found) if self.is_kept_by_rules(*found) => return,
             Outcome::Differs(found) if found.has(Changes::MISSING) => {
                 stays(FaultKind::NotFound, "not removed: the destination does not have it")
             }
@@ -53,7 +53,7 @@ impl<'m, 'r> SourceRemoval<'m, 'r> {
             _ => return,
         };
         self.failed.fetch_add(1, Ordering::Relaxed);
-        self.monitor.fails(path, &fault);
+        self.monitor.report_fault(path, &fault);
     }
 }
 
@@ -66,12 +66,12 @@ impl Monitor for SourceRemoval<'_, '_> {
         match event {
             Event::Entry { path, kind, outcome, .. } => self.entry(path, kind, outcome),
             Event::Removed { path, result: Ok(()), .. } => {
-                self.monitor.report.tell(&Moved { path, renamed: false });
+                self.monitor.report.message(&Moved { path, renamed: false });
             }
             Event::Removed { path, result: Err(fault), .. } => {
                 self.failed.fetch_add(1, Ordering::Relaxed);
-                let naming = At::Entry(self.monitor.progress.naming());
-                let (host, there) = self.monitor.place_of(path, naming, fault.side);
+                let naming = FaultLocation::Entry(self.monitor.progress.naming());
+                let (host, there) = self.monitor.fault_location(path, naming, fault.side);
                 self.monitor.report.not_removed(path, host, &there, fault);
             }
             Event::Warning { .. } | Event::Link(_) => self.monitor.event(event),

@@ -13,7 +13,7 @@ use std::time::Duration;
 const RATE_WINDOW: Duration = Duration::from_secs(5);
 
 /// Minimum duration of a standstill, or of a peer's silence, that is shown.
-const STANDSTILL: Duration = Duration::from_secs(5);
+const STALL_MIN: Duration = Duration::from_secs(5);
 
 /// Minimum columns for a name. With fewer it is omitted.
 const NAME_COLUMNS_MIN: usize = 12;
@@ -22,7 +22,7 @@ const NAME_COLUMNS_MIN: usize = 12;
 const GAP: &str = "  ";
 
 /// Replaces the middle of a long name.
-const CUT: &str = "...";
+const ELLIPSIS: &str = "...";
 
 /// The counters of a job at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl Counts {
     }
 
     /// Adds the counters of another job that runs at the same time.
-    pub(crate) fn and(self, other: Self) -> Self {
+    pub(crate) fn merge(self, other: Self) -> Self {
         Self {
             files_done: self.files_done + other.files_done,
             files_total: self.files_total + other.files_total,
@@ -79,7 +79,7 @@ impl Counts {
     }
 
     /// The counters of an ended job, as if complete, even if it ended early.
-    pub(crate) fn at_its_end(self) -> Self {
+    pub(crate) fn completed(self) -> Self {
         Self {
             files_total: self.files_done,
             bytes_total: self.bytes_done,
@@ -146,7 +146,7 @@ impl Meter {
             self.grown = (grown, now);
         }
         let parts = self.parts(now, counts);
-        laid_out(&parts, &escape_bytes(&counts.current), columns)
+        layout(&parts, &escape_bytes(&counts.current), columns)
     }
 
     /// The parts of the line in order, without the name. The number is the rank: high ranks are
@@ -173,12 +173,12 @@ impl Meter {
         });
         let left = counts.bytes_total.saturating_sub(counts.bytes_done) as f64;
         let time = Duration::try_from_secs_f64(left / per_second(first.done, counts.bytes_done));
-        let stands = now.saturating_sub(self.grown.1);
+        let stalled = now.saturating_sub(self.grown.1);
         parts.push((2, quantity::rate(per_second(first.moved, counts.bytes_moved))));
-        if counts.silent >= STANDSTILL {
+        if counts.silent >= STALL_MIN {
             parts.push((1, format!("host silent for {} s", counts.silent.as_secs())));
-        } else if stands >= STANDSTILL {
-            parts.push((1, format!("nothing for {} s", stands.as_secs())));
+        } else if stalled >= STALL_MIN {
+            parts.push((1, format!("nothing for {} s", stalled.as_secs())));
         } else if let (true, Ok(time)) = (counts.listed_all, time) {
             parts.push((1, format!("ETA {}", quantity::remaining(time))));
         }
@@ -190,7 +190,7 @@ impl Meter {
 const NAME_RANK: u8 = 3;
 
 /// Formats `parts` and `name` within `columns`.
-fn laid_out(parts: &[(u8, String)], name: &str, columns: usize) -> String {
+fn layout(parts: &[(u8, String)], name: &str, columns: usize) -> String {
     let mut ranks: Vec<u8> = parts.iter().map(|(rank, _)| *rank).collect();
     if !name.is_empty() {
         ranks.push(NAME_RANK);
@@ -210,8 +210,8 @@ fn laid_out(parts: &[(u8, String)], name: &str, columns: usize) -> String {
     }
     let shown = parts.iter().filter(|(rank, _)| kept.contains(rank));
     let mut shown: Vec<&str> = shown.map(|(_, text)| text.as_str()).collect();
-    let room = columns.saturating_sub(used) + width(name).min(NAME_COLUMNS_MIN);
-    let name = cut(name, room);
+    let available = columns.saturating_sub(used) + width(name).min(NAME_COLUMNS_MIN);
+    let name = shorten(name, available);
     if kept.contains(&NAME_RANK) {
         shown.push(&name);
     }
@@ -219,19 +219,20 @@ fn laid_out(parts: &[(u8, String)], name: &str, columns: usize) -> String {
 }
 
 /// Shortens `name` to `columns` by cutting its middle.
-fn cut(name: &str, columns: usize) -> String {
+fn shorten(name: &str, columns: usize) -> String {
     if width(name) <= columns {
         return name.to_owned();
     }
-    let room = columns.saturating_sub(CUT.len());
-    let front = ends_within(name.chars(), room / 2);
-    let mut back: Vec<char> = ends_within(name.chars().rev(), room - room / 2).chars().collect();
+    let available = columns.saturating_sub(ELLIPSIS.len());
+    let front = prefix_within(name.chars(), available / 2);
+    let mut back: Vec<char> =
+        prefix_within(name.chars().rev(), available - available / 2).chars().collect();
     back.reverse();
-    format!("{front}{CUT}{}", back.into_iter().collect::<String>())
+    format!("{front}{ELLIPSIS}{}", back.into_iter().collect::<String>())
 }
 
 /// The first `chars` that fit into `columns`.
-fn ends_within(chars: impl Iterator<Item = char>, columns: usize) -> String {
+fn prefix_within(chars: impl Iterator<Item = char>, columns: usize) -> String {
     let mut used = 0;
     let fits = |char: &char| {
         used += width(char.encode_utf8(&mut [0; 4]));

@@ -1,10 +1,10 @@
 //! The report for programs: lines of [`crate::json`] on standard output.
 
-use super::{Detail, Output, Report, Statement};
+use super::{Detail, Message, Output, Report};
 use crate::command::deploy;
 use crate::error::{CommandError, ExitCode};
 use crate::hint;
-use crate::json::{ConnectionLost, ErrorLine, Line, Path, ServerAway, ServerUsed, Warning};
+use crate::json::{ConnectionLost, ErrorLine, Line, Path, ServerUnavailable, ServerUsed, Warning};
 use crate::progress::{Counts, Screen};
 use haul_engine::{LinkEvent, Outcome, Skip};
 use haul_model::{Fault, Task};
@@ -12,18 +12,18 @@ use parking_lot::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Minimum time between two progress lines.
-const PROGRESS_EVERY: Duration = Duration::from_millis(500);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Reports everything as JSON.
 pub(super) struct Json {
     output: Mutex<Output>,
     /// When the last progress line was printed.
-    progress_told: Mutex<Option<Instant>>,
+    progress_printed: Mutex<Option<Instant>>,
 }
 
 impl Json {
     pub(super) fn new(screen: &Screen) -> Self {
-        Self { output: Mutex::new(Output::new(screen)), progress_told: Mutex::default() }
+        Self { output: Mutex::new(Output::new(screen)), progress_printed: Mutex::default() }
     }
 
     fn print(&self, line: &Line<'_>) {
@@ -32,8 +32,8 @@ impl Json {
 }
 
 impl Report for Json {
-    fn tell(&self, statement: &dyn Statement) {
-        self.output().print(&statement.json());
+    fn message(&self, message: &dyn Message) {
+        self.output().print(&message.json());
     }
 
     fn fault_with(&self, host: Option<String>, path: &[u8], fault: &Fault, hint: Option<&str>) {
@@ -43,7 +43,7 @@ impl Report for Json {
 
     fn entry_fault(&self, path: &[u8], host: Option<String>, there: &[u8], fault: &Fault) {
         self.output().fail();
-        let hint = hint::of_fault_at(fault, host.is_some(), there);
+        let hint = hint::for_fault_at(fault, host.is_some(), there);
         self.print(&Line::Error(ErrorLine::of_fault(None, path, fault).with_hint(hint)));
     }
 
@@ -55,22 +55,22 @@ impl Report for Json {
         self.print(&Line::Warning(Warning { path: Path::of(path), message }));
     }
 
-    fn link(&self, news: LinkEvent<'_>) {
-        self.print(&match news {
+    fn link(&self, notice: LinkEvent<'_>) {
+        self.print(&match notice {
             LinkEvent::Lost { host, reason, attempt, pause } => {
                 let seconds = pause.as_secs();
                 Line::ConnectionLost(ConnectionLost { host, message: reason, attempt, seconds })
             }
-            LinkEvent::Regained => Line::ConnectionRegained {},
+            LinkEvent::Reconnected => Line::ConnectionRegained {},
             LinkEvent::Server { host, is_quic } => {
                 let protocol = if is_quic { "quic" } else { "tcp" };
                 Line::Server(ServerUsed { host, protocol })
             }
-            LinkEvent::ServerAway { host, reason } => {
-                Line::ServerAway(ServerAway { host, message: reason })
+            LinkEvent::ServerUnavailable { host, reason } => {
+                Line::ServerUnavailable(ServerUnavailable { host, message: reason })
             }
             LinkEvent::Deployed { host, bytes, change } => {
-                let message = deploy::news(host, bytes, change);
+                let message = deploy::notice(host, bytes, change);
                 return self.warning(host.as_bytes(), &message);
             }
             // Only the text report shows these.
@@ -90,23 +90,23 @@ impl Report for Json {
         Detail::Json
     }
 
-    fn draws(&self) -> bool {
+    fn draws_progress(&self) -> bool {
         false
     }
 
     fn progress(&self, counts: Option<Counts>) {
         let Some(counts) = counts else { return };
-        let mut told = self.progress_told.lock();
-        if told.is_none_or(|told| told.elapsed() >= PROGRESS_EVERY) {
-            *told = Some(Instant::now());
+        let mut last_printed = self.progress_printed.lock();
+        if last_printed.is_none_or(|last_printed| last_printed.elapsed() >= PROGRESS_INTERVAL) {
+            *last_printed = Some(Instant::now());
             self.print(&Line::Progress(counts.into()));
         }
     }
 
-    fn refused(&self, error: &CommandError, figures: Option<&dyn Statement>) -> ExitCode {
+    fn abort(&self, error: &CommandError, figures: Option<&dyn Message>) -> ExitCode {
         self.command_error(error);
         if let Some(figures) = figures {
-            self.tell(figures);
+            self.message(figures);
         }
         self.finish(error.kind.exit_code())
     }

@@ -1,9 +1,9 @@
 //! The file of rsync's `--log-file`, in addition to the report. Lines are appended, each with its
 //! time.
 
-use super::{Detail, Output, Report, Statement};
+use super::{Detail, Message, Output, Report};
 use crate::error::{CommandError, ErrorKind, ExitCode};
-use crate::lines::{Itemized, Listed, LogWish, SyncFate};
+use crate::lines::{Itemized, Listed, LogConfig, SyncFate};
 use crate::progress::Counts;
 use crate::quantity;
 use haul_engine::LinkEvent;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// The log file, and the format of its lines about entries.
 pub(crate) struct LogFile {
-    wish: LogWish,
+    config: LogConfig,
     file: Mutex<(File, io::Result<()>)>,
 }
 
@@ -26,29 +26,29 @@ impl LogFile {
     ///
     /// # Errors
     /// If that fails, or the path contains a link that is not followed.
-    pub(crate) fn open(wish: &LogWish) -> Result<Arc<Self>, CommandError> {
-        let opened = haul_engine::append_to_named(Path::new(&wish.path), wish.links);
+    pub(crate) fn open(config: &LogConfig) -> Result<Arc<Self>, CommandError> {
+        let opened = haul_engine::append_to_named(Path::new(&config.path), config.links);
         let file = opened.map_err(|error| {
             let fault = Fault::from_io(Side::Destination, "open the log", &error);
-            let path = escape_bytes(wish.path.as_bytes());
-            CommandError::usage(format!("{path}: {}", fault.message)).of_named(&fault)
+            let path = escape_bytes(config.path.as_bytes());
+            CommandError::usage(format!("{path}: {}", fault.message)).for_named_file(&fault)
         })?;
-        Ok(Arc::new(Self { wish: wish.clone(), file: Mutex::new((file, Ok(()))) }))
+        Ok(Arc::new(Self { config: config.clone(), file: Mutex::new((file, Ok(()))) }))
     }
 
     /// True if an entry with this fate is logged.
-    pub(crate) fn tells(&self, kind: &Kind, fate: SyncFate<'_>) -> bool {
-        self.wish.lines.is_logged(kind, fate)
+    pub(crate) fn includes(&self, kind: &Kind, fate: SyncFate<'_>) -> bool {
+        self.config.lines.is_logged(kind, fate)
     }
 
     /// True if the log's lines show attributes.
     pub(crate) fn wants_attributes(&self) -> bool {
-        self.wish.lines.wants_attributes()
+        self.config.lines.wants_attributes()
     }
 
     /// True if the log's lines show hashes.
     pub(crate) fn wants_hashes(&self) -> bool {
-        self.wish.lines.wants_hashes()
+        self.config.lines.wants_hashes()
     }
 
     /// Logs an entry.
@@ -58,10 +58,11 @@ impl LogFile {
         kind: &Kind,
         listed: &Listed,
         fate: SyncFate<'_>,
-        goes_out: bool,
+        is_outgoing: bool,
     ) {
-        let told = Itemized { lines: &self.wish.lines, path, kind, listed, fate, goes_out };
-        self.lines(&String::from_utf8_lossy(&told.text()));
+        let itemized =
+            Itemized { lines: &self.config.lines, path, kind, listed, fate, is_outgoing };
+        self.lines(&String::from_utf8_lossy(&itemized.text()));
     }
 
     /// Logs each line of `text`, with the time. A write error is reported at the end.
@@ -82,18 +83,18 @@ impl LogFile {
         let mut file = self.file.lock();
         let error = std::mem::replace(&mut file.1, Ok(())).err()?;
         let fault = Fault::from_io(Side::Destination, "write to the log", &error);
-        let path = escape_bytes(self.wish.path.as_bytes());
+        let path = escape_bytes(self.config.path.as_bytes());
         Some(CommandError::new(ErrorKind::Io, format!("{path}: {}", fault.message)))
     }
 }
 
 /// A report that is also written to a log.
-pub(crate) struct Logged {
+pub(crate) struct LoggedReport {
     report: Box<dyn Report>,
     log: Arc<LogFile>,
 }
 
-impl Logged {
+impl LoggedReport {
     /// Wraps `report` and copies its errors to `log`.
     pub(crate) fn new(report: Box<dyn Report>, log: Arc<LogFile>) -> Self {
         Self { report, log }
@@ -106,9 +107,9 @@ impl Logged {
     }
 }
 
-impl Report for Logged {
-    fn tell(&self, statement: &dyn Statement) {
-        self.report.tell(statement);
+impl Report for LoggedReport {
+    fn message(&self, message: &dyn Message) {
+        self.report.message(message);
     }
 
     fn fault_with(&self, host: Option<String>, path: &[u8], fault: &Fault, hint: Option<&str>) {
@@ -132,8 +133,8 @@ impl Report for Logged {
         self.report.warning(path, message);
     }
 
-    fn link(&self, news: LinkEvent<'_>) {
-        self.report.link(news);
+    fn link(&self, notice: LinkEvent<'_>) {
+        self.report.link(notice);
     }
 
     fn command_error(&self, error: &CommandError) {
@@ -145,24 +146,24 @@ impl Report for Logged {
         self.report.detail()
     }
 
-    fn draws(&self) -> bool {
-        self.report.draws()
+    fn draws_progress(&self) -> bool {
+        self.report.draws_progress()
     }
 
     fn progress(&self, counts: Option<Counts>) {
         self.report.progress(counts);
     }
 
-    fn refused(&self, error: &CommandError, figures: Option<&dyn Statement>) -> ExitCode {
+    fn abort(&self, error: &CommandError, figures: Option<&dyn Message>) -> ExitCode {
         self.log.lines(&format!("haul: {}", escape_controls(&error.to_string())));
-        self.report.refused(error, figures)
+        self.report.abort(error, figures)
     }
 
     fn output(&self) -> MutexGuard<'_, Output> {
         self.report.output()
     }
 
-    fn conclude(&self, code: ExitCode, figures: &dyn Statement) -> ExitCode {
+    fn conclude(&self, code: ExitCode, figures: &dyn Message) -> ExitCode {
         let mut code = self.report.conclude(code, figures);
         self.log.lines(&format!("ended with exit code {}", code.number()));
         if let Some(error) = self.log.failure() {

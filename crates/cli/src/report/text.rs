@@ -1,7 +1,7 @@
 //! The report for people: answers, lines and a summary on standard output, errors and warnings on
 //! standard error, and a progress line below them.
 
-use super::{Detail, Output, Report, Show, Statement};
+use super::{Detail, Message, Output, Report, Show};
 use crate::command::deploy;
 use crate::error::{CommandError, ExitCode};
 use crate::hint::Hint;
@@ -17,7 +17,7 @@ pub(super) struct Text {
     show: Show,
     screen: Screen,
     /// Standard error is a terminal with a progress line.
-    draws: bool,
+    draws_progress: bool,
     output: Mutex<Output>,
     drawn: Mutex<Drawn>,
 }
@@ -32,16 +32,16 @@ struct Drawn {
 
 impl Text {
     pub(super) fn new(show: Show, screen: &Screen) -> Self {
-        let draws = show > Show::Quiet && Screen::is_terminal();
+        let draws_progress = show > Show::Quiet && Screen::is_terminal();
         let output = Mutex::new(Output::new(screen));
-        Self { show, screen: screen.clone(), draws, output, drawn: Mutex::default() }
+        Self { show, screen: screen.clone(), draws_progress, output, drawn: Mutex::default() }
     }
 }
 
 impl Report for Text {
-    fn tell(&self, statement: &dyn Statement) {
-        if self.show >= statement.least() {
-            self.output().print(&statement.text());
+    fn message(&self, message: &dyn Message) {
+        if self.show >= message.level() {
+            self.output().print(&message.text());
         }
     }
 
@@ -77,26 +77,26 @@ impl Report for Text {
         self.output().error_line(&format!("haul: warning: {path}: {message}"));
     }
 
-    fn link(&self, news: LinkEvent<'_>) {
-        if news.is_detail() && self.show < Show::Verbose {
+    fn link(&self, notice: LinkEvent<'_>) {
+        if notice.is_detail() && self.show < Show::Verbose {
             return;
         }
         // The progress line shows the lost connection.
         self.progress(None);
-        if !self.warns() {
+        if !self.shows_warnings() {
             return;
         }
-        let line = match news {
+        let line = match notice {
             LinkEvent::Lost { reason, attempt, pause, .. } => {
                 let seconds = pause.as_secs();
                 format!("haul: {reason}; reconnecting in {seconds} s (attempt {attempt})")
             }
-            LinkEvent::Regained => "haul: reconnected".to_owned(),
+            LinkEvent::Reconnected => "haul: reconnected".to_owned(),
             LinkEvent::Server { host, is_quic } => {
                 let by = if is_quic { "QUIC" } else { "TCP" };
                 format!("haul: connected to the server of {host} by {by}")
             }
-            LinkEvent::ServerAway { host, reason } => {
+            LinkEvent::ServerUnavailable { host, reason } => {
                 format!("haul: {reason}; using ssh to {host}")
             }
             LinkEvent::Direct { host, connections } => {
@@ -113,7 +113,7 @@ impl Report for Text {
                 format!("haul: contents go to {host} over {connections}")
             }
             LinkEvent::Deployed { host, bytes, change } => {
-                let message = deploy::news(host, bytes, change);
+                let message = deploy::notice(host, bytes, change);
                 return self.warning(host.as_bytes(), &message);
             }
             LinkEvent::NotLoggedIn { host, reason } => {
@@ -131,8 +131,8 @@ impl Report for Text {
         Detail::Text(self.show)
     }
 
-    fn draws(&self) -> bool {
-        self.draws
+    fn draws_progress(&self) -> bool {
+        self.draws_progress
     }
 
     fn progress(&self, counts: Option<Counts>) {
@@ -141,7 +141,7 @@ impl Report for Text {
             drawn.since = None;
             return self.screen.clear();
         };
-        if !self.draws || !counts.has_begun() {
+        if !self.draws_progress || !counts.has_begun() {
             return;
         }
         let now = drawn.since.get_or_insert_with(Instant::now).elapsed();
@@ -151,7 +151,7 @@ impl Report for Text {
         }
     }
 
-    fn refused(&self, error: &CommandError, _: Option<&dyn Statement>) -> ExitCode {
+    fn abort(&self, error: &CommandError, _: Option<&dyn Message>) -> ExitCode {
         self.command_error(error);
         self.finish(error.kind.exit_code())
     }
@@ -163,20 +163,20 @@ impl Report for Text {
 
 /// Implements [`Report::shows`].
 pub(super) fn shows(show: Show, task: &Task, kind: &Kind, outcome: &Outcome) -> bool {
-    let (warns, is_verbose) = (show > Show::Quiet, show >= Show::Verbose);
+    let (shows_warnings, is_verbose) = (show > Show::Quiet, show >= Show::Verbose);
     match (outcome, task) {
         (Outcome::Failed(_), _) => true,
-        (Outcome::Skipped(Skip::Special), _) => warns,
-        (Outcome::Differs(_), Task::Check { .. }) => warns,
+        (Outcome::Skipped(Skip::Special), _) => shows_warnings,
+        (Outcome::Differs(_), Task::Check { .. }) => shows_warnings,
         // A moved file is reported when its source is removed.
         (_, task) if task.moving().is_some() => false,
         // Here the options of `haul sync` decide which are shown.
         (Outcome::Synced(_), Task::Sync(..)) => true,
         (Outcome::Linked { .. } | Outcome::Synced(_), Task::Copy(policy)) => {
-            is_verbose || policy.dry_run && warns
+            is_verbose || policy.dry_run && shows_warnings
         }
         (Outcome::Copied | Outcome::Grew, Task::Copy(_)) => is_verbose,
-        (Outcome::WouldCopy, Task::Copy(policy)) => is_verbose || policy.dry_run && warns,
+        (Outcome::WouldCopy, Task::Copy(policy)) => is_verbose || policy.dry_run && shows_warnings,
         // An existing directory is not worth a line.
         (Outcome::Skipped(_), _) if *kind == Kind::Dir => false,
         (Outcome::Skipped(_), Task::Check { .. }) => is_verbose,

@@ -1,7 +1,7 @@
 //! The audit log: a JSON line for each connection and each job.
 
-use super::place::failed;
-use super::records::{Client, Right, now_text};
+use super::paths::failed;
+use super::records::{Client, Right, timestamp_now};
 use crate::error::CommandError;
 use haul_engine::append_to_private;
 use haul_model::escape_bytes;
@@ -17,12 +17,12 @@ pub(super) struct Audit {
     /// `None` in a child.
     file: Option<File>,
     /// The last line may be incomplete.
-    is_cut_off: bool,
+    is_truncated: bool,
 }
 
 /// The fields that identify a client in each line.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct Who {
+pub(super) struct ClientInfo {
     pub(super) client: String,
     pub(super) from: SocketAddr,
     /// The escaped path.
@@ -32,7 +32,7 @@ pub(super) struct Who {
     pub(super) user: Option<String>,
 }
 
-impl Who {
+impl ClientInfo {
     pub(super) fn new(client: &Client, from: SocketAddr) -> Self {
         Self {
             client: client.name.clone(),
@@ -79,7 +79,7 @@ struct Line<'a> {
     #[serde(flatten)]
     event: Event<'a>,
     #[serde(flatten)]
-    who: &'a Who,
+    client_info: &'a ClientInfo,
 }
 
 impl Audit {
@@ -90,27 +90,27 @@ impl Audit {
     /// Errors of the file system.
     pub(super) fn open(path: &Path) -> Result<Self, CommandError> {
         append_to_private(path)
-            .map(|file| Self { file: Some(file), is_cut_off: false })
+            .map(|file| Self { file: Some(file), is_truncated: false })
             .map_err(|error| failed(path, &error))
     }
 
     /// Closes the file in this process.
-    pub(super) fn abandon(&mut self) {
+    pub(super) fn close_in_child(&mut self) {
         self.file = None;
     }
 
     /// Appends a line. A write error is reported on standard error, and jobs continue.
-    pub(super) fn tell(&mut self, who: &Who, event: Event<'_>) {
+    pub(super) fn log(&mut self, client_info: &ClientInfo, event: Event<'_>) {
         let Some(file) = &mut self.file else { return };
-        let line = Line { time: now_text(), event, who };
+        let line = Line { time: timestamp_now(), event, client_info };
         let written = serde_json::to_vec(&line).map_err(io::Error::from).and_then(|mut line| {
             line.push(b'\n');
-            if self.is_cut_off {
+            if self.is_truncated {
                 line.insert(0, b'\n');
             }
             file.write_all(&line)
         });
-        self.is_cut_off = written.is_err();
+        self.is_truncated = written.is_err();
         if let Err(error) = written {
             let _ = writeln!(io::stderr(), "haul server: can't write the audit log: {error}");
         }

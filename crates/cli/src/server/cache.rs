@@ -1,7 +1,7 @@
 //! The chunk caches of clients. Each client and root has its own, so no client reads content that
 //! another one sent. The user that runs the client's jobs owns the cache.
 
-use super::place::{Place, failed};
+use super::paths::{ServerPaths, failed};
 use super::records::{Client, Records};
 use crate::error::{CommandError, ErrorKind};
 use haul_engine::{ChunkCache, give_to_user};
@@ -23,14 +23,14 @@ const MODE: u32 = 0o700;
 const IN_USE_MAX: Duration = Duration::from_secs(2);
 
 /// Interval between attempts to remove it.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-fn dir(place: &Place, client: &Client) -> PathBuf {
+fn dir(paths: &ServerPaths, client: &Client) -> PathBuf {
     let user = client.user.as_deref().unwrap_or_default().as_bytes();
     let (key, root) = (client.key.to_string(), client.root.as_os_str().as_bytes());
     let whose = [key.as_bytes(), user, root].join(&0);
     let number = ContentHash::of(&whose).to_string();
-    place.caches().join(format!("{}-{}", client.name, &number[..16]))
+    paths.caches().join(format!("{}-{}", client.name, &number[..16]))
 }
 
 /// Returns the cache directory of the client with this key, and creates it if it is missing.
@@ -38,18 +38,18 @@ fn dir(place: &Place, client: &Client) -> PathBuf {
 /// # Errors
 /// If no client has this key, or the records can't be read.
 pub(crate) fn dir_of(key: &PublicKey) -> Result<PathBuf, CommandError> {
-    let place = Place::find()?;
-    let clients = Records::load(&place)?.clients;
+    let paths = ServerPaths::find()?;
+    let clients = Records::load(&paths)?.clients;
     let client = clients.iter().find(|client| client.key == *key);
     let unknown = || CommandError::new(ErrorKind::Refused, "no client of the server has this key");
     let client = client.ok_or_else(unknown)?;
-    open(&place, client);
-    Ok(dir(&place, client))
+    open(&paths, client);
+    Ok(dir(&paths, client))
 }
 
 /// Opens the cache of `client`. Must run before this process changes its user and is confined.
-pub(super) fn open(place: &Place, client: &Client) -> Option<ChunkCache> {
-    let dir = dir(place, client);
+pub(super) fn open(paths: &ServerPaths, client: &Client) -> Option<ChunkCache> {
+    let dir = dir(paths, client);
     let opened = || {
         DirBuilder::new().recursive(true).mode(MODE).create(&dir)?;
         if let Some(user) = &client.user {
@@ -69,18 +69,18 @@ pub(super) fn open(place: &Place, client: &Client) -> Option<ChunkCache> {
 /// # Errors
 /// If the records can't be read, or a cache can't be removed.
 /// If the records can't be read, or a cache can't be removed.
-pub(crate) fn remove_unused(place: &Place) -> Result<(), CommandError> {
-    let caches = place.caches();
-    let there = match fs::read_dir(&caches) {
+pub(crate) fn remove_unused(paths: &ServerPaths) -> Result<(), CommandError> {
+    let caches = paths.caches();
+    let entries = match fs::read_dir(&caches) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        there => there.and_then(Iterator::collect::<io::Result<Vec<_>>>),
+        entries => entries.and_then(Iterator::collect::<io::Result<Vec<_>>>),
     };
-    let there = there.map_err(|error| failed(&caches, &error))?;
+    let entries = entries.map_err(|error| failed(&caches, &error))?;
     // Read after the directory, so that they contain every client with a cache in the list.
-    let clients = Records::load(place)?.clients;
-    let used: HashSet<_> = clients.iter().map(|client| dir(place, client)).collect();
+    let clients = Records::load(paths)?.clients;
+    let used: HashSet<_> = clients.iter().map(|client| dir(paths, client)).collect();
     let end = Instant::now() + IN_USE_MAX;
-    let mut unused = there.iter().map(DirEntry::path).filter(|path| !used.contains(path));
+    let mut unused = entries.iter().map(DirEntry::path).filter(|path| !used.contains(path));
     unused.try_for_each(|path| remove(&path, end).map_err(|error| failed(&path, &error)))
 }
 
@@ -89,7 +89,7 @@ fn remove(dir: &Path, end: Instant) -> io::Result<()> {
         match fs::remove_dir_all(dir) {
             // A job that is ending may still write to the cache.
             Err(error) if error.kind() != io::ErrorKind::NotFound && Instant::now() < end => {
-                thread::sleep(LOOK_AGAIN);
+                thread::sleep(POLL_INTERVAL);
             }
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => return Ok(()),
@@ -100,28 +100,28 @@ fn remove(dir: &Path, end: Instant) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::{Right, now_text};
+    use crate::server::{Right, timestamp_now};
     use haul_net::Identity;
 
     fn client(name: &str, root: &str) -> Client {
         let key = Identity::new().expect("a key").key();
-        let (root, right, added) = (root.into(), Right::Write, Some(now_text()));
+        let (root, right, added) = (root.into(), Right::Write, Some(timestamp_now()));
         Client { name: name.to_owned(), key, root, right, user: None, added, server_key: None }
     }
 
     #[test]
     fn a_client_that_is_enrolled_again_or_revoked_leaves_no_cache() {
         let files = tempfile::TempDir::new().expect("a directory");
-        let place = Place::below(&files.path().join("server"));
-        remove_unused(&place).expect("there are none");
+        let paths = ServerPaths::below(&files.path().join("server"));
+        remove_unused(&paths).expect("there are none");
         let (ann, bob) = (client("ann", "/srv/a"), client("bob", "/srv/b"));
         let change = |change: &dyn Fn(&mut Records) -> Result<(), CommandError>| {
-            Records::change(&place, change).expect("changed");
-            remove_unused(&place).expect("removed");
+            Records::change(&paths, change).expect("changed");
+            remove_unused(&paths).expect("removed");
         };
-        let has = |client: &Client| dir(&place, client).join("kept").exists();
+        let has = |client: &Client| dir(&paths, client).join("kept").exists();
         let use_cache = |client: &Client| {
-            fs::create_dir_all(dir(&place, client).join("kept")).expect("made");
+            fs::create_dir_all(dir(&paths, client).join("kept")).expect("made");
         };
         change(&|records| records.add(ann.clone()).and_then(|()| records.add(bob.clone())));
         [&ann, &bob].into_iter().for_each(use_cache);

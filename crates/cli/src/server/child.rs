@@ -1,18 +1,19 @@
 //! The code of one child: it drops all privileges it does not need, and serves one client. Its
 //! parent is the main process of a server, or an agent that ssh starts in its place.
 
-use super::Place;
+use super::ServerPaths;
 use super::audit::JobReport;
 use super::cache;
 use super::guest;
-use super::records::{Client, Invited};
+use super::records::{Client, InvitationRecord};
 use crate::interrupt;
 use crate::sshd;
 use haul_engine::{
-    Bounds, ChunkCache, JobError, Rights, Serving, Summary, become_user, end_with_parent, is_root,
+    ChunkCache, JobError, ResourceLimits, Rights, ServeOptions, Summary, become_user,
+    die_with_parent, is_root,
 };
 use haul_model::{Side, Task, escape_bytes};
-use haul_net::{Caller, Connection, Doorway, Forwarded, Killer, PublicKey, Refusal};
+use haul_net::{Caller, Connection, Forwarded, Killer, ListenTarget, PublicKey, Refusal};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::SIGTERM;
@@ -30,7 +31,7 @@ pub(super) const REPORT_LEN_MAX: usize = 2048;
 const REPORTED_CHARS_MAX: usize = 300;
 
 /// The exit status if the client disconnected during a job.
-pub(super) const LOST: u8 = 3;
+pub(super) const CLIENT_LOST: u8 = 3;
 
 /// The reason for refusing a client at its job limit.
 pub(super) const TOO_MANY: &str = "too many jobs at once";
@@ -61,11 +62,11 @@ impl Reports {
         Self(Mutex::new(to))
     }
 
-    fn refused(&self, reason: &str) {
-        self.tell(&Report::Refused(bounded(reason)));
+    fn send_refusal(&self, reason: &str) {
+        self.send(&Report::Refused(truncated(reason)));
     }
 
-    fn tell(&self, report: &Report) {
+    fn send(&self, report: &Report) {
         let Ok(mut line) = serde_json::to_vec(report) else { return };
         line.push(b'\n');
         if line.len() <= REPORT_LEN_MAX {
@@ -76,24 +77,24 @@ impl Reports {
 }
 
 /// The child's context, set by the main process.
-pub(super) struct Around<'a> {
-    pub(super) place: &'a Place,
-    pub(super) bounds: Bounds,
+pub(super) struct ChildContext<'a> {
+    pub(super) paths: &'a ServerPaths,
+    pub(super) bounds: ResourceLimits,
     /// The process ID of the parent.
     pub(super) parent: u32,
     pub(super) reports: Reports,
 }
 
-impl Around<'_> {
+impl ChildContext<'_> {
     /// Reports that the client can't be served. Returns the exit status.
     fn fail(&self, error: &io::Error) -> u8 {
-        self.reports.refused(&error.to_string());
+        self.reports.send_refusal(&error.to_string());
         1
     }
 }
 
 /// The child's connection.
-pub(super) struct Call {
+pub(super) struct ChildConnection {
     pub(super) caller: Caller,
     /// The server's newest key, unless the client already has it.
     pub(super) new_key: Option<PublicKey>,
@@ -103,27 +104,27 @@ pub(super) struct Call {
 
 /// The reason why a client can't be served.
 pub(super) fn refusal(client: &Client) -> Option<&'static str> {
-    let lacks_user = is_root() && client.user.is_none();
-    lacks_user.then_some("the server runs as root, and the client has no user")
+    let is_user_missing = is_root() && client.user.is_none();
+    is_user_missing.then_some("the server runs as root, and the client has no user")
 }
 
 /// Serves `client`. **No other thread may run yet.**
-pub(super) fn serve(around: &Around<'_>, call: Call, client: &Client) -> u8 {
-    let Call { caller, new_key, forwarded } = call;
-    let cache = match confine(around, client) {
+pub(super) fn serve(context: &ChildContext<'_>, call: ChildConnection, client: &Client) -> u8 {
+    let ChildConnection { caller, new_key, forwarded } = call;
+    let cache = match confine(context, client) {
         Ok(cache) => cache,
         Err(error) => {
-            return refuse(around, caller, Refusal::Unserved, &error.to_string());
+            return refuse(context, caller, Refusal::Unserved, &error.to_string());
         }
     };
     let begun = caller.socket().try_clone_to_owned().and_then(|socket| {
         Ok((TcpStream::from(socket), caller.into_connection(client.name.clone(), new_key)?))
     });
     match begun {
-        Err(error) => around.fail(&error),
+        Err(error) => context.fail(&error),
         Ok((socket, connection)) => {
-            let doorway = Doorway::Server(forwarded);
-            let status = serve_over(around, connection, client, cache, Ok(&doorway));
+            let listen_target = ListenTarget::Server(forwarded);
+            let status = serve_over(context, connection, client, cache, Ok(&listen_target));
             read_rest(socket);
             status
         }
@@ -131,43 +132,43 @@ pub(super) fn serve(around: &Around<'_>, call: Call, client: &Client) -> u8 {
 }
 
 /// Serves `client` over standard input and output, through ssh.
-pub(super) fn serve_streams(around: &Around<'_>, client: &Client) -> u8 {
-    let begun = confine(around, client).and_then(|cache| {
+pub(super) fn serve_streams(context: &ChildContext<'_>, client: &Client) -> u8 {
+    let begun = confine(context, client).and_then(|cache| {
         let (input, output) = sshd::streams()?;
-        Ok((Connection::of_streams(input, output)?, cache))
+        Ok((Connection::from_streams(input, output)?, cache))
     });
-    let doorway = Err("a login restricted to a directory opens no ports");
+    let listen_target = Err("a login restricted to a directory opens no ports");
     match begun {
-        Err(error) => around.fail(&error),
-        Ok((connection, cache)) => serve_over(around, connection, client, cache, doorway),
+        Err(error) => context.fail(&error),
+        Ok((connection, cache)) => serve_over(context, connection, client, cache, listen_target),
     }
 }
 
 fn serve_over(
-    around: &Around<'_>,
+    context: &ChildContext<'_>,
     connection: Connection,
     client: &Client,
     cache: Option<ChunkCache>,
-    doorway: Result<&Doorway, &'static str>,
+    listen_target: Result<&ListenTarget, &'static str>,
 ) -> u8 {
-    if let Err(error) = end_on_request(connection.closer.killer()) {
-        return around.fail(&error);
+    if let Err(error) = close_on_sigterm(connection.closer.killer()) {
+        return context.fail(&error);
     }
-    around.reports.tell(&Report::Ready);
-    let tell = |report: Report| around.reports.tell(&report);
-    let serving = Serving {
+    context.reports.send(&Report::Ready);
+    let send = |report: Report| context.reports.send(&report);
+    let serving = ServeOptions {
         rights: client.right.into(),
-        on_failure: &interrupt::leave_in_time,
-        doorway,
+        on_failure: &interrupt::exit_after_cleanup_max,
+        listen_target,
         program: None,
         calls: false,
-        on_end: &|task, side, result| tell(Report::Job(job_report(task, side, result))),
+        on_end: &|task, side, result| send(Report::Job(job_report(task, side, result))),
         cache: &|| cache.clone(),
-        on_requests: &|count| tell(Report::Requests(count)),
+        on_requests: &|count| send(Report::Requests(count)),
     };
     match haul_engine::serve_with(serving, connection) {
         Ok(()) => 0,
-        Err(JobError::Connection(_)) => LOST,
+        Err(JobError::Connection(_)) => CLIENT_LOST,
         // The client received the error, or has disconnected.
         Err(_) => 1,
     }
@@ -175,20 +176,21 @@ fn serve_over(
 
 /// Restricts this process to the client's rights. Returns its chunk cache. This process then ends
 /// with its parent.
-fn confine(around: &Around<'_>, client: &Client) -> io::Result<Option<ChunkCache>> {
-    let told = |what: &str, error: io::Error| {
+fn confine(context: &ChildContext<'_>, client: &Client) -> io::Result<Option<ChunkCache>> {
+    let context_error = |what: &str, error: io::Error| {
         io::Error::new(error.kind(), format!("can't {what}: {error}"))
     };
     let writes = Rights::from(client.right) == Rights::Write;
-    let cache = if writes { cache::open(around.place, client) } else { None };
+    let cache = if writes { cache::open(context.paths, client) } else { None };
     if let Some(user) = &client.user {
-        become_user(user).map_err(|error| told(&format!("become the user {user}"), error))?;
+        become_user(user)
+            .map_err(|error| context_error(&format!("become the user {user}"), error))?;
     }
-    end_with_parent(around.parent)?;
+    die_with_parent(context.parent)?;
     let root = escape_bytes(client.root.as_os_str().as_bytes());
-    let stay = haul_engine::stay_below(&client.root, true, client.right.into(), cache.as_ref());
-    stay.map_err(|error| told(&format!("restrict access to {root}"), error))?;
-    around.bounds.keep().map_err(|error| told("limit the process", error))?;
+    let stay = haul_engine::confine_below(&client.root, true, client.right.into(), cache.as_ref());
+    stay.map_err(|error| context_error(&format!("restrict access to {root}"), error))?;
+    context.bounds.apply().map_err(|error| context_error("limit the process", error))?;
     Ok(cache)
 }
 
@@ -201,11 +203,11 @@ fn read_rest(mut socket: TcpStream) {
 
 /// Closes the connection on SIGTERM. The job ends as with a lost connection, so its partial files
 /// can be resumed.
-fn end_on_request(killer: Killer) -> io::Result<()> {
-    let (mut asked, ask) = io::pipe()?;
-    pipe::register(SIGTERM, ask)?;
+fn close_on_sigterm(killer: Killer) -> io::Result<()> {
+    let (mut reader, writer) = io::pipe()?;
+    pipe::register(SIGTERM, writer)?;
     let wait = move || {
-        if asked.read_exact(&mut [0]).is_ok() {
+        if reader.read_exact(&mut [0]).is_ok() {
             killer.kill();
         }
     };
@@ -213,7 +215,7 @@ fn end_on_request(killer: Killer) -> io::Result<()> {
 }
 
 /// The start of a text, short enough for a report.
-fn bounded(text: &str) -> String {
+fn truncated(text: &str) -> String {
     text.chars().take(REPORTED_CHARS_MAX).collect()
 }
 
@@ -227,16 +229,16 @@ fn job_report(task: &Task, side: Side, result: &Result<Summary, JobError>) -> Jo
     };
     let role = if side == Side::Source { "send" } else { "receive" };
     let summary = result.as_ref().ok().copied().unwrap_or_default();
-    let Summary { copied, dirs_made, skipped, updated, linked, deleted, failed, .. } = summary;
+    let Summary { copied, dirs_created, skipped, updated, linked, deleted, failed, .. } = summary;
     let outcome = match result {
         Ok(_) if failed > 0 => "some failed".to_owned(),
         Ok(_) => "done".to_owned(),
-        Err(error) => bounded(&error.to_string()),
+        Err(error) => truncated(&error.to_string()),
     };
     JobReport {
         task: task.to_owned(),
         role: role.to_owned(),
-        entries: copied + dirs_made + skipped + updated + linked + deleted + failed,
+        entries: copied + dirs_created + skipped + updated + linked + deleted + failed,
         bytes: summary.bytes,
         failed,
         outcome,
@@ -244,21 +246,30 @@ fn job_report(task: &Task, side: Side, result: &Result<Summary, JobError>) -> Jo
 }
 
 /// Refuses a client. The main process logs the `reason`.
-pub(super) fn refuse(around: &Around<'_>, caller: Caller, refusal: Refusal, reason: &str) -> u8 {
-    let begun = around.bounds.keep().and_then(|()| end_with_parent(around.parent));
-    around.reports.refused(reason);
+pub(super) fn refuse(
+    context: &ChildContext<'_>,
+    caller: Caller,
+    refusal: Refusal,
+    reason: &str,
+) -> u8 {
+    let begun = context.bounds.apply().and_then(|()| die_with_parent(context.parent));
+    context.reports.send_refusal(reason);
     u8::from(begun.and_then(|()| caller.refuse(refusal, REFUSING_MAX)).is_err())
 }
 
 /// Enrolls the guest with this invitation.
-pub(super) fn receive(around: &Around<'_>, caller: Caller, invited: &Invited) -> u8 {
-    let begun = around.bounds.keep().and_then(|()| end_with_parent(around.parent));
-    let enrolled = begun.and_then(|()| guest::receive(around.place, caller, invited));
+pub(super) fn receive(
+    context: &ChildContext<'_>,
+    caller: Caller,
+    invited: &InvitationRecord,
+) -> u8 {
+    let begun = context.bounds.apply().and_then(|()| die_with_parent(context.parent));
+    let enrolled = begun.and_then(|()| guest::receive(context.paths, caller, invited));
     match enrolled {
         Ok(name) => {
-            around.reports.tell(&Report::Enrolled(name));
+            context.reports.send(&Report::Enrolled(name));
             0
         }
-        Err(error) => around.fail(&error),
+        Err(error) => context.fail(&error),
     }
 }

@@ -1,8 +1,8 @@
 //! Requests to a running server, over a socket that only its user can reach. A request is a word,
 //! the answer a line of JSON.
 
-use super::Place;
-use super::place::failed;
+use super::ServerPaths;
+use super::paths::failed;
 use crate::error::{CommandError, ErrorKind};
 use haul::files;
 use serde::{Deserialize, Serialize};
@@ -86,13 +86,13 @@ impl Control {
     ///
     /// # Errors
     /// If another server of this user runs, and errors of the file system.
-    pub(super) fn bind(place: &Place) -> Result<Self, CommandError> {
-        let Some(lock) = files::try_lock(&place.server_lock())? else {
+    pub(super) fn bind(paths: &ServerPaths) -> Result<Self, CommandError> {
+        let Some(lock) = files::try_lock(&paths.server_lock())? else {
             return Err(CommandError::new(ErrorKind::Io, "a server of this user runs already")
                 .with_hint("'haul server status' shows it, 'haul server stop' ends it"));
         };
         // The lock is held, so an existing socket is left over from an earlier server.
-        let path = place.control();
+        let path = paths.control();
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(failed(&path, &error));
@@ -134,8 +134,8 @@ impl Control {
 ///
 /// # Errors
 /// Errors of the file system.
-pub(crate) fn is_running(place: &Place) -> Result<bool, CommandError> {
-    Ok(files::try_lock(&place.server_lock())?.is_none())
+pub(crate) fn is_running(paths: &ServerPaths) -> Result<bool, CommandError> {
+    Ok(files::try_lock(&paths.server_lock())?.is_none())
 }
 
 pub(super) fn answer(mut stream: UnixStream, status: &Status) {
@@ -147,8 +147,8 @@ pub(super) fn answer(mut stream: UnixStream, status: &Status) {
 ///
 /// # Errors
 /// If the server does not answer.
-pub(crate) fn ask(place: &Place, request: Request) -> Result<Option<Status>, CommandError> {
-    let path = place.control();
+pub(crate) fn ask(paths: &ServerPaths, request: Request) -> Result<Option<Status>, CommandError> {
+    let path = paths.control();
     let mut stream = match UnixStream::connect(&path) {
         Ok(stream) => stream,
         Err(error)

@@ -1,12 +1,12 @@
 //! Accepts an invitation, over a connection that its secret authenticates. The guest sends a key
 //! and a name ([`Enrolment`]), and the server answers with one byte.
 
-use super::records::{Client, Invited, now_text};
-use super::{Place, Records};
+use super::records::{Client, InvitationRecord, timestamp_now};
+use super::{Records, ServerPaths};
 use crate::error::{CommandError, ErrorKind};
 use haul_net::{
-    Caller, ConnectError, Connection, Enrolment, Identity, Invitation, Patience, PublicKey,
-    SILENCE_SECONDS, connect_server,
+    Caller, ConnectError, Connection, Enrolment, Identity, Invitation, PublicKey, SILENCE_SECONDS,
+    Timeouts, connect_server,
 };
 use std::io::{self, Read, Write};
 use std::sync::mpsc;
@@ -25,29 +25,33 @@ const ANSWER_MAX: Duration = Duration::from_secs(SILENCE_SECONDS as u64);
 ///
 /// # Errors
 /// If the guest's message is invalid, or it can't be enrolled.
-pub(super) fn receive(place: &Place, caller: Caller, invited: &Invited) -> io::Result<String> {
+pub(super) fn receive(
+    paths: &ServerPaths,
+    caller: Caller,
+    invited: &InvitationRecord,
+) -> io::Result<String> {
     let connection = caller.into_connection("the guest".to_owned(), None)?;
     let Connection { reader, mut writer, closer: _closer } = connection;
-    let said = Enrolment::read(reader)?;
-    let enrolled = Records::change(place, |records| {
+    let enrolment = Enrolment::read(reader)?;
+    let enrolled = Records::change(paths, |records| {
         let open =
             |records: &Records| records.invitations.iter().position(|open| open.key == invited.key);
         let Some(at) = open(records) else {
             return Err(CommandError::new(ErrorKind::Refused, "the invitation was used already"));
         };
-        if records.clients.iter().any(|client| client.key == said.key()) {
+        if records.clients.iter().any(|client| client.key == enrolment.key()) {
             // A guest does not prove that it owns the key.
             return Err(CommandError::usage("a client has this key already"));
         }
-        let Invited { name, root, right, user, .. } = records.invitations.remove(at);
-        let name = name.unwrap_or_else(|| said.name().to_owned());
+        let InvitationRecord { name, root, right, user, .. } = records.invitations.remove(at);
+        let name = name.unwrap_or_else(|| enrolment.name().to_owned());
         records.add(Client {
             name: name.clone(),
-            key: said.key(),
+            key: enrolment.key(),
             root,
             right,
             user,
-            added: Some(now_text()),
+            added: Some(timestamp_now()),
             server_key: None,
         })?;
         Ok(name)
@@ -74,22 +78,22 @@ pub(crate) fn join(
         let message = "invalid name for a client: use letters, digits and '.', '-', '_' or '@'";
         CommandError::usage(message)
     };
-    let said = Enrolment::new(identity.key(), name).ok_or_else(bad_name)?;
+    let enrolment = Enrolment::new(identity.key(), name).ok_or_else(bad_name)?;
     if invitation.expires <= SystemTime::now() {
         return Err(expired());
     }
     let guest = invitation.identity().map_err(CommandError::io)?;
     let host = invitation.addresses.first().map_or("", |address| address.host());
-    let forgets = |_: PublicKey| ();
+    let ignore_key = |_: PublicKey| ();
     let connection = connect_server(
         host,
         &invitation.addresses,
         invitation.server,
         &guest,
-        Patience::default(),
-        forgets,
+        Timeouts::default(),
+        ignore_key,
     )?;
-    match answer(connection, said.encode(), ANSWER_MAX)? {
+    match answer(connection, enrolment.encode(), ANSWER_MAX)? {
         ENROLLED => Ok(()),
         NAME_TAKEN => Err(CommandError::usage("the server has a client of that name or key")
             .with_hint("choose another name with --name, or have the client revoked first")),
@@ -97,27 +101,31 @@ pub(crate) fn join(
     }
 }
 
-/// Sends `said`, and waits at most `patience` for the answer.
+/// Sends `enrolment`, and waits at most `timeout` for the answer.
 ///
 /// # Errors
 /// If no answer arrives.
-fn answer(connection: Connection, said: Vec<u8>, patience: Duration) -> Result<u8, CommandError> {
+fn answer(
+    connection: Connection,
+    enrolment: Vec<u8>,
+    timeout: Duration,
+) -> Result<u8, CommandError> {
     let Connection { mut reader, mut writer, closer } = connection;
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let ask = move || {
         let mut answer = [0];
-        let answered = writer.write_all(&said).and_then(|()| reader.read_exact(&mut answer));
+        let answered = writer.write_all(&enrolment).and_then(|()| reader.read_exact(&mut answer));
         drop((reader, writer));
         // Fails if the answer is too late.
-        let _ = tell.send(answered.map(|()| answer[0]));
+        let _ = sender.send(answered.map(|()| answer[0]));
     };
     thread::Builder::new().name("guest".to_owned()).spawn(ask).map_err(CommandError::io)?;
-    let error = match told.recv_timeout(patience) {
+    let error = match receiver.recv_timeout(timeout) {
         Ok(Ok(answer)) => return Ok(answer),
         Ok(Err(_)) => closer.explain(),
         Err(_) => {
             let host = closer.peer().to_owned();
-            ConnectError::Unanswered { host, seconds: patience.as_secs() }
+            ConnectError::Unanswered { host, seconds: timeout.as_secs() }
         }
     };
     Err(match error {
@@ -146,7 +154,8 @@ mod tests {
         for is_silent in [true, false] {
             let (ours, theirs) = UnixStream::pair().expect("a pair");
             let again = ours.try_clone().expect("a descriptor");
-            let connection = Connection::of_streams(file(ours), file(again)).expect("a connection");
+            let connection =
+                Connection::from_streams(file(ours), file(again)).expect("a connection");
             let theirs = is_silent.then_some(theirs);
             let error = answer(connection, vec![7], Duration::from_millis(20)).expect_err("lost");
             let hint = error.hints.join(" ");

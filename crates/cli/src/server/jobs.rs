@@ -1,7 +1,7 @@
 //! The children of a server: the clients they serve, their reports, and their end.
 
-use super::audit::{Audit, Event, Who};
-use super::child::{LOST, REPORT_LEN_MAX, Report};
+use super::audit::{Audit, ClientInfo, Event};
+use super::child::{CLIENT_LOST, REPORT_LEN_MAX, Report};
 use super::control::JobStatus;
 use super::records::Client;
 use super::slots::Slot;
@@ -30,7 +30,7 @@ const TEXT_CHARS_MAX: usize = 400;
 
 pub(super) struct Job {
     child: Child,
-    who: Who,
+    client_info: ClientInfo,
     /// The client when the job began, and its slot; `None` for guests and refused clients.
     served: Option<(Client, Slot)>,
     /// The key that authenticated the connection.
@@ -50,18 +50,18 @@ pub(super) struct Job {
 impl Job {
     pub(super) fn new(
         child: Child,
-        who: Who,
+        client_info: ClientInfo,
         served: Option<(Client, Slot)>,
         key: PublicKey,
         (reports, forwarder): (PipeReader, Option<Arc<Forwarder>>),
         audit: &mut Audit,
     ) -> Self {
-        audit.tell(&who, Event::Connected { pid: child.id() });
+        audit.log(&client_info, Event::Connected { pid: child.id() });
         let since = Instant::now();
         let ends_at = served.is_none().then(|| since + IDLE_MAX);
         Self {
             child,
-            who,
+            client_info,
             served,
             key,
             since,
@@ -74,9 +74,9 @@ impl Job {
         }
     }
 
-    /// Asks the child to end, and kills it after `patience` at the latest.
-    pub(super) fn end_within(&mut self, patience: Duration, outcome: &'static str) {
-        let at = Instant::now() + patience;
+    /// Asks the child to end, and kills it after `timeout` at the latest.
+    pub(super) fn end_within(&mut self, timeout: Duration, outcome: &'static str) {
+        let at = Instant::now() + timeout;
         if self.ends_at.is_none_or(|before| at < before) {
             self.ends_at = Some(at);
         }
@@ -88,7 +88,7 @@ impl Job {
     }
 
     /// Ends the job soon if the client's record is removed or has other rights.
-    pub(super) fn keep_to(&mut self, clients: &[Client]) {
+    pub(super) fn end_if_outdated(&mut self, clients: &[Client]) {
         if self.is_outdated(clients) {
             self.end_within(REVOKED_MAX, "revoked");
         }
@@ -97,7 +97,7 @@ impl Job {
     /// True if the client's record is removed or has other rights.
     fn is_outdated(&self, clients: &[Client]) -> bool {
         let Some((client, _)) = &self.served else { return false };
-        !clients.iter().any(|known| known.is_served_like(client))
+        !clients.iter().any(|known| known.has_same_rights(client))
     }
 }
 
@@ -133,8 +133,8 @@ impl Jobs {
     }
 
     /// The time until the next child is killed.
-    pub(super) fn patience(&self) -> Option<Duration> {
-        self.0.iter().filter_map(Job::patience).min()
+    pub(super) fn timeout(&self) -> Option<Duration> {
+        self.0.iter().filter_map(Job::timeout).min()
     }
 
     pub(super) fn status(&self) -> Vec<JobStatus> {
@@ -143,9 +143,9 @@ impl Jobs {
 
     /// Reads the reports of children whose pipes are `ready`, and kills children whose time is
     /// over.
-    pub(super) fn proceed(&mut self, ready: &[bool], audit: &mut Audit) {
+    pub(super) fn poll(&mut self, ready: &[bool], audit: &mut Audit) {
         let mut ready = ready.iter();
-        self.0.retain_mut(|job| job.proceed(ready.next().is_some_and(|ready| *ready), audit));
+        self.0.retain_mut(|job| job.poll(ready.next().is_some_and(|ready| *ready), audit));
     }
 
     pub(super) fn kill(&mut self, audit: &mut Audit) {
@@ -158,7 +158,7 @@ impl Jobs {
     }
 
     /// Closes this process's copies of their pipes.
-    pub(super) fn abandon(&mut self) {
+    pub(super) fn close_in_child(&mut self) {
         self.0.clear();
     }
 }
@@ -175,8 +175,8 @@ impl Job {
 
     pub(super) fn status(&self) -> JobStatus {
         JobStatus {
-            client: self.who.client.clone(),
-            from: self.who.from,
+            client: self.client_info.client.clone(),
+            from: self.client_info.from,
             pid: self.child.id(),
             seconds: self.since.elapsed().as_secs(),
         }
@@ -188,7 +188,7 @@ impl Job {
     }
 
     /// The time until the child is killed.
-    fn patience(&self) -> Option<Duration> {
+    fn timeout(&self) -> Option<Duration> {
         self.ends_at.map(|at| at.saturating_duration_since(Instant::now()))
     }
 
@@ -199,15 +199,15 @@ impl Job {
 
     /// Kills the child if its time is over, and reads its reports if the pipe is ready. Returns
     /// false once it has ended.
-    pub(super) fn proceed(&mut self, is_ready: bool, audit: &mut Audit) -> bool {
+    pub(super) fn poll(&mut self, is_ready: bool, audit: &mut Audit) -> bool {
         if self.ends_at.take_if(|at| *at <= Instant::now()).is_some() {
             let _ = self.child.kill();
         }
-        !is_ready || self.hear(audit)
+        !is_ready || self.read_reports(audit)
     }
 
     /// Reads reports. Returns false once the child has ended.
-    fn hear(&mut self, audit: &mut Audit) -> bool {
+    fn read_reports(&mut self, audit: &mut Audit) -> bool {
         let mut bytes = [0; 4096];
         match self.reports.read(&mut bytes) {
             Ok(len @ 1..) => self.unread.extend_from_slice(&bytes[..len]),
@@ -244,17 +244,17 @@ impl Job {
             Report::Refused(reason) => {
                 self.outcome = "refused";
                 self.ends_at.get_or_insert_with(|| Instant::now() + IDLE_MAX);
-                audit.tell(&self.who, Event::Refused { reason: &shown(&reason) });
+                audit.log(&self.client_info, Event::Refused { reason: &shown(&reason) });
             }
             Report::Job(mut job) => {
                 for text in [&mut job.task, &mut job.role, &mut job.outcome] {
                     *text = shown(text);
                 }
-                audit.tell(&self.who, Event::Job(&job));
+                audit.log(&self.client_info, Event::Job(&job));
             }
-            Report::Requests(count) => audit.tell(&self.who, Event::Requests { count }),
+            Report::Requests(count) => audit.log(&self.client_info, Event::Requests { count }),
             Report::Enrolled(name) => {
-                audit.tell(&self.who, Event::Enrolled { name: &shown(&name) });
+                audit.log(&self.client_info, Event::Enrolled { name: &shown(&name) });
             }
         }
     }
@@ -271,12 +271,12 @@ impl Job {
         };
         self.outcome = match (self.outcome, status) {
             ("done", Some(0)) => "done",
-            ("done", Some(LOST)) => "lost",
+            ("done", Some(CLIENT_LOST)) => "lost",
             ("done", Some(_)) => "failed",
             ("done", None) => "crashed",
-            (told, _) => told,
+            (outcome, _) => outcome,
         };
         let seconds = self.since.elapsed().as_secs();
-        audit.tell(&self.who, Event::Disconnected { seconds, outcome: self.outcome });
+        audit.log(&self.client_info, Event::Disconnected { seconds, outcome: self.outcome });
     }
 }

@@ -1,8 +1,8 @@
 //! The server's own keys: files `1`, `2` and so on in a private directory. The highest number is
 //! the newest key. Older keys are kept until every client knows the newest.
 
-use super::Place;
-use super::place::failed;
+use super::ServerPaths;
+use super::paths::failed;
 use crate::error::CommandError;
 use haul_net::{Identity, PublicKey};
 use std::fs;
@@ -21,8 +21,8 @@ impl Keys {
     ///
     /// # Errors
     /// Errors of the file system, and if other users can read a key.
-    pub(crate) fn load(place: &Place) -> Result<Self, CommandError> {
-        let dir = place.keys();
+    pub(crate) fn load(paths: &ServerPaths) -> Result<Self, CommandError> {
+        let dir = paths.keys();
         let mut numbers = numbers(&dir).map_err(|error| failed(&dir, &error))?;
         if numbers.is_empty() {
             numbers.push(1);
@@ -40,25 +40,25 @@ impl Keys {
     ///
     /// # Errors
     /// Errors of the file system, and if there are too many keys.
-    pub(crate) fn rotate(place: &Place) -> Result<Self, CommandError> {
-        let keys = Self::load(place)?;
+    pub(crate) fn rotate(paths: &ServerPaths) -> Result<Self, CommandError> {
+        let keys = Self::load(paths)?;
         if keys.0.len() >= KEYS_MAX {
             let message = "some clients do not know the last 16 keys yet";
             return Err(CommandError::usage(message)
                 .with_hint("revoke clients that are not used: 'haul server clients' lists them"));
         }
-        let path = place.keys().join((keys.0[0].0 + 1).to_string());
+        let path = paths.keys().join((keys.0[0].0 + 1).to_string());
         Identity::load_or_create(&path).map_err(|error| failed(&path, &error))?;
-        Self::load(place)
+        Self::load(paths)
     }
 
     /// Removes all keys except the newest.
     ///
     /// # Errors
     /// If a file can't be removed. Its key then stays in use.
-    pub(super) fn forget_old(&mut self, place: &Place) -> io::Result<()> {
+    pub(super) fn remove_old(&mut self, paths: &ServerPaths) -> io::Result<()> {
         while let [_, .., (number, _)] = &self.0[..] {
-            match fs::remove_file(place.keys().join(number.to_string())) {
+            match fs::remove_file(paths.keys().join(number.to_string())) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => drop(self.0.pop()),
             }
@@ -71,7 +71,7 @@ impl Keys {
         self.0[0].1.key()
     }
 
-    pub(crate) fn has_old(&self) -> bool {
+    pub(crate) fn has_old_keys(&self) -> bool {
         self.0.len() > 1
     }
 
@@ -101,21 +101,21 @@ mod tests {
     #[test]
     fn a_key_whose_file_is_left_is_not_forgotten() {
         let files = tempfile::TempDir::new().expect("a directory");
-        let place = Place::below(&files.path().join("server"));
+        let paths = ServerPaths::below(&files.path().join("server"));
         fs::create_dir_all(files.path().join("server")).expect("made");
-        let mut keys = Keys::load(&place).expect("a key");
+        let mut keys = Keys::load(&paths).expect("a key");
         for _ in 0..2 {
-            keys = Keys::rotate(&place).expect("a new key");
+            keys = Keys::rotate(&paths).expect("a new key");
         }
         // A directory at the path makes removing the file fail.
-        let second = place.keys().join("2");
+        let second = paths.keys().join("2");
         fs::remove_file(&second).expect("removed");
         fs::create_dir(&second).expect("made");
-        keys.forget_old(&place).expect_err("it is a directory");
+        keys.remove_old(&paths).expect_err("it is a directory");
         let numbers = |keys: &Keys| keys.0.iter().map(|(number, _)| *number).collect::<Vec<_>>();
         assert_eq!(numbers(&keys), [3, 2]);
         fs::remove_dir(&second).expect("removed");
-        keys.forget_old(&place).expect("nothing is left");
+        keys.remove_old(&paths).expect("nothing is left");
         assert_eq!(numbers(&keys), [3]);
     }
 }

@@ -18,10 +18,10 @@ const PORT_TRIES_MAX: usize = 16;
 
 /// Maximum time to wait for an address in use at the start: processes of a killed server end a
 /// little later.
-const LEAVING_MAX: Duration = Duration::from_secs(2);
+const BIND_RETRY_MAX: Duration = Duration::from_secs(2);
 
 /// Interval between attempts.
-const LEAVING_POLL: Duration = Duration::from_millis(20);
+const BIND_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The variables of systemd's socket activation.
 const PID: &str = "LISTEN_PID";
@@ -64,15 +64,15 @@ pub(super) struct Sockets {
 
 /// The sockets that systemd opened, or else sockets at the addresses in `settings`.
 pub(super) fn sockets(settings: &Settings) -> Result<Sockets, CommandError> {
-    let Activated { tcp, udp } = from_system();
+    let Activated { tcp, udp } = systemd_sockets();
     match tcp.is_empty() {
-        true => bind(&settings.addresses()?, settings.quic, LEAVING_MAX),
+        true => bind(&settings.addresses()?, settings.quic, BIND_RETRY_MAX),
         false if settings.quic => Ok(Sockets { tcp, udp }),
         false => Ok(Sockets { tcp, udp: Vec::new() }),
     }
 }
 
-fn from_system() -> Activated {
+fn systemd_sockets() -> Activated {
     let number = |name| env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
     match (number(PID), number(COUNT)) {
         (Some(pid), Some(count)) if pid == std::process::id() => sockets_from_parent(count),
@@ -81,17 +81,17 @@ fn from_system() -> Activated {
 }
 
 /// Opens sockets on `addresses`. Without IPv6, its loopback and unspecified addresses are skipped.
-/// An address in use is retried for `patience`.
-fn bind(addresses: &[SocketAddr], quic: bool, patience: Duration) -> Result<Sockets, CommandError> {
-    let until = Instant::now() + patience;
+/// An address in use is retried for `timeout`.
+fn bind(addresses: &[SocketAddr], quic: bool, timeout: Duration) -> Result<Sockets, CommandError> {
+    let deadline = Instant::now() + timeout;
     let mut bound = Sockets { tcp: Vec::new(), udp: Vec::new() };
     for address in addresses {
-        match bind_until(*address, quic, until) {
+        match bind_until(*address, quic, deadline) {
             Ok((tcp, udp)) => {
                 bound.tcp.push(tcp);
                 bound.udp.extend(udp);
             }
-            Err(error) if lacks_ipv6(address, &error) && addresses.len() > 1 => {}
+            Err(error) if is_ipv6_missing(address, &error) && addresses.len() > 1 => {}
             Err(error) => return Err(cannot_listen(*address, &error)),
         }
     }
@@ -104,12 +104,12 @@ fn bind(addresses: &[SocketAddr], quic: bool, patience: Duration) -> Result<Sock
 fn bind_until(
     address: SocketAddr,
     quic: bool,
-    until: Instant,
+    deadline: Instant,
 ) -> io::Result<(TcpListener, Option<UdpSocket>)> {
     loop {
         match bind_one(address, quic) {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < until => {
-                thread::sleep(LEAVING_POLL);
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < deadline => {
+                thread::sleep(BIND_RETRY_INTERVAL);
             }
             bound => return bound,
         }
@@ -141,7 +141,7 @@ fn cannot_listen(address: SocketAddr, error: &io::Error) -> CommandError {
 }
 
 /// True if the machine has no IPv6, or no address of it.
-fn lacks_ipv6(address: &SocketAddr, error: &io::Error) -> bool {
+fn is_ipv6_missing(address: &SocketAddr, error: &io::Error) -> bool {
     use io::ErrorKind as E;
     let ip = address.ip();
     let is_general = ip.is_ipv6() && (ip.is_loopback() || ip.is_unspecified());

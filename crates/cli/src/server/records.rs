@@ -1,6 +1,6 @@
 //! `clients.toml`: the clients of a server, and its open invitations.
 
-use super::Place;
+use super::ServerPaths;
 use crate::error::CommandError;
 use haul::files;
 use haul_engine::Rights;
@@ -72,7 +72,7 @@ pub(crate) struct Client {
 
 impl Client {
     /// True if `other` is the same client with the same rights.
-    pub(super) fn is_served_like(&self, other: &Self) -> bool {
+    pub(super) fn has_same_rights(&self, other: &Self) -> bool {
         let Self { name, key, root, right, user, .. } = self;
         (name, key, root, right, user)
             == (&other.name, &other.key, &other.root, &other.right, &other.user)
@@ -82,7 +82,7 @@ impl Client {
 /// An invitation that was not used yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub(crate) struct Invited {
+pub(crate) struct InvitationRecord {
     /// The key derived from the invitation's secret.
     pub(crate) key: PublicKey,
     /// The name of the client; `None`: the guest chooses it.
@@ -96,7 +96,7 @@ pub(crate) struct Invited {
     pub(crate) expires: u64,
 }
 
-impl Invited {
+impl InvitationRecord {
     /// True if it can be used at `now`. The clock may jump, so a running server also measures the
     /// time itself.
     fn is_open(&self, now: SystemTime) -> bool {
@@ -117,12 +117,12 @@ pub(crate) struct Records {
     #[serde(default, rename = "client")]
     pub(crate) clients: Vec<Client>,
     #[serde(default, rename = "invitation")]
-    pub(crate) invitations: Vec<Invited>,
+    pub(crate) invitations: Vec<InvitationRecord>,
 }
 
 impl Records {
-    pub(super) fn state(place: &Place) -> RecordsState {
-        let found = fs::metadata(place.clients()).ok()?;
+    pub(super) fn state(paths: &ServerPaths) -> RecordsState {
+        let found = fs::metadata(paths.clients()).ok()?;
         Some((found.ino(), found.size(), found.mtime(), found.mtime_nsec()))
     }
 
@@ -130,17 +130,19 @@ impl Records {
     ///
     /// # Errors
     /// If the file can't be read, or is invalid.
-    pub(crate) fn load(place: &Place) -> Result<Self, CommandError> {
-        Ok(files::load_own(&place.clients())?)
+    pub(crate) fn load(paths: &ServerPaths) -> Result<Self, CommandError> {
+        Ok(files::load_own(&paths.clients())?)
     }
 
     /// Loads the records, with the state of their file.
     ///
     /// # Errors
     /// See [`Self::load`].
-    pub(super) fn load_written(place: &Place) -> Result<(Self, RecordsState), CommandError> {
-        let state = Self::state(place);
-        Ok((Self::load(place)?, state))
+    pub(super) fn load_with_state(
+        paths: &ServerPaths,
+    ) -> Result<(Self, RecordsState), CommandError> {
+        let state = Self::state(paths);
+        Ok((Self::load(paths)?, state))
     }
 
     /// Changes the records under their lock. If `change` fails, nothing is written.
@@ -148,12 +150,12 @@ impl Records {
     /// # Errors
     /// The error of `change`, and errors of the file system.
     pub(crate) fn change<T>(
-        place: &Place,
+        paths: &ServerPaths,
         change: impl FnOnce(&mut Self) -> Result<T, CommandError>,
     ) -> Result<T, CommandError> {
-        place.make()?;
-        let _lock = files::lock(&place.clients_lock(), "clients")?;
-        Self::change_locked(place, change)
+        paths.make()?;
+        let _lock = files::lock(&paths.clients_lock(), "clients")?;
+        Self::change_locked(paths, change)
     }
 
     /// Like [`Self::change`], without waiting: `None` if another process holds the lock.
@@ -161,24 +163,24 @@ impl Records {
     /// # Errors
     /// See [`Self::change`].
     pub(super) fn try_change<T>(
-        place: &Place,
+        paths: &ServerPaths,
         change: impl FnOnce(&mut Self) -> Result<T, CommandError>,
     ) -> Result<Option<T>, CommandError> {
-        let lock = files::try_lock(&place.clients_lock())?;
-        lock.map(|_lock| Self::change_locked(place, change)).transpose()
+        let lock = files::try_lock(&paths.clients_lock())?;
+        lock.map(|_lock| Self::change_locked(paths, change)).transpose()
     }
 
     fn change_locked<T>(
-        place: &Place,
+        paths: &ServerPaths,
         change: impl FnOnce(&mut Self) -> Result<T, CommandError>,
     ) -> Result<T, CommandError> {
-        let mut records = Self::load(place)?;
+        let mut records = Self::load(paths)?;
         let before = records.clone();
         let now = SystemTime::now();
         records.invitations.retain(|invited| invited.is_open(now));
         let result = change(&mut records)?;
         if records != before {
-            files::save(&place.clients(), &records)?;
+            files::save(&paths.clients(), &records)?;
         }
         Ok(result)
     }
@@ -189,7 +191,7 @@ impl Records {
     /// If a client with another key has the name, or there are too many clients.
     pub(crate) fn add(&mut self, client: Client) -> Result<(), CommandError> {
         self.clients.retain(|known| known.key != client.key);
-        self.expect_free(&client.name)?;
+        self.check_name_free(&client.name)?;
         if self.clients.len() >= RECORDS_MAX {
             return Err(CommandError::usage("there are too many clients"));
         }
@@ -197,7 +199,7 @@ impl Records {
         Ok(())
     }
 
-    fn expect_free(&self, name: &str) -> Result<(), CommandError> {
+    fn check_name_free(&self, name: &str) -> Result<(), CommandError> {
         if self.clients.iter().any(|known| known.name == name) {
             let message = format!("a client is named '{}' already", escape_text(name));
             return Err(CommandError::usage(message)
@@ -210,8 +212,8 @@ impl Records {
     ///
     /// # Errors
     /// If a client has its name, or there are too many invitations.
-    pub(crate) fn invite(&mut self, invited: Invited) -> Result<(), CommandError> {
-        invited.name.as_deref().map_or(Ok(()), |name| self.expect_free(name))?;
+    pub(crate) fn invite(&mut self, invited: InvitationRecord) -> Result<(), CommandError> {
+        invited.name.as_deref().map_or(Ok(()), |name| self.check_name_free(name))?;
         if self.invitations.len() >= RECORDS_MAX {
             return Err(CommandError::usage("there are too many invitations"));
         }
@@ -234,7 +236,7 @@ impl Records {
 }
 
 /// The current time in whole seconds, as in records and logs.
-pub(crate) fn now_text() -> String {
+pub(crate) fn timestamp_now() -> String {
     let now = jiff::Timestamp::now();
     jiff::Timestamp::from_second(now.as_second()).unwrap_or(now).to_string()
 }
@@ -251,7 +253,7 @@ mod tests {
             root: "/srv/\"a\\b".into(),
             right: Right::Read,
             user: Some("ann".to_owned()),
-            added: Some(now_text()),
+            added: Some(timestamp_now()),
             server_key: None,
         }
     }
@@ -264,9 +266,16 @@ mod tests {
         assert_eq!(toml::from_str::<Records>("").expect("records"), Records::default());
     }
 
-    fn invited(expires: u64) -> Invited {
+    fn invited(expires: u64) -> InvitationRecord {
         let key = client("x").key;
-        Invited { key, name: None, root: "/srv".into(), right: Right::Write, user: None, expires }
+        InvitationRecord {
+            key,
+            name: None,
+            root: "/srv".into(),
+            right: Right::Write,
+            user: None,
+            expires,
+        }
     }
 
     #[test]
@@ -311,7 +320,7 @@ mod tests {
         let ann = client("ann");
         records.add(ann.clone()).expect("added");
         records.add(client("ann")).expect_err("the name is taken");
-        let named = |name: &str| Invited { name: Some(name.to_owned()), ..invited(7) };
+        let named = |name: &str| InvitationRecord { name: Some(name.to_owned()), ..invited(7) };
         records.invite(named("ann")).expect_err("the name is taken");
         records.invite(named("bob")).expect("it is free");
         records.add(Client { right: Right::Write, ..ann.clone() }).expect("replaced");

@@ -1,16 +1,16 @@
 //! The main process of a server. Its only thread accepts connections, starts children, and reads
 //! their reports. It opens no file of a client.
 
-use super::audit::{Audit, Event, Who};
-use super::child::{self, Around, Call, Reports};
+use super::audit::{Audit, ClientInfo, Event};
+use super::child::{self, ChildConnection, ChildContext, Reports};
 use super::control::{Control, Request, Status, answer};
 use super::jobs::{Job, Jobs};
 use super::keys::Keys;
 use super::listening::{self, Sockets};
-use super::records::{Client, INVITATION_SPAN, Invited, Records, RecordsState};
+use super::records::{Client, INVITATION_SPAN, InvitationRecord, Records, RecordsState};
 use super::settings::Settings;
 use super::slots::Slot;
-use super::{Place, system};
+use super::{ServerPaths, system};
 use crate::error::{CommandError, ExitCode};
 use haul_engine::fork;
 use haul_net::{Caller, Forwarder, Gate, PublicKey, Refusal};
@@ -28,13 +28,13 @@ use std::time::{Duration, Instant, SystemTime};
 const STOPPING_MAX: Duration = Duration::from_secs(10);
 
 /// Minimum time between two starts of the QUIC process.
-const QUIC_PAUSE: Duration = Duration::from_secs(1);
+const QUIC_RESTART_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Interval for retrying to read invalid records.
-const UNREAD_POLL: Duration = Duration::from_secs(1);
+const RECORDS_READ_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Interval for retrying to change records that another process is changing.
-const NOTE_POLL: Duration = Duration::from_millis(50);
+const RECORDS_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Maximum number of simultaneous refusals with a reason per client, in addition to
 /// `jobs-per-client`. Further connections are closed without one. One job opens fewer connections.
@@ -48,17 +48,17 @@ const JOBS_MAX: usize = 1024;
 /// # Errors
 /// If it can't start.
 pub(crate) fn run(listen: &[String]) -> Result<ExitCode, CommandError> {
-    let place = Place::find()?;
-    place.make()?;
+    let paths = ServerPaths::find()?;
+    paths.make()?;
     // This takes the lock that protects the other files, so it must be first.
-    let control = Control::bind(&place)?;
-    let mut server = Server::new(place, control, listen)?;
+    let control = Control::bind(&paths)?;
+    let mut server = Server::new(paths, control, listen)?;
     // QUIC starts before the announcement, so that the first clients reach it.
     server.start_quic();
     server.announce();
     system::notify("READY=1");
     let ended = server.serve();
-    server.gate.end_quic();
+    server.gate.stop_quic();
     server.control.iter().for_each(Control::remove);
     ended.map_err(CommandError::io)?;
     Ok(ExitCode::Success)
@@ -82,7 +82,7 @@ impl Signals {
     }
 
     /// Stops handling signals, in a child.
-    fn abandon(&mut self) {
+    fn close_in_child(&mut self) {
         self.registered.drain(..).for_each(|id| {
             unregister(id);
         });
@@ -90,7 +90,7 @@ impl Signals {
 }
 
 struct Server {
-    place: Place,
+    paths: ServerPaths,
     /// The addresses on the command line.
     listen: Vec<String>,
     settings: Settings,
@@ -111,7 +111,7 @@ struct Server {
     /// Connections without a child yet.
     callers: VecDeque<Caller>,
     /// Clients with the newest key that they know, which the records do not contain yet.
-    to_note: Vec<(PublicKey, PublicKey)>,
+    pending_key_notes: Vec<(PublicKey, PublicKey)>,
     /// When the QUIC process was last started.
     quic_since: Option<Instant>,
     /// The deadline for jobs, once the server is stopping.
@@ -119,22 +119,22 @@ struct Server {
 }
 
 impl Server {
-    fn new(place: Place, control: Control, listen: &[String]) -> Result<Self, CommandError> {
-        let settings = Settings::load(&place, listen)?;
-        let (records, read) = Records::load_written(&place)?;
+    fn new(paths: ServerPaths, control: Control, listen: &[String]) -> Result<Self, CommandError> {
+        let settings = Settings::load(&paths, listen)?;
+        let (records, read) = Records::load_with_state(&paths)?;
         let expiries = expiries(&records, &HashMap::new());
-        let keys = Keys::load(&place)?;
+        let keys = Keys::load(&paths)?;
         let Sockets { tcp, udp } = listening::sockets(&settings)?;
         let gate =
             Gate::new(tcp, &keys.identities(), settings.gate_limits()).map_err(CommandError::io)?;
         let mut gate = gate.with_quic(udp, settings.congestion);
-        gate.know(records.keys());
+        gate.set_known_keys(records.keys());
         let audit = Audit::open(&settings.audit_log)?;
         let signals = Signals::register().map_err(CommandError::io)?;
         let jobs = Jobs::default();
         let (listen, control) = (listen.to_vec(), Some(control));
         Ok(Self {
-            place,
+            paths,
             listen,
             settings,
             records,
@@ -148,7 +148,7 @@ impl Server {
             audit,
             jobs,
             callers: VecDeque::new(),
-            to_note: Vec::new(),
+            pending_key_notes: Vec::new(),
             quic_since: None,
             stops_at: None,
         })
@@ -167,39 +167,39 @@ impl Server {
         let addresses = self.addresses();
         let listens = listening::shown(&addresses, &self.quic_addresses());
         let (clients, key) = (self.records.clients.len(), self.keys.newest().fingerprint());
-        say(&format!("listening on {listens}; {clients} clients; key {key}"));
+        print_message(&format!("listening on {listens}; {clients} clients; key {key}"));
     }
 
     /// Starts the QUIC process, unless it runs, is not needed, or must wait.
     fn start_quic(&mut self) {
         let now = Instant::now();
-        if self.gate.serves_quic() || self.quic_pause().is_some() {
+        if self.gate.is_quic_served() || self.quic_restart_delay().is_some() {
             return;
         }
         if self.quic_since.is_some() {
-            say("the process for QUIC has ended; another one starts");
+            print_message("the process for QUIC has ended; another one starts");
         }
         self.quic_since = Some(now);
         let parent = std::process::id();
-        let started = self.gate.begin_quic().and_then(|process| {
+        let started = self.gate.prepare_quic().and_then(|process| {
             let Some(process) = process else { return Ok(()) };
             let mut process = Some(process);
             let child = fork(|| {
-                self.abandon();
+                self.close_in_child();
                 process.take().map_or(1, |process| process.run(parent))
             })?;
-            self.gate.started_quic(child);
+            self.gate.set_quic_process(child);
             Ok(())
         });
         if let Err(error) = started {
-            say(&format!("can't start the process for QUIC: {error}"));
+            print_message(&format!("can't start the process for QUIC: {error}"));
         }
     }
 
     /// The time until the QUIC process may start again; `None` if it may start now, or runs.
-    fn quic_pause(&self) -> Option<Duration> {
-        let since = self.quic_since.filter(|_| !self.gate.serves_quic())?;
-        let left = QUIC_PAUSE.saturating_sub(since.elapsed());
+    fn quic_restart_delay(&self) -> Option<Duration> {
+        let since = self.quic_since.filter(|_| !self.gate.is_quic_served())?;
+        let left = QUIC_RESTART_INTERVAL.saturating_sub(since.elapsed());
         (!left.is_zero()).then_some(left)
     }
 
@@ -214,28 +214,31 @@ impl Server {
             }
             let stops = self.stops_at.map(|at| at.saturating_duration_since(Instant::now()));
             self.start_quic();
-            let noting = (!self.to_note.is_empty()).then_some(NOTE_POLL);
-            let reading = self.unread.as_ref().map(|_| UNREAD_POLL);
+            let noting = (!self.pending_key_notes.is_empty()).then_some(RECORDS_RETRY_INTERVAL);
+            let reading = self.unread.as_ref().map(|_| RECORDS_READ_INTERVAL);
             let expiring = self.expiries.values().min();
             let expiring = expiring.map(|at| at.saturating_duration_since(Instant::now()));
-            let patience =
-                [stops, self.jobs.patience(), self.quic_pause(), noting, reading, expiring];
-            let patience = patience.into_iter().flatten().min();
+            let timeout =
+                [stops, self.jobs.timeout(), self.quic_restart_delay(), noting, reading, expiring];
+            let timeout = timeout.into_iter().flatten().min();
             let mut others: Vec<BorrowedFd<'_>> =
                 vec![self.signals.stop.as_fd(), self.signals.reload.as_fd()];
             others.extend(self.jobs.fds());
             others.extend(self.control.iter().map(Control::fd));
-            let turn = self.gate.turn(&others, patience)?;
+            let turn = self.gate.turn(&others, timeout)?;
             drop(others);
             let (signals, ready) = turn.ready.split_at(2);
             let (jobs, asked) = ready.split_at(self.jobs.len());
-            self.jobs.proceed(jobs, &mut self.audit);
-            self.note_keys().unwrap_or_else(|error| say(&error.to_string()));
-            self.remove_expired().unwrap_or_else(|error| say(&error.to_string()));
+            self.jobs.poll(jobs, &mut self.audit);
+            self.write_key_notes().unwrap_or_else(|error| print_message(&error.to_string()));
+            self.remove_expired().unwrap_or_else(|error| print_message(&error.to_string()));
             // Another process or a child has changed the records.
-            if Records::state(&self.place) != self.read {
+            if Records::state(&self.paths) != self.read {
                 let unread = self.read_records().err().map(|error| error.to_string());
-                unread.iter().filter(|_| unread != self.unread).for_each(|error| say(error));
+                unread
+                    .iter()
+                    .filter(|_| unread != self.unread)
+                    .for_each(|error| print_message(error));
                 self.unread = unread;
             }
             self.callers.extend(turn.callers);
@@ -245,7 +248,7 @@ impl Server {
             if asked.first() == Some(&true)
                 && let Some((request, stream)) = self.control.as_ref().and_then(Control::next)
             {
-                let error = self.carry_out(request).err().map(|error| error.to_string());
+                let error = self.execute(request).err().map(|error| error.to_string());
                 answer(stream, &Status { error, ..self.status() });
             }
             if signals[0] {
@@ -254,12 +257,12 @@ impl Server {
             }
             if signals[1] {
                 let _ = self.signals.reload.read(&mut [0; 16]);
-                self.reload().unwrap_or_else(|error| say(&error.to_string()));
+                self.reload().unwrap_or_else(|error| print_message(&error.to_string()));
             }
         }
     }
 
-    fn carry_out(&mut self, request: Request) -> Result<(), CommandError> {
+    fn execute(&mut self, request: Request) -> Result<(), CommandError> {
         match request {
             Request::Status => Ok(()),
             Request::Reload => self.reload(),
@@ -286,11 +289,11 @@ impl Server {
 
     /// Reloads the records, and ends the jobs of clients whose record has changed.
     fn read_records(&mut self) -> Result<(), CommandError> {
-        (self.records, self.read) = Records::load_written(&self.place)?;
-        self.gate.know(self.records.keys());
+        (self.records, self.read) = Records::load_with_state(&self.paths)?;
+        self.gate.set_known_keys(self.records.keys());
         self.expiries = expiries(&self.records, &self.expiries);
-        self.jobs.iter_mut().for_each(|job| job.keep_to(&self.records.clients));
-        self.forget_old_keys()
+        self.jobs.iter_mut().for_each(|job| job.end_if_outdated(&self.records.clients));
+        self.remove_old_keys()
     }
 
     /// Reloads everything. Jobs continue. Invalid settings or records do not replace the earlier
@@ -306,23 +309,23 @@ impl Server {
     /// Reloads the settings and the keys. If new addresses can't be opened, the earlier ones stay,
     /// and the other settings apply.
     fn reload_settings(&mut self) -> Result<(), CommandError> {
-        let mut settings = Settings::load(&self.place, &self.listen)?;
-        let keys = Keys::load(&self.place)?;
+        let mut settings = Settings::load(&self.paths, &self.listen)?;
+        let keys = Keys::load(&self.paths)?;
         let audit = Audit::open(&settings.audit_log)?;
-        let moves = settings.addresses()? != self.settings.addresses()?
+        let changes_sockets = settings.addresses()? != self.settings.addresses()?
             || settings.quic != self.settings.quic
             || settings.congestion != self.settings.congestion;
-        let moved = if moves { self.listen(&settings) } else { Ok(()) };
-        if moved.is_err() {
-            settings = settings.at_addresses_of(&self.settings);
+        let rebound = if changes_sockets { self.listen(&settings) } else { Ok(()) };
+        if rebound.is_err() {
+            settings = settings.with_addresses_of(&self.settings);
         }
         self.gate.set_limits(settings.gate_limits());
-        self.gate.set_own(&keys.identities()).map_err(CommandError::io)?;
+        self.gate.set_own_keys(&keys.identities()).map_err(CommandError::io)?;
         (self.settings, self.keys, self.audit) = (settings, keys, audit);
-        if moves {
+        if changes_sockets {
             self.announce();
         }
-        moved.map_err(|error| {
+        rebound.map_err(|error| {
             let again = "the other settings are in effect; if a job holds the address, run 'haul server reload' again when it has ended";
             CommandError::io(format!("{error}: {again}"))
         })
@@ -354,44 +357,44 @@ impl Server {
         let invited = self.records.invitations.iter().find(|it| it.key == key).cloned();
         match (client, invited) {
             (Some(client), _) => {
-                self.note_key(&caller, &client);
+                self.queue_key_note(&caller, &client);
                 self.serve_client(caller, client);
             }
             (None, Some(invited)) => self.serve_guest(caller, invited),
             // The key was revoked a moment ago.
-            (None, None) => refuse_at_once(caller, Refusal::NotEnrolled),
+            (None, None) => refuse_without_child(caller, Refusal::NotEnrolled),
         }
     }
 
     fn serve_client(&mut self, caller: Caller, client: Client) {
-        let who = Who::new(&client, caller.from());
-        let (key, may_have) = (client.key, self.settings.jobs_per_client);
-        let slot = match self.jobs.count(&key, true) < may_have {
-            true => Slot::take(&self.place, &key, may_have),
+        let client_info = ClientInfo::new(&client, caller.from());
+        let (key, jobs_max) = (client.key, self.settings.jobs_per_client);
+        let slot = match self.jobs.count(&key, true) < jobs_max {
+            true => Slot::take(&self.paths, &key, jobs_max),
             false => Ok(None),
         };
-        let is_crowded = self.jobs.count(&key, false) >= may_have + REFUSALS_MAX;
+        let has_too_many_refusals = self.jobs.count(&key, false) >= jobs_max + REFUSALS_MAX;
         let (refusal, reason) = match (child::refusal(&client), slot) {
             (Some(reason), _) => (Refusal::Unserved, reason.to_owned()),
             (_, Err(error)) => (Refusal::Unserved, error.to_string()),
             (_, Ok(Some(slot))) if self.jobs.len() < JOBS_MAX => {
                 let served = client.clone();
-                self.start(caller, who, Some((client, slot)), key, |around, call| {
-                    child::serve(around, call, &served)
+                self.start(caller, client_info, Some((client, slot)), key, |context, call| {
+                    child::serve(context, call, &served)
                 });
                 return;
             }
             _ => (Refusal::Busy, child::TOO_MANY.to_owned()),
         };
-        match is_crowded || self.jobs.len() >= JOBS_MAX {
-            true => self.audit.tell(&who, Event::Refused { reason: &reason }),
-            false => self.start(caller, who, None, key, |around, call| {
-                child::refuse(around, call.caller, refusal, &reason)
+        match has_too_many_refusals || self.jobs.len() >= JOBS_MAX {
+            true => self.audit.log(&client_info, Event::Refused { reason: &reason }),
+            false => self.start(caller, client_info, None, key, |context, call| {
+                child::refuse(context, call.caller, refusal, &reason)
             }),
         }
     }
 
-    fn serve_guest(&mut self, caller: Caller, invited: Invited) {
+    fn serve_guest(&mut self, caller: Caller, invited: InvitationRecord) {
         let guest = Client {
             name: "(invited)".to_owned(),
             key: invited.key,
@@ -401,42 +404,43 @@ impl Server {
             added: None,
             server_key: None,
         };
-        let who = Who::new(&guest, caller.from());
+        let client_info = ClientInfo::new(&guest, caller.from());
         // An invitation is used in one connection at a time.
         if self.jobs.count(&invited.key, false) > 0 || self.jobs.len() >= JOBS_MAX {
             return;
         }
         let key = invited.key;
-        self.start(caller, who, None, key, |around, call| {
-            child::receive(around, call.caller, &invited)
+        self.start(caller, client_info, None, key, |context, call| {
+            child::receive(context, call.caller, &invited)
         });
     }
 
     fn start(
         &mut self,
         caller: Caller,
-        who: Who,
+        client_info: ClientInfo,
         served: Option<(Client, Slot)>,
         key: PublicKey,
-        work: impl FnOnce(&Around<'_>, Call) -> u8,
+        work: impl FnOnce(&ChildContext<'_>, ChildConnection) -> u8,
     ) {
         let (client, mut slot) = served.unzip();
         let newest = self.keys.newest();
-        let new_key = (!caller.knows(&newest)).then_some(newest);
+        let new_key = (!caller.expects_key(&newest)).then_some(newest);
         let reached = caller.reached();
         let mut caller = Some(caller);
         let begun = io::pipe().and_then(|(reports, to)| {
-            let (place, bounds, parent) =
-                (self.place.clone(), self.settings.bounds(), std::process::id());
+            let (paths, bounds, parent) =
+                (self.paths.clone(), self.settings.bounds(), std::process::id());
             let (forwarder, forwarded) = Forwarder::new(reached?)?;
             let mut forwarder = Some(forwarder);
             let child = fork(|| {
-                self.abandon();
+                self.close_in_child();
                 // The child must not hold these.
                 (forwarder, slot) = (None, None);
-                let around = Around { place: &place, bounds, parent, reports: Reports::new(to) };
+                let context =
+                    ChildContext { paths: &paths, bounds, parent, reports: Reports::new(to) };
                 let Some(caller) = caller.take() else { return 1 };
-                work(&around, Call { caller, new_key, forwarded })
+                work(&context, ChildConnection { caller, new_key, forwarded })
             })?;
             let forwarder = forwarder.ok_or(io::ErrorKind::InvalidInput)?;
             Ok((child, reports, forwarder))
@@ -446,48 +450,51 @@ impl Server {
                 let forwarder = Arc::new(forwarder);
                 self.gate.forward_to(&forwarder);
                 let way = (reports, Some(forwarder));
-                let job = Job::new(child, who, client.zip(slot), key, way, &mut self.audit);
+                let job = Job::new(child, client_info, client.zip(slot), key, way, &mut self.audit);
                 self.jobs.add(job);
             }
             Err(error) => {
-                self.audit.tell(&who, Event::Refused { reason: &error.to_string() });
-                caller.into_iter().for_each(|it| refuse_at_once(it, Refusal::Unserved));
+                self.audit.log(&client_info, Event::Refused { reason: &error.to_string() });
+                caller.into_iter().for_each(|it| refuse_without_child(it, Refusal::Unserved));
             }
         }
     }
 
     /// In a child: closes everything of the main process and of other clients.
-    fn abandon(&mut self) {
-        self.gate.abandon();
-        self.signals.abandon();
-        self.jobs.abandon();
-        self.audit.abandon();
+    fn close_in_child(&mut self) {
+        self.gate.close_in_child();
+        self.signals.close_in_child();
+        self.jobs.close_in_child();
+        self.audit.close_in_child();
         self.callers.clear();
         self.control = None;
     }
 
     /// Queues a note that the client knows the newest key, if older keys exist.
-    fn note_key(&mut self, caller: &Caller, client: &Client) {
+    fn queue_key_note(&mut self, caller: &Caller, client: &Client) {
         let newest = self.keys.newest();
-        if self.keys.has_old() && caller.knows(&newest) && client.server_key != Some(newest) {
-            self.to_note.push((client.key, newest));
+        if self.keys.has_old_keys()
+            && caller.expects_key(&newest)
+            && client.server_key != Some(newest)
+        {
+            self.pending_key_notes.push((client.key, newest));
         }
     }
 
     /// Writes these notes to the records, unless another process is changing them.
-    fn note_keys(&mut self) -> Result<(), CommandError> {
-        if self.to_note.is_empty() {
+    fn write_key_notes(&mut self) -> Result<(), CommandError> {
+        if self.pending_key_notes.is_empty() {
             return Ok(());
         }
-        let noted = Records::try_change(&self.place, |records| {
-            for (client, newest) in &self.to_note {
+        let noted = Records::try_change(&self.paths, |records| {
+            for (client, newest) in &self.pending_key_notes {
                 let known = records.clients.iter_mut().filter(|known| known.key == *client);
                 known.for_each(|known| known.server_key = Some(*newest));
             }
             Ok(())
         });
         if !matches!(noted, Ok(None)) {
-            self.to_note.clear();
+            self.pending_key_notes.clear();
         }
         noted.map(drop)
     }
@@ -500,37 +507,40 @@ impl Server {
         if expired.is_empty() {
             return Ok(());
         }
-        let is_open = |it: &Invited| !expired.contains(&it.key);
+        let is_open = |it: &InvitationRecord| !expired.contains(&it.key);
         self.records.invitations.retain(is_open);
-        self.gate.know(self.records.keys());
-        let removed = Records::try_change(&self.place, |records| {
+        self.gate.set_known_keys(self.records.keys());
+        let removed = Records::try_change(&self.paths, |records| {
             records.invitations.retain(is_open);
             Ok(())
         });
         match &removed {
             // Another process is changing the records: retry later.
-            Ok(None) => self.expiries.extend(expired.into_iter().map(|key| (key, now + NOTE_POLL))),
+            Ok(None) => self
+                .expiries
+                .extend(expired.into_iter().map(|key| (key, now + RECORDS_RETRY_INTERVAL))),
             _ => self.expiries.retain(|_, at| *at > now),
         }
         removed.map(drop)
     }
 
     /// Removes older keys once all clients know the newest.
-    fn forget_old_keys(&mut self) -> Result<(), CommandError> {
+    fn remove_old_keys(&mut self) -> Result<(), CommandError> {
         let (now, newest) = (SystemTime::now(), self.keys.newest());
         // A missing file may be about to be written.
-        if self.read.is_none() || !self.keys.has_old() || !self.records.all_know(&newest, now) {
+        if self.read.is_none() || !self.keys.has_old_keys() || !self.records.all_know(&newest, now)
+        {
             return Ok(());
         }
-        let forgotten = self.keys.forget_old(&self.place);
-        self.gate.set_own(&self.keys.identities()).and(forgotten).map_err(CommandError::io)
+        let forgotten = self.keys.remove_old(&self.paths);
+        self.gate.set_own_keys(&self.keys.identities()).and(forgotten).map_err(CommandError::io)
     }
 }
 
 /// When the invitations of `records` expire. Known invitations keep their time.
 fn expiries(records: &Records, known: &HashMap<PublicKey, Instant>) -> HashMap<PublicKey, Instant> {
     let (now, clock) = (Instant::now(), SystemTime::now());
-    let expiry = |invited: &Invited| {
+    let expiry = |invited: &InvitationRecord| {
         let left = invited.expiry().duration_since(clock).unwrap_or_default();
         now + left.min(INVITATION_SPAN)
     };
@@ -541,13 +551,13 @@ fn expiries(records: &Records, known: &HashMap<PublicKey, Instant>) -> HashMap<P
 }
 
 /// Refuses a connection without starting a child.
-fn refuse_at_once(caller: Caller, refusal: Refusal) {
+fn refuse_without_child(caller: Caller, refusal: Refusal) {
     // The client may have disconnected.
     let _ = caller.refuse(refusal, Duration::ZERO);
 }
 
 /// Prints a message on standard error.
-fn say(message: &str) {
+fn print_message(message: &str) {
     // If that fails, there is no other place to report it.
     let _ = writeln!(io::stderr(), "haul server: {message}");
 }
@@ -566,7 +576,7 @@ mod tests {
             let clock = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock").as_secs();
             let expires = clock.saturating_add_signed(seconds);
             let (name, user, right) = (None, None, Right::Read);
-            let invited = Invited { key, name, root: "/".into(), right, user, expires };
+            let invited = InvitationRecord { key, name, root: "/".into(), right, user, expires };
             Records { invitations: vec![invited], ..Records::default() }
         };
         let begin = Instant::now();

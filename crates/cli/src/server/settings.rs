@@ -1,10 +1,10 @@
 //! `server.toml`: the settings of a server.
 
-use super::Place;
+use super::ServerPaths;
 use super::listening::{PORT, parse};
 use crate::error::CommandError;
 use haul::files;
-use haul_engine::Bounds;
+use haul_engine::ResourceLimits;
 use haul_net::{Congestion, GateLimits, QUIC_SOCKETS_MAX};
 use serde::{Deserialize, Deserializer, Serialize, de};
 use std::net::SocketAddr;
@@ -72,13 +72,13 @@ impl Settings {
     ///
     /// # Errors
     /// A usage error that names the file, and the line or the key.
-    pub(crate) fn load(place: &Place, listen: &[String]) -> Result<Self, CommandError> {
-        let mut settings: Self = files::load(place.config())?;
+    pub(crate) fn load(paths: &ServerPaths, listen: &[String]) -> Result<Self, CommandError> {
+        let mut settings: Self = files::load(paths.config())?;
         if !listen.is_empty() {
             settings.listen = listen.to_vec();
         }
         if settings.audit_log.as_os_str().is_empty() {
-            settings.audit_log = place.audit_log();
+            settings.audit_log = paths.audit_log();
         }
         settings.addresses()?;
         let numbers = [
@@ -105,7 +105,7 @@ impl Settings {
         });
         match bad {
             Some(message) => {
-                let file = files::shown(place.config());
+                let file = files::shown(paths.config());
                 Err(CommandError::usage(format!("{file}: {message}")))
             }
             None => Ok(settings),
@@ -121,7 +121,7 @@ impl Settings {
     }
 
     /// Takes the addresses, the port and the QUIC settings from `other`.
-    pub(crate) fn at_addresses_of(self, other: &Self) -> Self {
+    pub(crate) fn with_addresses_of(self, other: &Self) -> Self {
         let Self { port, quic, congestion, .. } = *other;
         Self { listen: other.listen.clone(), port, quic, congestion, ..self }
     }
@@ -136,9 +136,9 @@ impl Settings {
     }
 
     /// The limits of one job's process.
-    pub(crate) fn bounds(&self) -> Bounds {
+    pub(crate) fn bounds(&self) -> ResourceLimits {
         let memory_max = self.memory_per_job_mib.saturating_mul(1 << 20);
-        Bounds { open_files_max: self.open_files_per_job, memory_max }
+        ResourceLimits { open_files_max: self.open_files_per_job, memory_max }
     }
 }
 
@@ -174,12 +174,12 @@ mod tests {
     #[test]
     fn the_audit_log_has_an_absolute_path() {
         let files = tempfile::TempDir::new().expect("a directory");
-        let place = Place::below(&files.path().join("server"));
-        fs::create_dir_all(place.config().parent().expect("a directory")).expect("made");
+        let paths = ServerPaths::below(&files.path().join("server"));
+        fs::create_dir_all(paths.config().parent().expect("a directory")).expect("made");
         let load = |path: &str| {
             let text = format!("port = 7\naudit-log = \"{path}\"\n");
-            fs::write(place.config(), text).expect("written");
-            Settings::load(&place, &[])
+            fs::write(paths.config(), text).expect("written");
+            Settings::load(&paths, &[])
         };
         assert_eq!(load("/var/log/a").expect("settings").audit_log, PathBuf::from("/var/log/a"));
         for relative in ["audit", "./audit", "~/audit", ""] {
@@ -191,16 +191,16 @@ mod tests {
     #[test]
     fn quic_has_a_limit_of_addresses() {
         let files = tempfile::TempDir::new().expect("a directory");
-        let place = Place::below(&files.path().join("server"));
+        let paths = ServerPaths::below(&files.path().join("server"));
         let load = |count: u8| {
             let listen: Vec<_> = (1..=count).map(|last| format!("127.0.0.{last}")).collect();
-            Settings::load(&place, &listen)
+            Settings::load(&paths, &listen)
         };
         load(16).expect("settings");
         let error = load(17).expect_err("too many").to_string();
         assert!(error.contains("'listen' can have 16 addresses"), "{error}");
-        fs::create_dir_all(place.config().parent().expect("a directory")).expect("made");
-        fs::write(place.config(), "quic = false\n").expect("written");
+        fs::create_dir_all(paths.config().parent().expect("a directory")).expect("made");
+        fs::write(paths.config(), "quic = false\n").expect("written");
         load(17).expect("settings");
     }
 

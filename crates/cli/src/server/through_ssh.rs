@@ -2,16 +2,16 @@
 //! same root, right and user as with the server. This process does for one child what the server's
 //! main process does for all.
 
-use super::audit::{Audit, Event, Who};
-use super::child::{self, Around, Reports, TOO_MANY};
+use super::audit::{Audit, ClientInfo, Event};
+use super::child::{self, ChildContext, Reports, TOO_MANY};
 use super::jobs::Job;
 use super::slots::Slot;
-use super::{Client, Place, Records, Settings};
+use super::{Client, Records, ServerPaths, Settings};
 use crate::error::{CommandError, ExitCode};
-use crate::report::end_of_command;
+use crate::report::print_error;
 use crate::{interrupt, sshd};
 use haul_engine::fork;
-use haul_net::{PublicKey, Refusal, await_input};
+use haul_net::{PublicKey, Refusal, wait_for_input};
 use std::io;
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -23,47 +23,47 @@ const CHECK_EVERY: Duration = Duration::from_millis(200);
 /// other thread may run yet.** The exit code tells the client why it is refused.
 pub(crate) fn serve(key: PublicKey) -> ExitCode {
     serve_client(key).unwrap_or_else(|error| {
-        end_of_command(&error);
+        print_error(&error);
         ExitCode::Refused(Refusal::Unserved)
     })
 }
 
 fn serve_client(key: PublicKey) -> Result<ExitCode, CommandError> {
-    let place = Place::find()?;
-    let (records, mut read) = Records::load_written(&place)?;
+    let paths = ServerPaths::find()?;
+    let (records, mut read) = Records::load_with_state(&paths)?;
     let client = records.clients.into_iter().find(|client| client.key == key);
     let Some(client) = client else { return Ok(ExitCode::Refused(Refusal::NotEnrolled)) };
-    let settings = Settings::load(&place, &[])?;
+    let settings = Settings::load(&paths, &[])?;
     let mut audit = Audit::open(&settings.audit_log)?;
     // Another program than sshd may have started this process.
     let from = sshd::login().and_then(|login| login.client);
-    let who = Who::new(&client, from.unwrap_or((Ipv4Addr::LOCALHOST, 0).into()));
-    let slot = Slot::take(&place, &client.key, settings.jobs_per_client);
+    let client_info = ClientInfo::new(&client, from.unwrap_or((Ipv4Addr::LOCALHOST, 0).into()));
+    let slot = Slot::take(&paths, &client.key, settings.jobs_per_client);
     let begun = match (child::refusal(&client), slot) {
         (Some(reason), _) => Err((Refusal::Unserved, reason.to_owned())),
         (None, Ok(None)) => Err((Refusal::Busy, TOO_MANY.to_owned())),
         (None, Err(error)) => Err((Refusal::Unserved, error.to_string())),
         (None, Ok(Some(slot))) => {
-            let begun = start(&place, &settings, who.clone(), (client, slot), &mut audit);
+            let begun = start(&paths, &settings, client_info.clone(), (client, slot), &mut audit);
             begun.map_err(|error| (Refusal::Unserved, error.to_string()))
         }
     };
     let mut job = match begun {
         Ok(job) => job,
         Err((refusal, reason)) => {
-            audit.tell(&who, Event::Refused { reason: &reason });
+            audit.log(&client_info, Event::Refused { reason: &reason });
             return Ok(ExitCode::Refused(refusal));
         }
     };
     let mut is_known = true;
-    while job.proceed(await_input(job.fd(), CHECK_EVERY).unwrap_or(true), &mut audit) {
+    while job.poll(wait_for_input(job.fd(), CHECK_EVERY).unwrap_or(true), &mut audit) {
         // Records that can't be read are read again later.
-        if Records::state(&place) != read
-            && let Ok((records, state)) = Records::load_written(&place)
+        if Records::state(&paths) != read
+            && let Ok((records, state)) = Records::load_with_state(&paths)
         {
             read = state;
             is_known = records.clients.iter().any(|known| known.key == key);
-            job.keep_to(&records.clients);
+            job.end_if_outdated(&records.clients);
         }
     }
     Ok(match job.outcome() {
@@ -77,27 +77,27 @@ fn serve_client(key: PublicKey) -> Result<ExitCode, CommandError> {
 
 /// Starts the child that serves the client.
 fn start(
-    place: &Place,
+    paths: &ServerPaths,
     settings: &Settings,
-    who: Who,
+    client_info: ClientInfo,
     (client, slot): (Client, Slot),
     audit: &mut Audit,
 ) -> io::Result<Job> {
     // The child ends with the client's stream, not by SIGHUP.
-    interrupt::outlive_hangup()?;
+    interrupt::ignore_hangup()?;
     let (reports, to) = io::pipe()?;
     let (bounds, parent) = (settings.bounds(), std::process::id());
     let mut slot = Some(slot);
     let child = fork(|| {
         // The child must not hold these.
         slot = None;
-        audit.abandon();
-        let around = Around { place, bounds, parent, reports: Reports::new(to) };
-        child::serve_streams(&around, &client)
+        audit.close_in_child();
+        let context = ChildContext { paths, bounds, parent, reports: Reports::new(to) };
+        child::serve_streams(&context, &client)
     })?;
     let key = client.key;
     let served = slot.map(|slot| (client, slot));
-    let mut job = Job::new(child, who, served, key, (reports, None), audit);
+    let mut job = Job::new(child, client_info, served, key, (reports, None), audit);
     job.describe();
     Ok(job)
 }

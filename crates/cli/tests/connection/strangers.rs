@@ -108,7 +108,7 @@ fn who_knows_all_but_the_clients_key_is_not_let_in() {
             let connected = Direct::connect(offer.address, &own, offer.key, SOON, &|| true);
             let heard = connected.and_then(|mut direct| {
                 direct.write_all(&encode(&Message::Join(Join { lane, secret: None })))?;
-                direct.set_patience(Some(SOON))?;
+                direct.set_timeout(Some(SOON))?;
                 direct.read(&mut [0])
             });
             assert!(!matches!(heard, Ok(1..)), "a stranger hears something");

@@ -1,7 +1,7 @@
 //! A case: trees, and the words with which both programs are run.
 
 use crate::drawing::{derive, fill, name};
-use crate::entry::{Content, Entry, Kind, State, entry, is_in};
+use crate::entry::{Content, Entry, Kind, TreeState, entry, is_in};
 use crate::faking;
 use crate::lot::Lot;
 use crate::relations::is_of_rules;
@@ -22,7 +22,7 @@ pub(crate) struct Case {
     /// Both programs run as root, or else as a user.
     pub(crate) is_root: bool,
     pub(crate) way: Way,
-    pub(crate) state: State,
+    pub(crate) state: TreeState,
     /// Flags, each with its value.
     pub(crate) flags: Vec<String>,
     pub(crate) sources: Vec<Vec<u8>>,
@@ -40,7 +40,7 @@ impl Case {
             1 => Way::Download,
             _ => Way::Local,
         };
-        let mut state = State::new();
+        let mut state = TreeState::new();
         let top = entry(lot, Kind::Dir, is_root);
         state.insert(b"src".to_vec(), Entry { mode: 0o755, ..top });
         fill(lot, &mut state, b"src", is_root, 0);
@@ -98,13 +98,13 @@ impl Case {
 }
 
 /// Draws sources and a destination, and what the latter has.
-fn places(lot: &mut Lot, state: &mut State, is_root: bool) -> (Vec<Vec<u8>>, Vec<u8>) {
+fn places(lot: &mut Lot, state: &mut TreeState, is_root: bool) -> (Vec<Vec<u8>>, Vec<u8>) {
     let tops: Vec<_> = state
         .keys()
         .filter(|path| path.iter().filter(|byte| **byte == b'/').count() == 1)
         .cloned()
         .collect();
-    let plain = |lot: &mut Lot, state: &mut State, path: &[u8]| {
+    let plain = |lot: &mut Lot, state: &mut TreeState, path: &[u8]| {
         let dir = entry(lot, Kind::Dir, is_root);
         state.insert(path.to_vec(), Entry { mode: 0o755, ..dir });
     };
@@ -186,7 +186,7 @@ fn base(lot: &mut Lot) -> Vec<String> {
 }
 
 /// Flags that select, compare, change and remove.
-fn extra(lot: &mut Lot, flags: &mut Vec<String>, state: &State, is_root: bool) {
+fn extra(lot: &mut Lot, flags: &mut Vec<String>, state: &TreeState, is_root: bool) {
     for (flag, percent) in [
         ("-u", 7),
         ("-c", 7),
@@ -266,7 +266,7 @@ fn deleting(lot: &mut Lot, flags: &mut Vec<String>) {
     }
 }
 
-fn rules(lot: &mut Lot, flags: &mut Vec<String>, state: &State) {
+fn rules(lot: &mut Lot, flags: &mut Vec<String>, state: &TreeState) {
     if lot.chance(6) {
         flags.push("-F".into());
         if lot.chance(20) {
@@ -342,7 +342,7 @@ fn escaped(name: &[u8]) -> Option<String> {
 }
 
 /// Directories with older trees.
-fn bases(lot: &mut Lot, flags: &mut Vec<String>, state: &mut State, is_root: bool) {
+fn bases(lot: &mut Lot, flags: &mut Vec<String>, state: &mut TreeState, is_root: bool) {
     if !lot.chance(9) {
         return;
     }

@@ -1,6 +1,6 @@
 //! Draws trees: sources, and what a destination has of them already.
 
-use crate::entry::{Content, Entry, Kind, State, below, content, entry, is_in, remove, time};
+use crate::entry::{Content, Entry, Kind, TreeState, below, content, entry, is_in, remove, time};
 use crate::lot::Lot;
 use haul_testkit::nasty::NAMES;
 
@@ -35,7 +35,7 @@ pub(crate) fn name(lot: &mut Lot) -> Vec<u8> {
 }
 
 /// Draws what is in `dir`, which is in `state`.
-pub(crate) fn fill(lot: &mut Lot, state: &mut State, dir: &[u8], is_root: bool, depth: usize) {
+pub(crate) fn fill(lot: &mut Lot, state: &mut TreeState, dir: &[u8], is_root: bool, depth: usize) {
     let many = match lot.below(30) {
         0 if depth == 0 => 40,
         1..4 if depth > 0 => 0,
@@ -60,7 +60,7 @@ pub(crate) fn fill(lot: &mut Lot, state: &mut State, dir: &[u8], is_root: bool, 
     }
 }
 
-fn kind(lot: &mut Lot, state: &State, dir: &[u8], name: &[u8], is_root: bool) -> Kind {
+fn kind(lot: &mut Lot, state: &TreeState, dir: &[u8], name: &[u8], is_root: bool) -> Kind {
     if is_rules(name) {
         return Kind::File(rules(lot, name));
     }
@@ -116,7 +116,7 @@ fn rules(lot: &mut Lot, name: &[u8]) -> Content {
     Content::Text((*lot.pick(lines)).to_owned())
 }
 
-fn target(lot: &mut Lot, state: &State, dir: &[u8]) -> Vec<u8> {
+fn target(lot: &mut Lot, state: &TreeState, dir: &[u8]) -> Vec<u8> {
     match lot.below(10) {
         0 => b"missing".to_vec(),
         1 => b"../outside".to_vec(),
@@ -136,7 +136,7 @@ fn target(lot: &mut Lot, state: &State, dir: &[u8]) -> Vec<u8> {
 }
 
 /// Draws what the tree `to` has of the tree `from` already, and what it has beside that.
-pub(crate) fn derive(lot: &mut Lot, state: &mut State, from: &[u8], to: &[u8], is_root: bool) {
+pub(crate) fn derive(lot: &mut Lot, state: &mut TreeState, from: &[u8], to: &[u8], is_root: bool) {
     let moved = |path: &[u8]| [to, &path[from.len()..]].concat();
     let originals: Vec<_> = state
         .iter()
@@ -192,7 +192,7 @@ pub(crate) fn derive(lot: &mut Lot, state: &mut State, from: &[u8], to: &[u8], i
 }
 
 /// Draws entries that only the tree `to` has.
-fn add(lot: &mut Lot, state: &mut State, to: &[u8], is_root: bool) {
+fn add(lot: &mut Lot, state: &mut TreeState, to: &[u8], is_root: bool) {
     for _ in 0..lot.below(4) {
         let dirs: Vec<_> = state
             .iter()
@@ -216,7 +216,7 @@ fn add(lot: &mut Lot, state: &mut State, to: &[u8], is_root: bool) {
 }
 
 /// Something of another kind stands at `path`.
-fn swap(lot: &mut Lot, state: &mut State, path: &[u8], old: &Entry, is_root: bool) {
+fn swap(lot: &mut Lot, state: &mut TreeState, path: &[u8], old: &Entry, is_root: bool) {
     let kind = match lot.below(5) {
         0 | 1 if old.kind != Kind::Dir => Kind::Dir,
         2 if !matches!(old.kind, Kind::Link(_)) => Kind::Link(b"a".to_vec()),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// All that is below the directory of a case: path to entry. Directories are in it before
 /// what they hold, since the order is that of the paths.
-pub(crate) type State = BTreeMap<Vec<u8>, Entry>;
+pub(crate) type TreeState = BTreeMap<Vec<u8>, Entry>;
 
 /// One of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -186,7 +186,7 @@ pub(crate) fn is_in(path: &[u8], dir: &[u8]) -> bool {
 
 /// Takes `path` out, and all that is below it. Of a file that loses its first name the
 /// next one becomes that.
-pub(crate) fn remove(state: &mut State, path: &[u8]) {
+pub(crate) fn remove(state: &mut TreeState, path: &[u8]) {
     let gone: Vec<_> = state.keys().filter(|other| is_in(other, path)).cloned().collect();
     for path in gone {
         let Some(entry) = state.remove(&path) else { continue };

@@ -1,7 +1,7 @@
 //! Attributes of root that are written down, on either side or both.
 
 use crate::case::{Case, Way};
-use crate::entry::{Content, Entry, Kind, State, USER, is_in};
+use crate::entry::{Content, Entry, Kind, TreeState, USER, is_in};
 use crate::lot::Lot;
 
 /// The attribute of the record.
@@ -17,7 +17,7 @@ const LINK: &str = "120777 0,0 5:6";
 const DIRS: &[&str] = &["40755 0,0 1:2", "42755 0,0 0:0", "41777 0,0 12345:0", "40500 0,0 1:1"];
 
 /// Draws flags that have them written down, and records where these are read.
-pub(crate) fn draw(lot: &mut Lot, flags: &mut Vec<String>, state: &mut State, is_root: bool) {
+pub(crate) fn draw(lot: &mut Lot, flags: &mut Vec<String>, state: &mut TreeState, is_root: bool) {
     // With bases, sync/faking.rs looks at few cases that are not drawn.
     let has_bases = flags.iter().any(|flag| flag.contains("-dest="));
     if has_bases || !lot.chance(8) {

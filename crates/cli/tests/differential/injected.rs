@@ -2,7 +2,7 @@
 //! which some are.
 
 use crate::case::{Case, Way};
-use crate::entry::{Content, Entry, Kind, State, USER};
+use crate::entry::{Content, Entry, Kind, TreeState, USER};
 use crate::exceptions::{Fact, is_in_tree};
 use crate::facts::Facts;
 use crate::lines::{Said, in_lines};
@@ -32,7 +32,7 @@ fn dir() -> Entry {
 }
 
 fn case(flags: &[&str], entries: &[(&str, Entry)]) -> Case {
-    let mut state = State::from([(b"src".to_vec(), dir()), (b"dst".to_vec(), dir())]);
+    let mut state = TreeState::from([(b"src".to_vec(), dir()), (b"dst".to_vec(), dir())]);
     state.extend(entries.iter().map(|(path, entry)| (path.as_bytes().to_vec(), entry.clone())));
     Case {
         seed: 0,

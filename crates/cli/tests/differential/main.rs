@@ -46,7 +46,7 @@ fn both_make_the_same_of_whatever_they_are_given() {
     let first = campaign::given_seed().unwrap_or(1);
     let end = campaign::seconds().map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let next = AtomicU64::new(first);
-    let goes_on = |seed: u64| match (end, campaign::given_seed()) {
+    let should_continue = |seed: u64| match (end, campaign::given_seed()) {
         (Some(end), _) => seed == first || Instant::now() < end,
         (None, Some(_)) => seed == first,
         (None, None) => seed <= SEEDS,
@@ -58,7 +58,7 @@ fn both_make_the_same_of_whatever_they_are_given() {
             scope.spawn(move || {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if !goes_on(seed) {
+                    if !should_continue(seed) {
                         return;
                     }
                     if let Some(report) = report(bench, &format!("trial-{thread}"), seed) {

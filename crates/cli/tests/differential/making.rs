@@ -1,6 +1,6 @@
 //! Makes the trees of a case, and says how to make them by hand.
 
-use crate::entry::{Content, Entry, Kind, State, USER};
+use crate::entry::{Content, Entry, Kind, TreeState, USER};
 use haul_testkit::content::bytes;
 use haul_testkit::nasty;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, makedev, mknodat, utimensat};
@@ -12,7 +12,7 @@ use std::os::unix::fs::{FileExt, lchown, symlink};
 use std::path::Path;
 
 /// Makes all of `state` in the directory `root`.
-pub(crate) fn make(root: &Path, state: &State) {
+pub(crate) fn make(root: &Path, state: &TreeState) {
     for (path, entry) in state {
         create(root, &root.join(OsStr::from_bytes(path)), entry);
     }
@@ -108,7 +108,7 @@ fn set_acl(path: &Path, kind: &str, of: &Kind) {
 }
 
 /// The lines of a shell that make all of `state` in the directory it is in.
-pub(crate) fn script(state: &State) -> String {
+pub(crate) fn script(state: &TreeState) -> String {
     let mut lines = String::new();
     for (path, entry) in state {
         let name = quoted(path);

@@ -63,7 +63,7 @@ mod tests {
                 seed: 0,
                 is_root: true,
                 way: Way::Local,
-                state: crate::entry::State::new(),
+                state: crate::entry::TreeState::new(),
                 flags,
                 sources: Vec::new(),
                 dest: Vec::new(),

@@ -1,7 +1,7 @@
 //! Makes a case in which the programs differ as small as it can be.
 
 use crate::case::{Case, Way};
-use crate::entry::{Content, Entry, Kind, State, USER, remove};
+use crate::entry::{Content, Entry, Kind, TreeState, USER, remove};
 use crate::trial::{Bench, Difference};
 use std::collections::BTreeMap;
 use std::mem::discriminant;
@@ -120,7 +120,7 @@ fn hoist(case: &mut Case, path: &[u8]) {
         let rest = rest.strip_prefix(dir)?.strip_prefix(b"/")?;
         Some([tree, &dir[..above], rest].concat())
     };
-    let mut state = State::new();
+    let mut state = TreeState::new();
     for (path, entry) in &case.state {
         let is_dir =
             path.iter().position(|byte| *byte == b'/').is_some_and(|at| path[at + 1..] == *dir);

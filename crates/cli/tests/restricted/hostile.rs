@@ -178,7 +178,7 @@ fn no_request_reaches_what_is_outside() {
             assert!(matches!(listed[..], [Reply::Fault(_)]), "{shown}{name}: {listed:?}");
             let stat = agent.ask(Request::Stat { path: path.clone(), follow: true });
             assert!(matches!(stat[..], [Reply::Fault(_)]), "{shown}{name}: {stat:?}");
-            let mark = agent.ask(Request::Mark { path, mark: None, both: true });
+            let mark = agent.ask(Request::Marker { path, marker: None, both: true });
             assert!(matches!(mark[..], [Reply::Fault(_)]), "{shown}{name}: {mark:?}");
         }
         let fault = |name: &str| {
@@ -302,7 +302,7 @@ fn a_login_that_may_only_read_has_nothing_marked() {
     let scene = world.scene(Way::Upload);
     furnished(&scene);
     let before = scene.snapshot("root");
-    let mark = || Request::Mark { path: b"d".to_vec(), mark: None, both: true };
+    let mark = || Request::Marker { path: b"d".to_vec(), marker: None, both: true };
     let mut agent = Agent::start(&scene.path("root"), &["--read-only"]);
     let refused = agent.ask(mark());
     assert!(
@@ -312,8 +312,8 @@ fn a_login_that_may_only_read_has_nothing_marked() {
     haul_testkit::assert_same(&before, &scene.snapshot("root"));
     let mut agent = Agent::start(&scene.path("root"), &[]);
     let made = agent.ask(mark());
-    assert!(matches!(made[..], [Reply::Mark(Marked::Made(_))]), "{made:?}");
-    assert_eq!(agent.ask(Request::Unmark), [Reply::End]);
+    assert!(matches!(made[..], [Reply::Marker(Marked::Made(_))]), "{made:?}");
+    assert_eq!(agent.ask(Request::RemoveMarker), [Reply::End]);
     haul_testkit::assert_same(&before, &scene.snapshot("root"));
 }
 

@@ -116,7 +116,7 @@ fn the_next_agent_takes_over_from_one_that_has_noticed_nothing() {
     assert!(wait_for(&running, &link, 30 << 20), "it was done too soon");
     let [before] = scene.sshd().agents()[..] else { panic!("one agent is at work") };
     // The client alone loses its connection, as where an address changes.
-    link.cut_near();
+    link.cut_client_side();
     let run = running.wait().expect("it ends").expect_ok();
     assert!(run.usage.wall < LONG / 2, "it waited for the agent before: {run}");
     assert!(!haul_testkit::proc::is_alive(before), "{run}");

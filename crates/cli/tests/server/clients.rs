@@ -227,7 +227,7 @@ fn a_new_key_of_the_server_needs_no_new_enrolment() {
             &addresses,
             bob.server,
             &bob.identity,
-            Patience::default(),
+            Timeouts::default(),
             move |key| {
                 let _ = told.send(key);
             },
@@ -278,7 +278,7 @@ fn each_client_has_a_chunk_cache_of_its_own() {
         let source = server.path("content");
         haul_testkit::tree::random_file(&source, 3 << 20, 1).expect("a file");
         // The client's machine has no place for a cache.
-        let cache = Some(CachePlace { dir: PathBuf::new(), kept_max: 0 });
+        let cache = Some(CacheConfig { dir: PathBuf::new(), kept_max: 0 });
         let upload = |client: &Client, name: &str| {
             let job = Job {
                 sources: vec![source.as_os_str().as_bytes().to_vec()],

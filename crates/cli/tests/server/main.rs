@@ -8,11 +8,11 @@ mod quic;
 mod running;
 mod ways;
 
-use haul_engine::{CachePlace, Event, Job, JobError, Monitor, Placement, Progress, Summary};
+use haul_engine::{CacheConfig, Event, Job, JobError, Monitor, Placement, Progress, Summary};
 use haul_model::{Compression, Policy, Task};
 use haul_net::{
-    ConnectError, Connection, Identity, Patience, PublicKey, Reaching, ServerAddress, ServerVia,
-    connect_server,
+    ConnectError, ConnectOptions, Connection, Identity, PublicKey, ServerAddress, ServerVia,
+    Timeouts, connect_server,
 };
 use haul_testkit::served::Served;
 use std::fs::{self, Permissions};
@@ -150,7 +150,7 @@ impl Server {
 impl Client {
     fn connect(&self) -> Result<Connection, ConnectError> {
         let addresses = [self.address.clone()];
-        let reaching = Reaching { via: self.via, ..Reaching::default() };
+        let reaching = ConnectOptions { via: self.via, ..ConnectOptions::default() };
         connect_server("box", &addresses, self.server, &self.identity, reaching, |_| ())
     }
 

@@ -183,11 +183,11 @@ fn a_peer_that_is_silent_is_noticed_on_both_sides() {
     let job = upload_of(&server.path("large"));
     thread::scope(|scope| {
         let copying = scope.spawn(|| {
-            let patience = Patience::of_seconds(2);
-            let reaching = Reaching { via: client.via, patience, ..Reaching::default() };
+            let timeout = Timeouts::from_seconds(2);
+            let options = ConnectOptions { via: client.via, timeout, ..ConnectOptions::default() };
             let addresses = [client.address.clone()];
             let (key, identity) = (client.server, &client.identity);
-            let connection = connect_server("box", &addresses, key, identity, reaching, |_| ())?;
+            let connection = connect_server("box", &addresses, key, identity, options, |_| ())?;
             haul_engine::run(&job, Placement::upload(connection), &Quiet::default())
         });
         until("a job runs", || server.status()["jobs"][0]["client"] == "ann");

@@ -56,19 +56,19 @@ impl Calls {
 }
 
 /// Reports calls to the client. The other host reports everything else.
-pub(super) struct Telling {
+pub(super) struct CallReporter {
     progress: Progress,
     outbox: Arc<Outbox>,
 }
 
-impl Telling {
+impl CallReporter {
     /// A monitor that reports through `outbox`.
     pub(super) fn new(outbox: &Arc<Outbox>) -> Self {
         Self { progress: Progress::default(), outbox: Arc::clone(outbox) }
     }
 }
 
-impl Monitor for Telling {
+impl Monitor for CallReporter {
     fn progress(&self) -> &Progress {
         &self.progress
     }
@@ -79,7 +79,7 @@ impl Monitor for Telling {
             Event::Link(LinkEvent::NotDirect { reason, .. }) => Called::Failed(reason.to_owned()),
             _ => return,
         };
-        self.outbox.tell(&Message::Called(called));
+        self.outbox.send_message(&Message::Called(called));
     }
 
     fn shows(&self, _: &Kind, _: &Outcome) -> bool {

@@ -4,12 +4,12 @@
 
 use super::CLIENT;
 use super::calls::{Asked, Calls};
-use crate::assembly::FromPeer;
+use crate::assembly::PeerInput;
 use crate::link::greeting::{PROGRAM, read_message_behind};
 use crate::link::wire::{self, Outbox, ReadEnd, read_first_header, read_payload, refused};
-use crate::mark::Held;
+use crate::marker::Held;
 use crate::request::{self, Measuring};
-use crate::vigil::{Vigil, Watch, sign_after, silence_of};
+use crate::watchdog::{Watch, Watchdog, keepalive_after, silence_of};
 use crate::{JobError, Rights};
 use haul_net::{ConnectError, Killer, Writer};
 use haul_proto::{
@@ -23,18 +23,18 @@ use std::thread::{Builder, JoinHandle};
 
 /// A client that has greeted.
 pub(super) struct Client {
-    input: FromPeer,
+    input: PeerInput,
     outbox: Arc<Outbox>,
     /// Returns the stream from the writer when it has ended.
     written: crossbeam_channel::Receiver<io::Result<Writer>>,
     writer: JoinHandle<()>,
-    vigil: Arc<Vigil>,
+    watchdog: Arc<Watchdog>,
     killer: Killer,
     caps: Caps,
 }
 
 /// The requests that a client may make before its job.
-pub(super) struct Asking {
+pub(super) struct RequestContext {
     /// The requests that it may make.
     pub(super) rights: Rights,
     pub(super) measuring: Measuring,
@@ -45,10 +45,10 @@ pub(super) struct Asking {
 }
 
 /// The two streams to a client, between messages.
-pub(super) struct Line {
-    pub(super) input: FromPeer,
+pub(super) struct ClientStreams {
+    pub(super) input: PeerInput,
     pub(super) output: Writer,
-    pub(super) vigil: Arc<Vigil>,
+    pub(super) watchdog: Arc<Watchdog>,
     /// Closes both streams.
     pub(super) killer: Killer,
     /// The negotiated capabilities. Before the greetings, the capabilities that this side offers.
@@ -58,13 +58,13 @@ pub(super) struct Line {
 /// The end of a client's requests.
 pub(super) struct LastRequest {
     pub(super) client: Client,
-    pub(super) asked: Asks,
+    pub(super) asked: LastMessage,
     /// The call to another host that the client has requested, if any.
     pub(super) call: Option<Asked>,
 }
 
 /// A message that ends a client's requests.
-pub(super) enum Asks {
+pub(super) enum LastMessage {
     /// Starts a job, with its task and this side's role.
     Job(Box<JobRequest>),
     /// Joins a job that the client has started on another connection.
@@ -77,18 +77,21 @@ pub(super) enum Asks {
 ///
 /// # Errors
 /// When the client breaks the protocol, is silent, or its streams fail.
-pub(super) fn begin(line: Line, asking: Asking) -> Result<Option<LastRequest>, JobError> {
+pub(super) fn begin(
+    streams: ClientStreams,
+    context: RequestContext,
+) -> Result<Option<LastRequest>, JobError> {
     let (done, begun) = crossbeam_channel::bounded(1);
-    let (vigil, killer) = (Arc::clone(&line.vigil), line.killer.clone());
-    let mark = Held::default();
-    let held = Arc::clone(&mark);
+    let (watchdog, killer) = (Arc::clone(&streams.watchdog), streams.killer.clone());
+    let marker = Held::default();
+    let held = Arc::clone(&marker);
     let talking = Builder::new().name("talking".to_owned()).spawn(move || {
         // If the client was silent, nobody waits for this.
-        let _ = done.send(talk(line, asking, held));
+        let _ = done.send(serve_requests(streams, context, held));
     });
     let talking = talking.map_err(JobError::Threads)?;
-    let heard = Watch::new(&vigil, CLIENT).receive(&begun);
-    *mark.lock() = None;
+    let heard = Watch::new(&watchdog, CLIENT).receive(&begun);
+    *marker.lock() = None;
     if heard.is_err() {
         killer.kill();
     }
@@ -102,8 +105,12 @@ pub(super) fn begin(line: Line, asking: Asking) -> Result<Option<LastRequest>, J
     }
 }
 
-fn talk(line: Line, mut asking: Asking, mark: Held) -> Result<Option<LastRequest>, JobError> {
-    let Line { mut input, mut output, vigil, killer, caps } = line;
+fn serve_requests(
+    streams: ClientStreams,
+    mut context: RequestContext,
+    marker: Held,
+) -> Result<Option<LastRequest>, JobError> {
+    let ClientStreams { mut input, mut output, watchdog, killer, caps } = streams;
     let hello = match greet(&mut input, &mut output, caps) {
         Ok(hello) => hello,
         Err(ReadEnd::Refused(error)) => {
@@ -113,22 +120,22 @@ fn talk(line: Line, mut asking: Asking, mark: Held) -> Result<Option<LastRequest
         }
         Err(ReadEnd::Lost(error)) => return Err(super::lost(&error)),
     };
-    vigil.greeted(silence_of(hello.silence_seconds));
-    let line = Line { input, output, vigil, killer, caps: hello.caps };
-    let mut client = Client::of_line(line)?;
-    match client.hear_job(&mut asking, &mark) {
+    watchdog.greeted(silence_of(hello.silence_seconds));
+    let streams = ClientStreams { input, output, watchdog, killer, caps: hello.caps };
+    let mut client = Client::from_streams(streams)?;
+    match client.read_requests(&mut context, &marker) {
         Ok(Some(asked)) => {
-            let call = asking.calls.take();
+            let call = context.calls.take();
             Ok(Some(LastRequest { client, asked, call }))
         }
         Ok(None) => {
             // The client has left, and needs no unread answers.
-            let _ = client.into_line();
+            let _ = client.into_streams();
             Ok(None)
         }
         Err(ReadEnd::Refused(error)) => {
-            client.tell(&Message::Abort(Abort::Protocol(error.to_string())));
-            let _ = client.into_line();
+            client.send_message(&Message::Abort(Abort::Protocol(error.to_string())));
+            let _ = client.into_streams();
             Err(error)
         }
         Err(ReadEnd::Lost(error)) => Err(super::lost(&error)),
@@ -151,28 +158,32 @@ fn greet(input: &mut impl Read, output: &mut Writer, offers: Caps) -> Result<Hel
 }
 
 impl Client {
-    /// The client at the other end of `line`, after the greetings.
+    /// The client at the other end of `streams`, after the greetings.
     ///
     /// # Errors
     /// When the writer's thread can't be started.
-    pub(super) fn of_line(line: Line) -> Result<Self, JobError> {
-        let Line { input, mut output, vigil, killer, caps } = line;
+    pub(super) fn from_streams(streams: ClientStreams) -> Result<Self, JobError> {
+        let ClientStreams { input, mut output, watchdog, killer, caps } = streams;
         let (outbox, frames) = Outbox::new(false);
         let (back, written) = crossbeam_channel::bounded(1);
-        let sign_after = sign_after(vigil.max());
+        let keepalive_after = keepalive_after(watchdog.max());
         let write = move || {
-            let end = wire::run_writer(&mut output, &frames, Vec::new(), sign_after, None);
+            let end = wire::run_writer(&mut output, &frames, Vec::new(), keepalive_after, None);
             drop(frames);
             let _ = back.send(end.map(|()| output));
         };
         let writer = Builder::new().name("writer".to_owned()).spawn(write);
         let writer = writer.map_err(JobError::Threads)?;
-        Ok(Self { input, outbox, written, writer, vigil, killer, caps })
+        Ok(Self { input, outbox, written, writer, watchdog, killer, caps })
     }
 
     /// Answers requests until the client starts or joins a job, or rests; `None` if it leaves.
-    fn hear_job(&mut self, asking: &mut Asking, mark: &Held) -> Result<Option<Asks>, ReadEnd> {
-        let Asking { rights, measuring, calls, requests } = asking;
+    fn read_requests(
+        &mut self,
+        context: &mut RequestContext,
+        marker: &Held,
+    ) -> Result<Option<LastMessage>, ReadEnd> {
+        let RequestContext { rights, measuring, calls, requests } = context;
         // A client that leaves between two messages has received all answers.
         while let Some(header) = self.next_header()? {
             match read_message_behind(header, &mut self.input)? {
@@ -184,18 +195,20 @@ impl Client {
                 Message::Job(job) if calls.is_asked() && !may_call(&job) => {
                     return Err(refused("the client asked a host that sends nothing to connect"));
                 }
-                Message::Job(job) => return Ok(Some(Asks::Job(Box::new(job)))),
+                Message::Job(job) => return Ok(Some(LastMessage::Job(Box::new(job)))),
                 Message::Call(call) if self.caps.has(Caps::CALLS) => {
                     let called = calls.ask(call);
-                    self.tell(&Message::Called(called));
+                    self.send_message(&Message::Called(called));
                 }
                 Message::Join(join) if self.caps.has(Caps::LANES) => {
-                    return Ok(Some(Asks::Join(join)));
+                    return Ok(Some(LastMessage::Join(join)));
                 }
-                Message::Rest if self.caps.has(Caps::SESSIONS) => return Ok(Some(Asks::Rest)),
+                Message::Rest if self.caps.has(Caps::SESSIONS) => {
+                    return Ok(Some(LastMessage::Rest));
+                }
                 Message::Request(request) => {
                     requests.fetch_add(1, Ordering::Relaxed);
-                    request::answer(request, &self.outbox, mark, *rights)?;
+                    request::answer(request, &self.outbox, marker, *rights)?;
                 }
                 Message::Measure(asked) if self.caps.has(Caps::MEASURES) => {
                     measuring.answer(asked, &mut self.input, &self.outbox)?;
@@ -212,7 +225,7 @@ impl Client {
             match self.input.fill_buf() {
                 Ok([]) => return Ok(None),
                 Ok(_) => {}
-                Err(error) if is_hang_up(&error) => return Ok(None),
+                Err(error) if is_disconnect(&error) => return Ok(None),
                 Err(error) => return Err(error.into()),
             }
             let header = read_first_header(&mut self.input)?;
@@ -233,8 +246,8 @@ impl Client {
     }
 
     /// Queues a message.
-    pub(super) fn tell(&self, message: &Message) {
-        self.outbox.tell(message);
+    pub(super) fn send_message(&self, message: &Message) {
+        self.outbox.send_message(message);
     }
 
     /// Ends the writer once it has sent everything, which may take as long as the client may be
@@ -242,10 +255,10 @@ impl Client {
     ///
     /// # Errors
     /// When the client no longer reads.
-    pub(super) fn into_line(self) -> Result<Line, JobError> {
-        let Self { input, outbox, written, writer, vigil, killer, caps } = self;
+    pub(super) fn into_streams(self) -> Result<ClientStreams, JobError> {
+        let Self { input, outbox, written, writer, watchdog, killer, caps } = self;
         outbox.close();
-        let output = match vigil.max() {
+        let output = match watchdog.max() {
             Some(max) => written.recv_timeout(max).map_err(|_| {
                 // This ends the writer.
                 killer.kill();
@@ -257,12 +270,12 @@ impl Client {
         let output = output.map_err(|error| super::lost(&error))?;
         // The thread is about to end.
         drop(writer.join());
-        Ok(Line { input, output, vigil, killer, caps })
+        Ok(ClientStreams { input, output, watchdog, killer, caps })
     }
 }
 
 /// True if the client has closed the connection, as an ending process does.
-fn is_hang_up(error: &io::Error) -> bool {
+fn is_disconnect(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset)
 }
 

@@ -7,7 +7,7 @@ use super::conversation::Client;
 use crate::JobError;
 use haul_net::{Closer, ConnectError};
 use haul_proto::{Abort, Join, JoinSecret, Message};
-use haul_sys::{Handover, Taker};
+use haul_sys::{Handover, HandoverTarget};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const EARLY_MAX: Duration = Duration::from_secs(3);
 
 /// The interval at which it looks for the job's agent.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Waits for logins that know `secret`, if possible. **Call it before the thread is confined.**
 pub(super) fn open(secret: &JoinSecret) -> Option<Handover> {
@@ -36,12 +36,12 @@ pub(super) fn join(client: Client, join: Join, closer: &Closer) -> Result<(), Jo
     let found = join.secret.map(|secret| find(&secret));
     let (Some(Ok(taker)), Some([input, output])) = (found, closer.streams()) else {
         // Nothing else is revealed.
-        client.tell(&Message::Abort(Abort::Usage("no such job to join".to_owned())));
-        return client.into_line().map(|_| ());
+        client.send_message(&Message::Abort(Abort::Usage("no such job to join".to_owned())));
+        return client.into_streams().map(|_| ());
     };
     // From here on the agent sends the messages.
-    let line = client.into_line()?;
-    if !line.input.buffer().is_empty() {
+    let streams = client.into_streams()?;
+    if !streams.input.buffer().is_empty() {
         return Err(JobError::Protocol(
             "the client did not wait for the join to finish".to_owned(),
         ));
@@ -51,12 +51,12 @@ pub(super) fn join(client: Client, join: Join, closer: &Closer) -> Result<(), Jo
 }
 
 /// Finds the agent of a job, which may not have started yet.
-fn find(secret: &JoinSecret) -> io::Result<Taker> {
+fn find(secret: &JoinSecret) -> io::Result<HandoverTarget> {
     let begun = Instant::now();
     loop {
-        match Taker::find(secret) {
+        match HandoverTarget::find(secret) {
             Err(error) if is_absent(&error) && begun.elapsed() < EARLY_MAX => {
-                std::thread::sleep(LOOK_AGAIN);
+                std::thread::sleep(POLL_INTERVAL);
             }
             found => return found,
         }

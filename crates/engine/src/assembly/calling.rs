@@ -1,14 +1,14 @@
 //! Calls the port that an agent has opened: direct connections. The caller is the agent's client,
 //! or another agent that received the address from the client.
 
-use super::beside::Beside;
 use super::carrier::Carrier;
+use super::further_logins::FurtherLogins;
 use super::lane::LaneRole;
-use super::opening::{Ended, LEFT_MIN, Opening};
+use super::opening::{AttemptResult, LEFT_MIN, Opening};
 use super::schedule::{Attempt, Failure, LANE_LEN, Schedule};
 use crate::link::wire::{FAR_LANE_LEN, LONG_ROUND_TRIP};
 use crossbeam_channel::Sender;
-use haul_net::{Identity, Whereabouts, check_plain};
+use haul_net::{HostAddresses, Identity, check_host_address};
 use haul_proto::{DirectOffer, LANES_MAX};
 use std::io;
 use std::num::NonZeroU8;
@@ -23,42 +23,42 @@ const CALL_MAX: Duration = Duration::from_secs(3);
 const REQUIRED_CALL_MAX: Duration = Duration::from_secs(10);
 
 /// The pause before a retry after the host closed a call.
-const CALL_AGAIN: Duration = Duration::from_millis(50);
+const CALL_RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// The most lanes, by round trip. The longer a round trip, the more a lane is slowed down by
 /// waiting for answers.
 const BY_ROUND_TRIP: [(Duration, u8); 2] = [(Duration::from_millis(2), 2), (LONG_ROUND_TRIP, 4)];
 
 /// The caller, and the address of the host that it calls.
-pub(crate) struct Calling {
+pub(crate) struct CallSettings {
     /// The key that the called side knows.
     pub(crate) identity: Identity,
     /// The host's address. `None` for an agent that calls another one: its client has checked the
     /// address that it forwarded.
-    pub(crate) there: Option<Whereabouts>,
+    pub(crate) host_addresses: Option<HostAddresses>,
     /// The number of connections; `None` if it follows from the round trip of a call.
     pub(crate) connections: Option<NonZeroU8>,
 }
 
 /// The agent that is called.
 pub(crate) struct Callee {
-    pub(super) calling: Calling,
+    pub(super) calling: CallSettings,
     /// Receives the agent's addresses, once it has sent them.
     pub(super) offer: crossbeam_channel::Receiver<Result<DirectOffer, String>>,
     pub(super) is_required: bool,
     /// The agent's offer, once its address was checked.
-    pub(super) door: OnceLock<DirectOffer>,
+    pub(super) checked_offer: OnceLock<DirectOffer>,
 }
 
 impl Callee {
     /// True if an agent calls another agent.
     pub(super) fn is_of_agent(&self) -> bool {
-        self.calling.there.is_none()
+        self.calling.host_addresses.is_none()
     }
 
     /// True if the called host is a `haul server`.
     pub(super) fn is_server(&self) -> bool {
-        self.calling.there.as_ref().is_some_and(Whereabouts::is_server)
+        self.calling.host_addresses.as_ref().is_some_and(HostAddresses::is_server)
     }
 
     /// The number of lanes that are useful at this `round_trip`.
@@ -76,24 +76,24 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
     /// ends first.
     ///
     /// The first call is made alone, and its round trip decides how many others are useful. If
-    /// `beside` or the connection to a server shows that the host is far away, all calls are made
+    /// `further_logins` or the connection to a server shows that the host is far away, all calls are made
     /// at the same time. Each takes some round trips to connect, and as many to become fast.
-    pub(super) fn when_to_call(
+    pub(super) fn wait_to_call(
         &self,
         callee: &Callee,
-        beside: Option<&Beside>,
+        further_logins: Option<&FurtherLogins>,
     ) -> Option<Schedule> {
-        let Callee { calling: Calling { there, connections, .. }, .. } = callee;
+        let Callee { calling: CallSettings { host_addresses, connections, .. }, .. } = callee;
         let offer = self.wait_for(|| callee.offer.try_recv().ok())?;
         self.wait_for(|| self.is_time(callee).then_some(()))?;
-        let of_server = || there.as_ref().and_then(Whereabouts::round_trip);
-        let far = beside.and_then(Beside::round_trip).or_else(of_server);
+        let of_server = || host_addresses.as_ref().and_then(HostAddresses::round_trip);
+        let far = further_logins.and_then(FurtherLogins::round_trip).or_else(of_server);
         let far = far.filter(|time| *time >= LONG_ROUND_TRIP);
-        self.hear_of_more(far.unwrap_or_default());
+        self.wait_for_listing(far.unwrap_or_default());
         let offer = offer.and_then(|offer| {
-            let address = match there {
-                Some(there) => there.to_call(offer.address)?,
-                None => check_plain(offer.address).map(|()| offer.address)?,
+            let address = match host_addresses {
+                Some(host_addresses) => host_addresses.checked_address(offer.address)?,
+                None => check_host_address(offer.address).map(|()| offer.address)?,
             };
             Ok(DirectOffer { address, ..offer })
         });
@@ -102,7 +102,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         let count = far.map(|round_trip| callee.count_for(round_trip));
         Some(match offer {
             Ok(offer) => {
-                callee.door.get_or_init(|| offer);
+                callee.checked_offer.get_or_init(|| offer);
                 Schedule::of_calls(count, lane_len)
             }
             Err(reason) => Schedule::without(reason),
@@ -120,10 +120,10 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         }
     }
 
-    /// Waits up to `patience` for more of the listing: its beginning says little about how many
+    /// Waits up to `timeout` for more of the listing: its beginning says little about how many
     /// lanes are useful.
-    fn hear_of_more(&self, patience: Duration) {
-        let until = Instant::now() + patience;
+    fn wait_for_listing(&self, timeout: Duration) {
+        let until = Instant::now() + timeout;
         let is_plain = || {
             let left = self.left();
             let is_all = self.has_listed_all();
@@ -149,33 +149,34 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         self: &Arc<Self>,
         callee: &Arc<Callee>,
         attempt: Attempt,
-        tell: &Sender<Ended>,
+        results: &Sender<AttemptResult>,
     ) -> Result<(), Failure> {
-        let (opening, callee, tell) = (Arc::clone(self), Arc::clone(callee), tell.clone());
+        let (opening, callee, results) = (Arc::clone(self), Arc::clone(callee), results.clone());
         let call = move || {
-            let stands = opening.call(attempt.lane, &callee).map_err(Failure::of_io);
+            let result = opening.call(attempt.lane, &callee).map_err(Failure::of_io);
             // The job may have ended, so nobody receives this.
-            let _ = tell.send((attempt, stands));
+            let _ = results.send((attempt, result));
         };
-        self.crew.try_begin("call", call).map_err(Failure::of_io)
+        self.threads.try_spawn("call", call).map_err(Failure::of_io)
     }
 
     /// Calls for one lane. Retries if the host closes the connection, which some hosts do under
     /// many simultaneous calls.
     fn call(&self, lane: u8, callee: &Callee) -> io::Result<Carrier> {
-        let Callee { calling: Calling { identity, .. }, is_required, door, .. } = callee;
-        let Some(DirectOffer { address, key, .. }) = door.get().copied() else {
+        let Callee { calling: CallSettings { identity, .. }, is_required, checked_offer, .. } =
+            callee;
+        let Some(DirectOffer { address, key, .. }) = checked_offer.get().copied() else {
             return Err(io::ErrorKind::NotFound.into());
         };
-        let patience = if *is_required { REQUIRED_CALL_MAX } else { CALL_MAX };
-        let goes_on = || self.goes_on();
-        let deadline = Instant::now() + patience;
+        let timeout = if *is_required { REQUIRED_CALL_MAX } else { CALL_MAX };
+        let may_join = || self.may_join();
+        let deadline = Instant::now() + timeout;
         loop {
             let begun = Instant::now();
-            match haul_net::Direct::connect(address, identity, key, patience, &goes_on) {
-                Err(error) if is_hangup(&error) && begun < deadline && goes_on() => {
+            match haul_net::Direct::connect(address, identity, key, timeout, &may_join) {
+                Err(error) if is_disconnect(&error) && begun < deadline && may_join() => {
                     tracing::debug!(lane, %error, "the host closed the connection");
-                    std::thread::sleep(CALL_AGAIN);
+                    std::thread::sleep(CALL_RETRY_PAUSE);
                 }
                 connected => {
                     let direct = connected?;
@@ -188,7 +189,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
 }
 
 /// True if the host accepted the connection and then closed it.
-fn is_hangup(error: &io::Error) -> bool {
+fn is_disconnect(error: &io::Error) -> bool {
     use io::ErrorKind as E;
     matches!(error.kind(), E::UnexpectedEof | E::ConnectionReset | E::BrokenPipe)
 }

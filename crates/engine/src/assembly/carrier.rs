@@ -1,8 +1,8 @@
 //! A connection that carries a lane: a direct connection or a login.
 
-use super::wire::{FromPeer, listen};
-use crate::vigil::Vigil;
-use haul_net::{Closer, Connection, Direct, Killer, Patience, Writer};
+use super::wire::{PeerInput, watch_reader};
+use crate::watchdog::Watchdog;
+use haul_net::{Closer, Connection, Direct, Killer, Timeouts, Writer};
 use haul_sys::{Giver, HandedOver};
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -18,11 +18,11 @@ pub(super) enum Carrier {
 
 /// A login for one lane, as either side has it.
 pub(super) struct Login {
-    pub(super) input: FromPeer,
+    pub(super) input: PeerInput,
     pub(super) output: Writer,
     /// Notices that the peer is silent.
-    pub(super) vigil: Arc<Vigil>,
-    /// Somebody polls `vigil` already.
+    pub(super) watchdog: Arc<Watchdog>,
+    /// Somebody polls `watchdog` already.
     pub(super) is_watched: bool,
     pub(super) closer: Closer,
     /// The process that handed over the streams.
@@ -32,20 +32,20 @@ pub(super) struct Login {
 /// The rest of a connection, which is kept until its lane has ended.
 #[derive(Default)]
 #[expect(dead_code, reason = "they end when they are dropped, in this order")]
-pub(super) struct Rest {
+pub(super) struct LaneRemainder {
     /// Nothing is read from it, but ssh would end if it could not write.
-    input: Option<FromPeer>,
+    input: Option<PeerInput>,
     output: Option<Writer>,
     closer: Option<Closer>,
     giver: Option<Giver>,
 }
 
 /// A lane that receives content.
-pub(super) struct Inlet {
-    pub(super) input: FromPeer,
-    pub(super) vigil: Arc<Vigil>,
+pub(super) struct LaneInput {
+    pub(super) input: PeerInput,
+    pub(super) watchdog: Arc<Watchdog>,
     pub(super) is_watched: bool,
-    pub(super) rest: Rest,
+    pub(super) rest: LaneRemainder,
 }
 
 impl Carrier {
@@ -55,12 +55,12 @@ impl Carrier {
     /// The errors of `fcntl` and `pipe`.
     pub(super) fn given(given: HandedOver, silence_max: Option<Duration>) -> io::Result<Self> {
         let HandedOver { input, output, giver, .. } = given;
-        let Connection { reader, writer, closer } = Connection::of_streams(input, output)?;
-        let vigil = Vigil::new(Patience::default());
-        vigil.greeted(silence_max);
-        let input = listen(reader, &vigil);
+        let Connection { reader, writer, closer } = Connection::from_streams(input, output)?;
+        let watchdog = Watchdog::new(Timeouts::default());
+        watchdog.greeted(silence_max);
+        let input = watch_reader(reader, &watchdog);
         let (is_watched, giver) = (false, Some(giver));
-        let login = Login { input, output: writer, vigil, is_watched, closer, giver };
+        let login = Login { input, output: writer, watchdog, is_watched, closer, giver };
         Ok(Self::Login(Box::new(login)))
     }
 
@@ -90,13 +90,13 @@ impl Carrier {
     }
 
     /// Turns the connection into its output.
-    pub(super) fn into_output(self) -> (Writer, Rest) {
+    pub(super) fn into_output(self) -> (Writer, LaneRemainder) {
         match self {
-            Self::Direct(direct) => (direct.into_writer(), Rest::default()),
+            Self::Direct(direct) => (direct.into_writer(), LaneRemainder::default()),
             Self::Login(login) => {
                 let Login { input, output, closer, giver, .. } = *login;
                 let (input, closer) = (Some(input), Some(closer));
-                (output, Rest { input, output: None, closer, giver })
+                (output, LaneRemainder { input, output: None, closer, giver })
             }
         }
     }
@@ -109,22 +109,22 @@ impl Carrier {
         self,
         greeting: &[u8],
         silence_max: Option<Duration>,
-    ) -> io::Result<Inlet> {
+    ) -> io::Result<LaneInput> {
         match self {
             Self::Direct(mut direct) => {
                 direct.write_all(greeting)?;
-                let vigil = Vigil::new(Patience::default());
-                vigil.greeted(silence_max);
-                let input = listen(direct, &vigil);
-                Ok(Inlet { input, vigil, is_watched: false, rest: Rest::default() })
+                let watchdog = Watchdog::new(Timeouts::default());
+                watchdog.greeted(silence_max);
+                let input = watch_reader(direct, &watchdog);
+                Ok(LaneInput { input, watchdog, is_watched: false, rest: LaneRemainder::default() })
             }
             Self::Login(login) => {
-                let Login { input, mut output, vigil, is_watched, closer, giver } = *login;
+                let Login { input, mut output, watchdog, is_watched, closer, giver } = *login;
                 output.write_all(greeting)?;
                 output.flush()?;
                 let (output, closer) = (Some(output), Some(closer));
-                let rest = Rest { input: None, output, closer, giver };
-                Ok(Inlet { input, vigil, is_watched, rest })
+                let rest = LaneRemainder { input: None, output, closer, giver };
+                Ok(LaneInput { input, watchdog, is_watched, rest })
             }
         }
     }

@@ -12,10 +12,10 @@
 //! The amount that a host has to send is unknown until its agent has greeted. Before that, a few
 //! logins are allowed.
 
-use super::opening::{LOOK_AGAIN, Opening};
+use super::opening::{Opening, POLL_INTERVAL};
 use super::schedule::Schedule;
 use crate::control::Control;
-use haul_net::{Closer, Onlooker};
+use haul_net::{Closer, SshProcess};
 use haul_proto::LANES_MAX;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -39,7 +39,7 @@ const UNKNOWN_MAX: u8 = 2;
 
 /// Duration of a whole login, as a multiple of the time until it is accepted. The session, the
 /// command and the agent's greeting follow that.
-const OF_LETTING_IN: u32 = 2;
+const LOGIN_TIME_FACTOR: u32 = 2;
 
 /// The longest login without a question to the user: this many round trips, plus processor time on
 /// both sides. OpenSSH takes about twelve round trips.
@@ -49,14 +49,14 @@ const LOGIN_WORK_MAX: Duration = Duration::from_secs(2);
 /// Observes the first login, and keeps the result.
 #[derive(Clone)]
 pub(super) struct Choice {
-    ssh: Onlooker,
-    seen: Arc<OnceLock<Login>>,
+    ssh: SshProcess,
+    seen: Arc<OnceLock<ObservedLogin>>,
 }
 
 /// The first login, as observed.
 #[derive(Debug, Clone, Copy)]
-struct Login {
-    takes: Duration,
+struct ObservedLogin {
+    duration: Duration,
     /// It asked the user for something.
     has_asked: bool,
     /// The shortest round trip to the host; `None` if the system does not report it.
@@ -66,11 +66,11 @@ struct Login {
 impl Choice {
     /// `None` if the host at the other end of `closer` is not reached by ssh.
     pub(super) fn new(closer: &Closer) -> Option<Self> {
-        closer.onlooker().map(|ssh| Self { ssh, seen: Arc::default() })
+        closer.ssh_process().map(|ssh| Self { ssh, seen: Arc::default() })
     }
 
     /// True if the first login was accepted without any question to the user.
-    pub(super) fn needs_nobody(&self) -> bool {
+    pub(super) fn is_unattended(&self) -> bool {
         self.seen.get().is_some_and(|login| !login.may_have_asked())
     }
 
@@ -84,22 +84,22 @@ impl Choice {
     pub(super) fn watch(self, control: &Control<'_>) {
         let begun = Instant::now();
         let mut has_asked = false;
-        let takes = loop {
+        let duration = loop {
             if control.stopped() {
                 return;
             }
             if control.monitor().progress().reached() {
                 break begun.elapsed();
             }
-            has_asked |= self.ssh.look(haul_sys::has_terminal) == Some(true);
-            if self.ssh.look(haul_sys::has_session) == Some(true) {
-                break begun.elapsed() * OF_LETTING_IN;
+            has_asked |= self.ssh.inspect(haul_sys::has_terminal) == Some(true);
+            if self.ssh.inspect(haul_sys::has_session) == Some(true) {
+                break begun.elapsed() * LOGIN_TIME_FACTOR;
             }
-            std::thread::sleep(LOOK_AGAIN);
+            std::thread::sleep(POLL_INTERVAL);
         };
-        let round_trip = self.ssh.look(haul_sys::round_trip_of).flatten();
+        let round_trip = self.ssh.inspect(haul_sys::round_trip_of).flatten();
         // Only this thread sets it.
-        let _ = self.seen.set(Login { takes, has_asked, round_trip });
+        let _ = self.seen.set(ObservedLogin { duration, has_asked, round_trip });
     }
 }
 
@@ -108,19 +108,19 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
     /// if they are not worthwhile, or if the job ends first.
     pub(super) fn choose(&self, choice: &Choice) -> Option<Schedule> {
         let login = self.wait_for(|| choice.seen.get().copied())?;
-        let count = login.further();
+        let count = login.extra_logins();
         tracing::debug!(?login, count, "further logins");
         let round_trip = login.round_trip.filter(|_| count > 0)?;
-        let left_min = worth(round_trip, login.takes);
-        let is_time = || self.may_be_left().is_none_or(|left| left >= left_min);
+        let left_min = content_min(round_trip, login.duration);
+        let is_time = || self.left_if_known().is_none_or(|left| left >= left_min);
         self.wait_for(|| is_time().then_some(()))?;
         Some(Schedule::chosen(count, count.min(UNKNOWN_MAX), left_min))
     }
 }
 
-impl Login {
+impl ObservedLogin {
     /// The number of useful further logins.
-    fn further(&self) -> u8 {
+    fn extra_logins(&self) -> u8 {
         match self.round_trip {
             Some(round_trip) if !self.may_have_asked() => count_for(round_trip),
             _ => 0,
@@ -130,7 +130,7 @@ impl Login {
     /// True if the login asked the user for something, or took so long that it may have.
     fn may_have_asked(&self) -> bool {
         let takes_long =
-            |round_trip: Duration| self.takes > round_trip * LOGIN_ROUND_TRIPS + LOGIN_WORK_MAX;
+            |round_trip: Duration| self.duration > round_trip * LOGIN_ROUND_TRIPS + LOGIN_WORK_MAX;
         self.has_asked || self.round_trip.is_some_and(takes_long)
     }
 }
@@ -143,7 +143,7 @@ fn count_for(round_trip: Duration) -> u8 {
 }
 
 /// Minimum content, in bytes, for which one connection alone takes far longer than a login.
-fn worth(round_trip: Duration, login: Duration) -> u64 {
+fn content_min(round_trip: Duration, login: Duration) -> u64 {
     let round_trips = (login * LOGINS_WORTH).as_secs_f64() / round_trip.as_secs_f64();
     (round_trips * WINDOW_LEN as f64).ceil() as u64
 }
@@ -162,19 +162,23 @@ mod tests {
 
     #[test]
     fn a_login_that_may_have_asked_the_user_stays_the_only_one() {
-        let further = |round_trip, takes, has_asked| {
-            let seen = Login { takes: MS(takes), has_asked, round_trip: Some(MS(round_trip)) };
-            (seen.further(), seen.may_have_asked())
+        let extra_logins = |round_trip, duration, has_asked| {
+            let seen = ObservedLogin {
+                duration: MS(duration),
+                has_asked,
+                round_trip: Some(MS(round_trip)),
+            };
+            (seen.extra_logins(), seen.may_have_asked())
         };
-        assert_eq!(further(100, 3_900, false), (7, false));
-        assert_eq!(further(100, 3_900, true), (0, true));
-        assert_eq!(further(100, 4_100, false), (0, true));
-        assert_eq!(further(20, 2_500, false), (0, true));
+        assert_eq!(extra_logins(100, 3_900, false), (7, false));
+        assert_eq!(extra_logins(100, 3_900, true), (0, true));
+        assert_eq!(extra_logins(100, 4_100, false), (0, true));
+        assert_eq!(extra_logins(20, 2_500, false), (0, true));
     }
 
     #[test]
     fn the_worthwhile_content_follows_from_round_trip_and_login_time() {
-        assert_eq!(worth(MS(100), MS(1_500)), 60 << 20);
-        assert_eq!(worth(MS(20), MS(500)), 100 << 20);
+        assert_eq!(content_min(MS(100), MS(1_500)), 60 << 20);
+        assert_eq!(content_min(MS(20), MS(500)), 100 << 20);
     }
 }

@@ -1,13 +1,13 @@
 //! A lane that has joined: its content, and the consequences for the job when it is lost.
 
-use super::carrier::{Carrier, Inlet};
+use super::carrier::{Carrier, LaneInput};
 use super::opening::Opening;
 use crate::LinkEvent;
 use crate::control::Control;
 use crate::link::wire::{ByWire, Lane, OnLeaving, ReadEnd, run_writer};
 use crate::receiver::{Arrivals, Receiver, read_lane};
 use crate::sender::{Readers, run_reader};
-use crate::vigil::sign_after;
+use crate::watchdog::keepalive_after;
 use crate::workers::workers;
 use haul_model::{escape_controls, os_text};
 use haul_net::ConnectError;
@@ -34,18 +34,18 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         // The caller names its lane. The side that accepts a login confirms that it has joined.
-        let greets = carrier.is_direct() != self.lets_in;
+        let greets = carrier.is_direct() != self.accepts;
         let joins = || encode(&Message::Join(Join { lane, secret: None }));
         let greeting = if greets { joins() } else { Vec::new() };
         match &self.part {
-            LaneRole::Sends(readers) => self.send_by(readers, lane, carrier, greeting),
+            LaneRole::Sends(readers) => self.send_over(readers, lane, carrier, greeting),
             LaneRole::Receives(receiver, arrivals) => {
-                self.receive_by((receiver, arrivals), lane, carrier, &greeting)
+                self.receive_over((receiver, arrivals), lane, carrier, &greeting)
             }
         }
     }
 
-    fn send_by(
+    fn send_over(
         self: &Arc<Self>,
         readers: &Arc<Readers<'a>>,
         lane: u8,
@@ -53,19 +53,19 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         greeting: Vec<u8>,
     ) -> io::Result<()> {
         let (killer, round_trip) = (carrier.killer()?, carrier.round_trip());
-        let (crew, control) = (self.crew, self.control());
-        let (outbox, frames) = readers.lanes.beside();
+        let (threads, control) = (self.threads, self.control());
+        let (outbox, frames) = readers.lanes.sibling();
         self.joins.roster.add(lane, killer.clone(), Some(Arc::clone(&outbox)));
         let joins = Lane::new(lane, outbox);
         readers.lanes.expect(&joins, killer);
         let (is_direct, opening, senders) =
             (carrier.is_direct(), Arc::clone(self), Arc::clone(readers));
-        crew.try_begin("lane writer", move || {
+        threads.try_spawn("lane writer", move || {
             let (mut output, rest) = carrier.into_output();
-            let on_leaving = |index, len| senders.sender.ledger.leaves(index, len);
+            let on_leaving = |index, len| senders.sender.ledger.count_sent(index, len);
             let of_job = Some((control, &on_leaving as OnLeaving<'_>));
-            let sign_after = sign_after(opening.joins.silence_max);
-            let sent = run_writer(&mut output, &frames, greeting, sign_after, of_job);
+            let keepalive_after = keepalive_after(opening.joins.silence_max);
+            let sent = run_writer(&mut output, &frames, greeting, keepalive_after, of_job);
             drop((output, rest));
             if !control.stopped()
                 && let Some(left) = senders.lanes.lose(lane, frames, control)
@@ -78,12 +78,12 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         if lanes > workers() {
             let readers = Arc::clone(readers);
             // If the thread can't be started, the other readers serve this lane too.
-            let _ = crew.try_begin("file reader", move || run_reader(&readers, control));
+            let _ = threads.try_spawn("file reader", move || run_reader(&readers, control));
         }
         Ok(())
     }
 
-    fn receive_by(
+    fn receive_over(
         self: &Arc<Self>,
         (receiver, arrivals): (&Arc<Receiver<'a>>, &Arc<Arrivals>),
         lane: u8,
@@ -91,9 +91,9 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         greeting: &[u8],
     ) -> io::Result<()> {
         let (killer, is_direct) = (carrier.killer()?, carrier.is_direct());
-        let (crew, control) = (self.crew, self.control());
+        let (threads, control) = (self.threads, self.control());
         self.joins.roster.add(lane, killer.clone(), None);
-        let Inlet { input, vigil, is_watched, rest } =
+        let LaneInput { input, watchdog, is_watched, rest } =
             carrier.into_input(greeting, self.joins.silence_max)?;
         if !arrivals.join(lane, killer.clone()) {
             return Err(io::ErrorKind::AlreadyExists.into());
@@ -101,7 +101,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         arrivals.pool.add(BUFFERS_PER_LANE);
         let (receiver, arrivals) = (Arc::clone(receiver), Arc::clone(arrivals));
         let opening = Arc::clone(self);
-        crew.try_begin("lane reader", move || {
+        threads.try_spawn("lane reader", move || {
             let (frames, end) = read_lane(input, &receiver, &arrivals, lane);
             drop(rest);
             match end {
@@ -114,7 +114,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
             }
         })?;
         if !is_watched {
-            control.watch(&vigil, &self.joins.peer, killer);
+            control.watch(&watchdog, &self.joins.peer, killer);
         }
         Ok(())
     }
@@ -130,13 +130,13 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         if self.joins.by_wire == ByWire::Nothing {
             return self.fail_without_lanes(control, is_direct, &error);
         }
-        if !self.joins.roster.tells_loss() {
+        if !self.joins.roster.should_report_loss() {
             return;
         }
         let of =
             if is_direct { "the direct connections were" } else { "the open connections were" };
         let reason = &*escape_controls(&format!("{of} lost: {}", os_text(&error)));
-        self.tell(match is_direct {
+        self.report(match is_direct {
             true => LinkEvent::NotDirect { host, reason },
             false => LinkEvent::NotLoggedIn { host, reason },
         });
@@ -148,7 +148,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         control.linger();
         // The side that opened the lanes ends the job with the reason. A closed connection would
         // not be the reason.
-        if self.lets_in {
+        if self.accepts {
             control.linger();
         }
         let host = self.joins.peer.clone();

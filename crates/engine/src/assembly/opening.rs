@@ -3,7 +3,7 @@
 //! The opening side has one loop ([`Opening::open_by`]). It starts the lanes that a [`Schedule`]
 //! allows, each on its own thread, and uses each one ([`Opening::take`]) when it is connected. It
 //! calls the port that the agent has opened (`calling.rs`). If no call succeeds, it uses further
-//! logins (`beside.rs`).
+//! logins (`further_logins.rs`).
 //!
 //! The other side accepts lanes: callers that present the client's key (`callers.rs`), and logins
 //! that know its secret, whose processes hand over their streams. Others are disconnected without
@@ -11,16 +11,16 @@
 //!
 //! `roster.rs` holds the stage of each lane on both sides; `lane.rs` holds its content.
 
-use super::beside::Beside;
 use super::calling::Callee;
 use super::carrier::Carrier;
+use super::further_logins::FurtherLogins;
 use super::lane::LaneRole;
 use super::roster::{Roster, Stage};
 use super::schedule::{Attempt, Failure, First, Schedule};
-use crate::callers::let_in;
+use crate::callers::accept;
 use crate::control::{CANCEL_POLL, Control};
-use crate::crew::Crew;
 use crate::link::wire::ByWire;
+use crate::threads::JobThreads;
 use crate::{Event, JobError, LinkEvent};
 use crossbeam_channel::{Sender as Giver, select, unbounded};
 use haul_model::escape_controls;
@@ -37,14 +37,14 @@ use std::time::Duration;
 pub(super) const LEFT_MIN: u64 = 2 << 20;
 
 /// The interval at which the remaining content is checked.
-pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(10);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Which side opens the lanes of a job.
 pub(crate) enum Joining {
     /// This side opens them: by calls, or by logins if no calls are wanted or none succeeds.
-    Opens { callee: Option<Callee>, beside: Option<Beside> },
+    Opens { callee: Option<Callee>, further_logins: Option<FurtherLogins> },
     /// The other side opens them.
-    LetsIn {
+    Accepts {
         direct: Option<DirectListener>,
         /// Receives the streams of further logins from their processes.
         handover: Option<Handover>,
@@ -53,25 +53,25 @@ pub(crate) enum Joining {
 
 impl Joining {
     /// Starts the parts that a confined thread can't start.
-    pub(super) fn begin_unconfined(&mut self, crew: Crew<'_, '_>) {
-        if let Self::Opens { beside, .. } = self
-            && let Some(logins) = beside
-            && let Err(error) = logins.begin_starter(crew)
+    pub(super) fn begin_unconfined(&mut self, threads: JobThreads<'_, '_>) {
+        if let Self::Opens { further_logins, .. } = self
+            && let Some(logins) = further_logins
+            && let Err(error) = logins.begin_starter(threads)
         {
             tracing::debug!(%error, "nobody logs in again");
-            *beside = None;
+            *further_logins = None;
         }
     }
 }
 
 /// The way in which lanes are opened.
-pub(super) enum Means {
+pub(super) enum LaneOpener {
     Calls(Arc<Callee>),
-    Logins(Beside),
+    Logins(FurtherLogins),
 }
 
 /// The result of an attempt.
-pub(super) type Ended = (Attempt, Result<Carrier, Failure>);
+pub(super) type AttemptResult = (Attempt, Result<Carrier, Failure>);
 
 /// The way in which lanes join a wire, if any may.
 pub(super) struct Joins {
@@ -86,11 +86,11 @@ pub(super) struct Joins {
 
 /// A job whose lanes are being opened or accepted.
 pub(super) struct Opening<'scope, 'env, 'a> {
-    pub(super) crew: Crew<'scope, 'env>,
+    pub(super) threads: JobThreads<'scope, 'env>,
     pub(super) part: LaneRole<'a>,
     pub(super) joins: Joins,
     /// The other side opens the lanes.
-    pub(super) lets_in: bool,
+    pub(super) accepts: bool,
     /// Held by all threads that may wait for the peer.
     _at_work: Giver<()>,
 }
@@ -99,25 +99,25 @@ impl Joins {
     /// Starts the threads that open or accept lanes for this role.
     pub(super) fn begin<'scope, 'a: 'scope>(
         mut self,
-        crew: Crew<'scope, '_>,
+        threads: JobThreads<'scope, '_>,
         part: LaneRole<'a>,
         at_work: &Giver<()>,
     ) {
         let Some(joining) = self.joining.take() else { return };
-        let lets_in = matches!(*joining, Joining::LetsIn { .. });
+        let accepts = matches!(*joining, Joining::Accepts { .. });
         let (is_required, _at_work) = (self.by_wire == ByWire::Nothing, at_work.clone());
-        let opening = Arc::new(Opening { crew, part, joins: self, lets_in, _at_work });
+        let opening = Arc::new(Opening { threads, part, joins: self, accepts, _at_work });
         let begun = match *joining {
-            Joining::Opens { callee, beside } => {
-                crew.try_begin("lanes", move || opening.open(callee, beside))
+            Joining::Opens { callee, further_logins } => {
+                threads.try_spawn("lanes", move || opening.open(callee, further_logins))
             }
-            Joining::LetsIn { direct, handover } => {
-                let lets_in = Arc::clone(&opening);
+            Joining::Accepts { direct, handover } => {
+                let accepts = Arc::clone(&opening);
                 let by_handover = handover.map_or(Ok(()), |handover| {
-                    crew.try_begin("lanes", move || lets_in.take_over(&handover))
+                    threads.try_spawn("lanes", move || accepts.accept_handovers(&handover))
                 });
                 let directly = direct.map_or(Ok(()), |listener| {
-                    crew.try_begin("lanes", move || opening.let_in(&listener))
+                    threads.try_spawn("lanes", move || opening.accept(&listener))
                 });
                 by_handover.and(directly)
             }
@@ -126,83 +126,86 @@ impl Joins {
         if let Err(error) = begun
             && is_required
         {
-            crew.control().fail(JobError::Threads(error));
+            threads.control().fail(JobError::Threads(error));
         }
     }
 }
 
 impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
     /// Opens lanes by calls, or by logins if no call succeeds.
-    fn open(self: &Arc<Self>, callee: Option<Callee>, beside: Option<Beside>) {
+    fn open(self: &Arc<Self>, callee: Option<Callee>, further_logins: Option<FurtherLogins>) {
         if let Some(callee) = callee {
-            let schedule = self.when_to_call(&callee, beside.as_ref());
-            if self.open_by(schedule, &Means::Calls(Arc::new(callee))) {
+            let schedule = self.wait_to_call(&callee, further_logins.as_ref());
+            if self.open_by(schedule, &LaneOpener::Calls(Arc::new(callee))) {
                 return;
             }
         }
         if let LaneRole::Sends(readers) = &self.part {
-            readers.lanes.await_no_more();
+            readers.lanes.stop_waiting();
         }
-        if let Some(beside) = beside {
-            self.open_by(self.when_to_log_in(&beside), &Means::Logins(beside));
+        if let Some(further_logins) = further_logins {
+            self.open_by(self.wait_to_log_in(&further_logins), &LaneOpener::Logins(further_logins));
         }
     }
 
-    /// Opens lanes by these `means` until the job ends or no further lane is possible. Without a
+    /// Opens lanes by these `opener` until the job ends or no further lane is possible. Without a
     /// `schedule`, the job has ended or no lane is worthwhile. Returns false if no lane is possible
     /// at all.
-    fn open_by(self: &Arc<Self>, schedule: Option<Schedule>, means: &Means) -> bool {
+    fn open_by(self: &Arc<Self>, schedule: Option<Schedule>, opener: &LaneOpener) -> bool {
         let Some(mut schedule) = schedule else { return true };
-        let (mut has_joined, mut is_told) = (false, false);
+        let (mut has_joined, mut is_reported) = (false, false);
         let before = self.transferred();
         // If nothing has changed, calls carry no content. An agent calls only when contents wait to
         // be sent.
-        let has_sent = || match means {
-            Means::Calls(callee) => callee.is_of_agent() || self.transferred() > before,
-            Means::Logins(_) => true,
+        let has_sent = || match opener {
+            LaneOpener::Calls(callee) => callee.is_of_agent() || self.transferred() > before,
+            LaneOpener::Logins(_) => true,
         };
         let joined = || self.joins.roster.stages(|stages| stages.count(Stage::Joined)) as u8;
-        let (tell, told) = unbounded::<Ended>();
+        let (report, finished) = unbounded::<AttemptResult>();
         // The user was told that all lanes are lost: no lane may join silently after that.
-        let has_lost_all = || matches!(means, Means::Calls(_)) && self.joins.roster.has_lost_all();
-        while self.goes_on() && !has_lost_all() {
-            while let Some(attempt) = self.next(&mut schedule, means) {
-                let begun = match means {
-                    Means::Calls(callee) => self.begin_call(callee, attempt, &tell),
-                    Means::Logins(beside) => self.begin_login(beside, attempt, &tell),
+        let has_lost_all =
+            || matches!(opener, LaneOpener::Calls(_)) && self.joins.roster.has_lost_all();
+        while self.may_join() && !has_lost_all() {
+            while let Some(attempt) = self.next(&mut schedule, opener) {
+                let begun = match opener {
+                    LaneOpener::Calls(callee) => self.begin_call(callee, attempt, &report),
+                    LaneOpener::Logins(further_logins) => {
+                        self.begin_login(further_logins, attempt, &report)
+                    }
                 };
                 if let Err(failure) = begun {
                     self.joins.roster.stages(|stages| schedule.fail(stages, attempt, failure));
                 }
             }
-            let (on_their_way, is_over) = self
+            let (connecting, is_over) = self
                 .joins
                 .roster
-                .stages(|stages| (stages.count(Stage::OnItsWay), schedule.is_over(stages)));
-            let is_settled = match means {
-                Means::Calls(_) => on_their_way == 0,
+                .stages(|stages| (stages.count(Stage::Connecting), schedule.is_over(stages)));
+            let is_settled = match opener {
+                LaneOpener::Calls(_) => connecting == 0,
                 // If the first login fails, its failure is the one to report.
-                Means::Logins(_) => is_over && (has_joined || !self.is_early()),
+                LaneOpener::Logins(_) => is_over && (has_joined || !self.is_early()),
             };
-            if !is_told && is_settled && (has_sent() || !has_joined) {
-                self.tell_of(means, &schedule, joined());
-                is_told = true;
+            if !is_reported && is_settled && (has_sent() || !has_joined) {
+                self.report_lanes(opener, &schedule, joined());
+                is_reported = true;
             }
-            if is_over && is_told && schedule.given_up.is_some() {
+            if is_over && is_reported && schedule.given_up.is_some() {
                 break;
             }
-            let patience = if is_over && is_told { CANCEL_POLL } else { LOOK_AGAIN };
-            let (attempt, stands) = select! {
-                recv(told) -> ended => match ended {
+            let timeout = if is_over && is_reported { CANCEL_POLL } else { POLL_INTERVAL };
+            let (attempt, result) = select! {
+                recv(finished) -> ended => match ended {
                     Ok(ended) => ended,
                     Err(_) => continue,
                 },
                 // Wakes up at the end of the job.
                 recv(self.joins.roster.ended()) -> _ => continue,
-                default(patience) => continue,
+                default(timeout) => continue,
             };
-            let taken = stands.and_then(|carrier| {
-                let count = means.count_for(&carrier);
+            let taken = result.and_then(|carrier| {
+                let count = opener.count_for(&carrier);
                 self.take(attempt.lane, carrier).map(|()| count).map_err(Failure::of_io)
             });
             match taken {
@@ -215,65 +218,65 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
                 }
             }
         }
-        if !is_told && joined() > 0 && has_sent() {
-            self.tell_of(means, &schedule, joined());
+        if !is_reported && joined() > 0 && has_sent() {
+            self.report_lanes(opener, &schedule, joined());
         }
         has_joined || schedule.given_up.is_none()
     }
 
     /// The next lane to start now, if any.
-    fn next(&self, schedule: &mut Schedule, means: &Means) -> Option<Attempt> {
+    fn next(&self, schedule: &mut Schedule, opener: &LaneOpener) -> Option<Attempt> {
         let is_early = self.is_early();
-        let (left, first) = match means {
+        let (left, first) = match opener {
             // The figures are at the client.
-            Means::Calls(callee) if callee.is_of_agent() => (None, First::STANDS),
+            LaneOpener::Calls(callee) if callee.is_of_agent() => (None, First::CONNECTED),
             // An empty file needs a lane, too.
-            Means::Calls(_) => (Some(self.left().saturating_add(1)), First::STANDS),
-            Means::Logins(beside) => {
-                let needs_nobody = beside.needs_nobody(is_early);
-                (self.may_be_left(), First { is_early, needs_nobody })
+            LaneOpener::Calls(_) => (Some(self.left().saturating_add(1)), First::CONNECTED),
+            LaneOpener::Logins(further_logins) => {
+                let is_unattended = further_logins.is_unattended(is_early);
+                (self.left_if_known(), First { is_early, is_unattended })
             }
         };
         self.joins.roster.stages(|stages| schedule.next(stages, left, first))
     }
 
     /// Reports to the user how many lanes have joined, or why none or no more have.
-    fn tell_of(&self, means: &Means, schedule: &Schedule, joined: u8) {
+    fn report_lanes(&self, opener: &LaneOpener, schedule: &Schedule, joined: u8) {
         let host = &*self.joins.peer;
-        let reason = schedule.given_up.as_ref().filter(|_| self.goes_on());
-        match (means, reason) {
-            (Means::Calls(callee), _) if joined > 0 => {
+        let reason = schedule.given_up.as_ref().filter(|_| self.may_join());
+        match (opener, reason) {
+            (LaneOpener::Calls(callee), _) if joined > 0 => {
                 let connections = joined + u8::from(callee.is_server());
-                self.tell(LinkEvent::Direct { host, connections });
+                self.report(LinkEvent::Direct { host, connections });
             }
-            (Means::Calls(callee), Some(reason)) if callee.is_required => {
+            (LaneOpener::Calls(callee), Some(reason)) if callee.is_required => {
                 // The agent may have ended its job regularly.
                 self.control().linger();
                 let (host, detail) = (host.to_owned(), reason.clone());
                 self.control().fail(ConnectError::NotDirect { host, detail }.into());
             }
-            (Means::Calls(_), Some(reason)) => {
-                self.tell(LinkEvent::NotDirect { host, reason: &escape_controls(reason) });
+            (LaneOpener::Calls(_), Some(reason)) => {
+                self.report(LinkEvent::NotDirect { host, reason: &escape_controls(reason) });
             }
-            (Means::Calls(_), None) => {}
-            (Means::Logins(beside), _) => {
+            (LaneOpener::Calls(_), None) => {}
+            (LaneOpener::Logins(further_logins), _) => {
                 if joined > 0 {
-                    self.tell(LinkEvent::LoggedIn { host, connections: joined + 1 });
+                    self.report(LinkEvent::LoggedIn { host, connections: joined + 1 });
                 }
-                if let Some(reason) = reason.filter(|_| beside.is_wished()) {
-                    self.tell(LinkEvent::NotLoggedIn { host, reason: &escape_controls(reason) });
+                if let Some(reason) = reason.filter(|_| further_logins.is_requested()) {
+                    self.report(LinkEvent::NotLoggedIn { host, reason: &escape_controls(reason) });
                 }
             }
         }
     }
 
     pub(super) fn control(&self) -> &'scope Control<'scope> {
-        self.crew.control()
+        self.threads.control()
     }
 
     /// Reports an event about lanes to the user.
-    pub(super) fn tell(&self, news: LinkEvent<'_>) {
-        self.control().monitor().event(Event::Link(news));
+    pub(super) fn report(&self, event: LinkEvent<'_>) {
+        self.control().monitor().event(Event::Link(event));
     }
 
     /// Bytes of the listed files that are not done yet.
@@ -284,7 +287,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
     }
 
     /// The same; `None` while only the agent knows it.
-    pub(super) fn may_be_left(&self) -> Option<u64> {
+    pub(super) fn left_if_known(&self) -> Option<u64> {
         match (&self.part, self.is_early()) {
             (LaneRole::Receives(..), true) => None,
             _ => Some(self.left()),
@@ -301,38 +304,38 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         self.control().monitor().progress().bytes_transferred.load(Ordering::Relaxed)
     }
 
-    /// Polls `look` until it returns something or the job ends.
-    pub(super) fn wait_for<T>(&self, look: impl Fn() -> Option<T>) -> Option<T> {
-        while self.goes_on() {
-            if let Some(found) = look() {
+    /// Polls `poll` until it returns something or the job ends.
+    pub(super) fn wait_for<T>(&self, poll: impl Fn() -> Option<T>) -> Option<T> {
+        while self.may_join() {
+            if let Some(found) = poll() {
                 return Some(found);
             }
             // Wakes up at the end of the job.
-            let _ = self.joins.roster.ended().recv_timeout(LOOK_AGAIN);
+            let _ = self.joins.roster.ended().recv_timeout(POLL_INTERVAL);
         }
         None
     }
 
     /// True while lanes may still join.
-    pub(super) fn goes_on(&self) -> bool {
+    pub(super) fn may_join(&self) -> bool {
         !self.control().stopped() && !self.joins.roster.has_ended()
     }
 
     /// Accepts callers that present the client's key, until the job ends or all lanes are taken.
-    fn let_in(self: &Arc<Self>, listener: &DirectListener) {
+    fn accept(self: &Arc<Self>, listener: &DirectListener) {
         let take = |lane, direct| self.take(lane, Carrier::Direct(Box::new(direct)));
         // Without a pipe, the end of the job is noticed a little later.
         let ended = self.joins.roster.end_pipe().ok();
-        let_in(listener, ended.as_ref(), &|| self.goes_on(), &take);
+        accept(listener, ended.as_ref(), &|| self.may_join(), &take);
     }
 
     /// Accepts the streams of logins that know the client's secret, until the job ends.
-    fn take_over(self: &Arc<Self>, handover: &Handover) {
+    fn accept_handovers(self: &Arc<Self>, handover: &Handover) {
         let ended = self.joins.roster.end_pipe().ok();
-        while self.goes_on() {
-            let taken = match handover.take_within(CANCEL_POLL, ended.as_ref()) {
+        while self.may_join() {
+            let taken = match handover.accept_within(CANCEL_POLL, ended.as_ref()) {
                 Ok(None) => continue,
-                Ok(Some(given)) => self.take_given(given),
+                Ok(Some(given)) => self.use_handover(given),
                 Err(error) => {
                     std::thread::sleep(CANCEL_POLL);
                     Err(error)
@@ -345,7 +348,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
     }
 
     /// Uses a login as a lane, and confirms that to the client.
-    fn take_given(self: &Arc<Self>, given: HandedOver) -> io::Result<()> {
+    fn use_handover(self: &Arc<Self>, given: HandedOver) -> io::Result<()> {
         let lane = given.number;
         if !(1..=LANES_MAX).contains(&lane) {
             return Err(io::ErrorKind::InvalidData.into());
@@ -354,7 +357,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
     }
 }
 
-impl Means {
+impl LaneOpener {
     /// The number of useful lanes if each is like this one.
     fn count_for(&self, carrier: &Carrier) -> u8 {
         match (self, carrier.round_trip()) {

@@ -2,16 +2,16 @@
 //!
 //! | from              | to         | when                                              |
 //! |-------------------|------------|---------------------------------------------------|
-//! | `Free`            | `OnItsWay` | this side starts to open it                       |
-//! | `OnItsWay`        | `Free`     | the attempt failed, and the host has not seen it  |
-//! | `OnItsWay`        | `Spent`    | the attempt failed otherwise                      |
-//! | `Free`, `OnItsWay`| `Joined`   | it is connected                                   |
+//! | `Free`            | `Connecting` | this side starts to open it                       |
+//! | `Connecting`        | `Free`     | the attempt failed, and the host has not seen it  |
+//! | `Connecting`        | `Spent`    | the attempt failed otherwise                      |
+//! | `Free`, `Connecting`| `Joined`   | it is connected                                   |
 //! | `Joined`          | `Lost`     | its connection ends before the job                |
 
-use super::opening::LOOK_AGAIN;
+use super::opening::POLL_INTERVAL;
 use crate::link::wire::Outbox;
 use crossbeam_channel::{Receiver, Sender, bounded};
-use haul_net::{Closer, Killer, Onlooker};
+use haul_net::{Closer, Killer, SshProcess};
 use haul_proto::LANES_MAX;
 use parking_lot::{Condvar, Mutex};
 use std::io::{self, PipeReader, PipeWriter};
@@ -27,7 +27,7 @@ const LOGIN_WAIT_MAX: Duration = Duration::from_secs(1);
 pub(super) enum Stage {
     #[default]
     Free,
-    OnItsWay,
+    Connecting,
     Joined,
     Lost,
     Spent,
@@ -47,7 +47,7 @@ impl Stages {
     pub(super) fn begin(&mut self) -> Option<u8> {
         let free = self.0.iter_mut().zip(1..).find(|(at, _)| **at == Stage::Free);
         free.map(|(at, lane)| {
-            *at = Stage::OnItsWay;
+            *at = Stage::Connecting;
             lane
         })
     }
@@ -60,7 +60,7 @@ impl Stages {
     /// Marks the lane as joined; `false` if it had joined before.
     fn join(&mut self, lane: u8) -> bool {
         let at = &mut self.0[usize::from(lane) - 1];
-        let is_new = matches!(at, Stage::Free | Stage::OnItsWay);
+        let is_new = matches!(at, Stage::Free | Stage::Connecting);
         if is_new {
             *at = Stage::Joined;
         }
@@ -80,8 +80,8 @@ pub(super) struct Roster {
 impl Default for Roster {
     fn default() -> Self {
         let (_channel, ended) = bounded(0);
-        let runs = Some(Runs { _channel, pipes: Vec::new() });
-        let state = Mutex::new(Lanes { runs, ..Lanes::default() });
+        let end_signal = Some(EndSignal { _channel, pipes: Vec::new() });
+        let state = Mutex::new(Lanes { end_signal, ..Lanes::default() });
         Self { state, changed: Condvar::new(), ended }
     }
 }
@@ -89,30 +89,30 @@ impl Default for Roster {
 #[derive(Default)]
 struct Lanes {
     stages: Stages,
-    ends: Vec<Ends>,
+    handles: Vec<LaneHandles>,
     /// The loss of the last lane was reported.
-    has_told: bool,
+    has_reported_loss: bool,
     /// Dropped, which closes its channels and pipes, when the job ends.
-    runs: Option<Runs>,
+    end_signal: Option<EndSignal>,
 }
 
 /// The writing ends of channels and pipes, through which nothing is sent.
-struct Runs {
+struct EndSignal {
     _channel: Sender<()>,
     pipes: Vec<PipeWriter>,
 }
 
 /// The handles that end the connection of a lane.
-struct Ends {
+struct LaneHandles {
     lane: u8,
     killer: Killer,
     /// The queue of contents that are sent over it, once it has joined.
     outbox: Option<Arc<Outbox>>,
     /// Set for a login that has not joined; contains its ssh process, if it has one.
-    login: Option<Option<Onlooker>>,
+    login: Option<Option<SshProcess>>,
 }
 
-impl Ends {
+impl LaneHandles {
     fn end(&self) {
         if let Some(outbox) = &self.outbox {
             outbox.close();
@@ -124,47 +124,47 @@ impl Ends {
     }
 
     /// True if it is a login that the host has not accepted, as far as that is visible.
-    fn is_at_the_door(&self) -> bool {
-        let is_let_in = |ssh: &Onlooker| ssh.look(haul_sys::has_session) == Some(true);
-        self.login.as_ref().is_some_and(|ssh| !ssh.as_ref().is_some_and(is_let_in))
+    fn is_unaccepted(&self) -> bool {
+        let is_accepted = |ssh: &SshProcess| ssh.inspect(haul_sys::has_session) == Some(true);
+        self.login.as_ref().is_some_and(|ssh| !ssh.as_ref().is_some_and(is_accepted))
     }
 }
 
 impl Roster {
     /// Reads or changes the stages.
-    pub(super) fn stages<T>(&self, look: impl FnOnce(&mut Stages) -> T) -> T {
-        look(&mut self.state.lock().stages)
+    pub(super) fn stages<T>(&self, inspect: impl FnOnce(&mut Stages) -> T) -> T {
+        inspect(&mut self.state.lock().stages)
     }
 
     /// Registers a login that has started.
     pub(super) fn begin_login(&self, lane: u8, closer: &Closer) {
-        let login = Some(closer.onlooker());
-        self.add_ends(Ends { lane, killer: closer.killer(), outbox: None, login });
+        let login = Some(closer.ssh_process());
+        self.add_handles(LaneHandles { lane, killer: closer.killer(), outbox: None, login });
     }
 
     /// Removes a login that has finished.
     pub(super) fn end_login(&self, lane: u8) {
-        self.state.lock().ends.retain(|ends| ends.lane != lane);
+        self.state.lock().handles.retain(|handles| handles.lane != lane);
         self.changed.notify_all();
     }
 
     /// Marks the lane as joined; `false` if it had joined before.
     pub(super) fn join(&self, lane: u8) -> bool {
         let mut lanes = self.state.lock();
-        lanes.has_told = false;
+        lanes.has_reported_loss = false;
         lanes.stages.join(lane)
     }
 
     /// Adds the handles that end a joined lane.
     pub(super) fn add(&self, lane: u8, killer: Killer, outbox: Option<Arc<Outbox>>) {
-        self.add_ends(Ends { lane, killer, outbox, login: None });
+        self.add_handles(LaneHandles { lane, killer, outbox, login: None });
     }
 
-    fn add_ends(&self, ends: Ends) {
+    fn add_handles(&self, handles: LaneHandles) {
         let mut lanes = self.state.lock();
-        match lanes.runs {
-            None => ends.end(),
-            Some(_) => lanes.ends.push(ends),
+        match lanes.end_signal {
+            None => handles.end(),
+            Some(_) => lanes.handles.push(handles),
         }
     }
 
@@ -175,18 +175,18 @@ impl Roster {
 
     /// True for the first call after a lane has joined. If several lanes are lost together, the
     /// user gets one message.
-    pub(super) fn tells_loss(&self) -> bool {
-        !std::mem::replace(&mut self.state.lock().has_told, true)
+    pub(super) fn should_report_loss(&self) -> bool {
+        !std::mem::replace(&mut self.state.lock().has_reported_loss, true)
     }
 
     /// True if the loss of all lanes was reported, and no lane has joined since.
     pub(super) fn has_lost_all(&self) -> bool {
-        self.state.lock().has_told
+        self.state.lock().has_reported_loss
     }
 
     /// True if the job has ended.
     pub(super) fn has_ended(&self) -> bool {
-        self.state.lock().runs.is_none()
+        self.state.lock().end_signal.is_none()
     }
 
     /// A channel that is disconnected once the job has ended.
@@ -200,8 +200,8 @@ impl Roster {
     /// When no pipe can be created.
     pub(super) fn end_pipe(&self) -> io::Result<PipeReader> {
         let (end, pipe) = io::pipe()?;
-        if let Some(runs) = &mut self.state.lock().runs {
-            runs.pipes.push(pipe);
+        if let Some(end_signal) = &mut self.state.lock().end_signal {
+            end_signal.pipes.push(pipe);
         }
         Ok(end)
     }
@@ -210,12 +210,15 @@ impl Roster {
     /// [`LOGIN_WAIT_MAX`] for logins that are not accepted yet.
     pub(super) fn hang_up(&self, is_done: bool) {
         let mut lanes = self.state.lock();
-        lanes.runs = None;
+        lanes.end_signal = None;
         let deadline = Instant::now() + LOGIN_WAIT_MAX;
-        while is_done && lanes.ends.iter().any(Ends::is_at_the_door) && Instant::now() < deadline {
-            self.changed.wait_for(&mut lanes, LOOK_AGAIN);
+        while is_done
+            && lanes.handles.iter().any(LaneHandles::is_unaccepted)
+            && Instant::now() < deadline
+        {
+            self.changed.wait_for(&mut lanes, POLL_INTERVAL);
         }
-        lanes.ends.iter().for_each(Ends::end);
+        lanes.handles.iter().for_each(LaneHandles::end);
     }
 }
 
@@ -227,7 +230,7 @@ mod tests {
     #[test]
     fn the_end_of_a_job_wakes_all_waiters() {
         let roster = Roster::default();
-        let wait = |patience| roster.ended().recv_timeout(patience).expect_err("nothing comes");
+        let wait = |timeout| roster.ended().recv_timeout(timeout).expect_err("nothing comes");
         assert!(wait(Duration::ZERO).is_timeout() && !roster.has_ended());
         let pipes = [(); 2].map(|()| roster.end_pipe().expect("a pipe"));
         roster.hang_up(false);
@@ -243,7 +246,7 @@ mod tests {
         let roster = Roster::default();
         for lanes in [[1, 2], [3, 4]] {
             assert!(lanes.iter().all(|lane| roster.join(*lane)));
-            assert_eq!(lanes.map(|_| roster.tells_loss()), [true, false]);
+            assert_eq!(lanes.map(|_| roster.should_report_loss()), [true, false]);
         }
     }
 

@@ -43,12 +43,12 @@ pub(super) struct First {
     /// It is not connected yet.
     pub(super) is_early: bool,
     /// It was accepted without any question to the user.
-    pub(super) needs_nobody: bool,
+    pub(super) is_unattended: bool,
 }
 
 impl First {
     /// It is connected, and no login needs to ask the user.
-    pub(super) const STANDS: Self = Self { is_early: false, needs_nobody: true };
+    pub(super) const CONNECTED: Self = Self { is_early: false, is_unattended: true };
 }
 
 /// A failed attempt.
@@ -137,7 +137,7 @@ impl Schedule {
         first: First,
     ) -> Option<Attempt> {
         self.notice_losses(stages.count(Stage::Lost));
-        let First { is_early, needs_nobody } = first;
+        let First { is_early, is_unattended } = first;
         let wanted = match left {
             None => self.count_unknown.into(),
             Some(left) if left < self.left_min => 0,
@@ -148,12 +148,12 @@ impl Schedule {
             (true, false) => AT_ONCE_MAX,
             (true, true) => 0,
         };
-        let is_proven = needs_nobody || stages.count(Stage::Joined) > 0 || self.losses > 0;
+        let is_proven = is_unattended || stages.count(Stage::Joined) > 0 || self.losses > 0;
         let at_once = if is_proven { at_once } else { at_once.min(UNPROVEN_MAX) };
-        let on_their_way = stages.count(Stage::OnItsWay);
+        let connecting = stages.count(Stage::Connecting);
         let is_time = self.given_up.is_none()
-            && on_their_way < at_once
-            && self.had(stages) + on_their_way < wanted
+            && connecting < at_once
+            && self.joined_count(stages) + connecting < wanted
             && self.pause_until.is_none_or(|until| Instant::now() >= until);
         let lane = if is_time { stages.begin() } else { None }?;
         Some(Attempt { lane, begun: Instant::now(), is_early })
@@ -169,15 +169,16 @@ impl Schedule {
     }
 
     /// Lanes that have joined, without those that will be replaced.
-    fn had(&self, stages: &Stages) -> usize {
+    fn joined_count(&self, stages: &Stages) -> usize {
         let lost = if self.replaces { 0 } else { stages.count(Stage::Lost) };
         stages.count(Stage::Joined) + lost
     }
 
     /// True if no lane is being opened, and none will be before one is lost.
     pub(super) fn is_over(&self, stages: &Stages) -> bool {
-        let is_all = self.had(stages) >= self.count.into() || stages.count(Stage::Free) == 0;
-        stages.count(Stage::OnItsWay) == 0 && (is_all || self.given_up.is_some())
+        let is_all =
+            self.joined_count(stages) >= self.count.into() || stages.count(Stage::Free) == 0;
+        stages.count(Stage::Connecting) == 0 && (is_all || self.given_up.is_some())
     }
 
     /// The pause after failures and losses.
@@ -232,10 +233,10 @@ mod tests {
 
         /// The lanes that are started now, after a first login without a question to the user.
         fn begun(&mut self, left: Option<u64>, is_early: bool) -> Vec<Attempt> {
-            self.begun_beside(left, First { is_early, needs_nobody: true })
+            self.begun_with(left, First { is_early, is_unattended: true })
         }
 
-        fn begun_beside(&mut self, left: Option<u64>, first: First) -> Vec<Attempt> {
+        fn begun_with(&mut self, left: Option<u64>, first: First) -> Vec<Attempt> {
             let next = || self.schedule.next(&mut self.stages, left, first);
             std::iter::from_fn(next).collect()
         }
@@ -279,16 +280,16 @@ mod tests {
     #[test]
     fn at_most_two_logins_start_before_one_is_accepted() {
         for is_early in [true, false] {
-            let first = First { is_early, needs_nobody: false };
+            let first = First { is_early, is_unattended: false };
             let mut lanes = Lanes::of(Schedule::wanted(7));
-            assert_eq!(numbers(&lanes.begun_beside(MUCH, first)), [1, 2]);
+            assert_eq!(numbers(&lanes.begun_with(MUCH, first)), [1, 2]);
             let mut refused = Lanes::of(Schedule::wanted(7));
-            for attempt in refused.begun_beside(MUCH, first) {
+            for attempt in refused.begun_with(MUCH, first) {
                 refused.fail(attempt, failure(true, false));
             }
             assert!(refused.is_over(), "no others are refused");
             lanes.join(1);
-            assert_eq!(numbers(&lanes.begun_beside(MUCH, first)), [3, 4, 5, 6, 7]);
+            assert_eq!(numbers(&lanes.begun_with(MUCH, first)), [3, 4, 5, 6, 7]);
         }
     }
 
@@ -300,7 +301,7 @@ mod tests {
         for attempt in attempts {
             lanes.fail(attempt, failure(false, false));
         }
-        assert_eq!((lanes.schedule.failures, lanes.stages.count(Stage::OnItsWay)), (1, 0));
+        assert_eq!((lanes.schedule.failures, lanes.stages.count(Stage::Connecting)), (1, 0));
         assert!(!lanes.is_over());
         std::thread::sleep(PAUSE_MIN);
         assert!(lanes.begun(MUCH, true).is_empty(), "the first does not stand");

@@ -4,7 +4,6 @@ use super::lane::LaneRole;
 use super::wire::Input;
 use super::{Assembly, Receiving, Sending};
 use crate::Job;
-use crate::crew::Crew;
 use crate::job::Reach;
 use crate::link::wire::{ByWire, Lanes, Outbox, lists, read_for_sender};
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
@@ -13,7 +12,10 @@ use crate::receiver::{
     Arrivals, PARTS_MAX, Receiver, Tasks, Work, decode_lists, read_for_receiver, run_downloads,
     run_uploads, run_worker,
 };
-use crate::sender::{Heard, Item, Readers, Remover, Scan, Sender, run_reader, run_removers};
+use crate::sender::{
+    Item, Readers, Remover, RemoverMessage, Scan, Sender, run_reader, run_removers,
+};
+use crate::threads::JobThreads;
 use crate::workers::workers;
 use crossbeam_channel::{Receiver as Queue, Sender as Giver, bounded, unbounded};
 use haul_model::FileId;
@@ -34,13 +36,13 @@ fn pool() -> Pool {
 pub(super) struct SenderSide<'a> {
     pub(super) role: Arc<Sender<'a>>,
     tree: &'a dyn Tree,
-    around_dest: &'a [FileId],
+    dest_lineage: &'a [FileId],
     /// The user is on this side of a wire.
     has_user: bool,
     /// Files whose contents are sent over a wire.
     wanted: Queue<Item>,
     /// The messages by which removers decide about the sources.
-    heard: Queue<Heard>,
+    heard: Queue<RemoverMessage>,
     removers: usize,
 }
 
@@ -54,43 +56,43 @@ impl<'a> SenderSide<'a> {
         outbox: Option<&Arc<Outbox>>,
     ) -> Self {
         let Assembly { job, control, .. } = *assembly;
-        let Sending { tree, around_dest, reporter, removers, .. } = *sending;
+        let Sending { tree, dest_lineage, reporter, removers, .. } = *sending;
         let (queue, wanted) = unbounded();
-        let (hears, heard) = unbounded();
+        let (removed_sender, heard) = unbounded();
         let queue = outbox.map(|_| queue);
         let removed_by_others = job.task.removes().is_some() && (outbox.is_some() || removers > 0);
-        let hears = removed_by_others.then_some(hears);
-        let role = Sender::new(control, reporter, receiver, job, queue, hears);
+        let removed_sender = removed_by_others.then_some(removed_sender);
+        let role = Sender::new(control, reporter, receiver, job, queue, removed_sender);
         let has_user = reporter.is_some();
-        Self { role, tree, around_dest, has_user, wanted, heard, removers }
+        Self { role, tree, dest_lineage, has_user, wanted, heard, removers }
     }
 
     /// Starts the listing of the sources. `at_work` is set if it may wait for a remote tree.
     pub(super) fn begin_scan<'scope>(
         &self,
-        crew: Crew<'scope, '_>,
+        threads: JobThreads<'scope, '_>,
         job: &'a Job,
         at_work: Option<&Giver<()>>,
     ) where
         'a: 'scope,
     {
-        let (role, tree, around_dest) = (Arc::clone(&self.role), self.tree, self.around_dest);
+        let (role, tree, dest_lineage) = (Arc::clone(&self.role), self.tree, self.dest_lineage);
         let at_work = at_work.cloned();
-        crew.begin("scan", move || {
+        threads.spawn("scan", move || {
             let _at_work = at_work;
-            Scan::new(&role, tree, job, around_dest).run(job);
+            Scan::new(&role, tree, job, dest_lineage).run(job);
         });
     }
 
     /// Starts the removers for a move between trees of this process.
-    pub(super) fn begin_removers<'scope>(self, crew: Crew<'scope, '_>, at_work: &Giver<()>)
+    pub(super) fn begin_removers<'scope>(self, threads: JobThreads<'scope, '_>, at_work: &Giver<()>)
     where
         'a: 'scope,
     {
         let Self { role, heard, removers, .. } = self;
         let at_work = at_work.clone();
         if role.removes() && removers > 0 {
-            crew.begin_several("remover", removers, move || {
+            threads.spawn_several("remover", removers, move || {
                 let _at_work = at_work;
                 run_removers(&role, &heard);
             });
@@ -101,7 +103,7 @@ impl<'a> SenderSide<'a> {
     /// readers, which lanes may join.
     pub(super) fn begin_over_wire<'scope>(
         self,
-        crew: Crew<'scope, '_>,
+        threads: JobThreads<'scope, '_>,
         job: &'a Job,
         (input, outbox): (Input, Arc<Outbox>),
         (expects_lanes, by_wire): (bool, ByWire),
@@ -111,13 +113,13 @@ impl<'a> SenderSide<'a> {
         'a: 'scope,
     {
         let role = Arc::clone(&self.role);
-        let control = crew.control();
+        let control = threads.control();
         let lanes = Lanes::new(Arc::clone(&outbox), by_wire);
         let (wanted, pool) = (self.wanted.clone(), pool());
         let readers = Arc::new(Readers::new(Arc::clone(&role), wanted, lanes, pool, expects_lanes));
         let lanes = expects_lanes.then(|| Arc::clone(&readers));
         let answered = Arc::clone(&outbox);
-        crew.begin("reader", move || {
+        threads.spawn("reader", move || {
             let _at_work = at_work;
             let lanes = lanes.as_ref().map(|readers| &readers.lanes);
             let rests = || answered.rests();
@@ -125,41 +127,41 @@ impl<'a> SenderSide<'a> {
                 read_for_sender(input, &*role, offers, lanes, &rests)
             });
         });
-        self.begin_scan(crew, job, None);
-        if !self.role.checks() {
+        self.begin_scan(threads, job, None);
+        if !self.role.copies_nothing() {
             let (role, outbox) = (Arc::clone(&self.role), Arc::clone(&outbox));
-            crew.begin("offers", move || role.run_offers(&outbox));
+            threads.spawn("offers", move || role.run_offers(&outbox));
         }
         let Self { role, tree, has_user, heard, .. } = self;
         if role.removes() {
             let (role, outbox) = (Arc::clone(&role), Arc::clone(&outbox));
-            crew.begin("remover", move || {
-                let tell = |removals| match has_user {
-                    true => tell_user(&role, &outbox, removals),
-                    false => tell_client(&outbox, &removals),
+            threads.spawn("remover", move || {
+                let send_message = |removals| match has_user {
+                    true => report_removals(&role, &outbox, removals),
+                    false => send_removals(&outbox, &removals),
                 };
-                Remover::new(&role, tree, &job.sources, &tell).run(&heard);
+                Remover::new(&role, tree, &job.sources, &send_message).run(&heard);
             });
         }
         let part = LaneRole::Sends(Arc::clone(&readers));
-        crew.begin_several("file reader", workers(), move || run_reader(&readers, control));
+        threads.spawn_several("file reader", workers(), move || run_reader(&readers, control));
         part
     }
 }
 
 /// Reports removals to the user here, and their end to the agent.
-fn tell_user(sender: &Sender<'_>, outbox: &Outbox, removals: Vec<Removal>) {
+fn report_removals(sender: &Sender<'_>, outbox: &Outbox, removals: Vec<Removal>) {
     for removal in removals {
         match removal {
-            Removal::End => outbox.tell(&Message::Removed(vec![Removal::End])),
-            removal => sender.removing.tell_removal(removal),
+            Removal::End => outbox.send_message(&Message::Removed(vec![Removal::End])),
+            removal => sender.removing.report_removal(removal),
         }
     }
 }
 
-fn tell_client(outbox: &Outbox, removals: &[Removal]) {
+fn send_removals(outbox: &Outbox, removals: &[Removal]) {
     for part in removals.chunks(REMOVALS_PER_FRAME_MAX) {
-        outbox.tell(&Message::Removed(part.to_vec()));
+        outbox.send_message(&Message::Removed(part.to_vec()));
     }
 }
 
@@ -167,7 +169,7 @@ fn tell_client(outbox: &Outbox, removals: &[Removal]) {
 pub(super) struct ReceiverSide<'a> {
     pub(super) role: Arc<Receiver<'a>>,
     pub(super) confined_to: Option<Reach>,
-    tells_arrivals: bool,
+    reports_arrivals: bool,
     tree: &'a dyn Tree,
     /// The tree of a Sender in this process.
     source: Option<&'a dyn Tree>,
@@ -189,7 +191,7 @@ impl<'a> ReceiverSide<'a> {
         sender: Arc<dyn SenderPort + 'a>,
     ) -> io::Result<Self> {
         let Receiving { tree, destination, asked, confined_to, workers, tasks_max, .. } = receiving;
-        let tells_arrivals = receiving.tells_arrivals;
+        let reports_arrivals = receiving.reports_arrivals;
         let (tasks, work) = tasks_max.map_or_else(unbounded, bounded);
         let (small_tasks, small) = unbounded();
         let has_lanes = source.is_some_and(|source| {
@@ -201,12 +203,15 @@ impl<'a> ReceiverSide<'a> {
         };
         let Assembly { job, control, .. } = *assembly;
         let role = Receiver::new(control, sender, destination, job, asked, tasks)?;
-        Ok(Self { role, confined_to, tells_arrivals, tree, source, workers, work, small })
+        Ok(Self { role, confined_to, reports_arrivals, tree, source, workers, work, small })
     }
 
     /// Starts a thread for the small files on each lane of both trees.
-    pub(super) fn begin_small_files<'scope>(&self, crew: Crew<'scope, '_>, at_work: &Giver<()>)
-    where
+    pub(super) fn begin_small_files<'scope>(
+        &self,
+        threads: JobThreads<'scope, '_>,
+        at_work: &Giver<()>,
+    ) where
         'a: 'scope,
     {
         let Some(source) = self.source else { return };
@@ -214,7 +219,7 @@ impl<'a> ReceiverSide<'a> {
         for lane in 0..source.capabilities().small_lanes {
             let (role, files) = (Arc::clone(&self.role), self.small.clone());
             let at_work = at_work.clone();
-            crew.begin("small files", move || {
+            threads.spawn("small files", move || {
                 let _at_work = at_work;
                 if let Some(lane) = source.downloads(lane) {
                     run_downloads(&role.filler, &files, lane);
@@ -224,7 +229,7 @@ impl<'a> ReceiverSide<'a> {
         for lane in 0..target.capabilities().small_lanes {
             let (role, files) = (Arc::clone(&self.role), self.small.clone());
             let at_work = at_work.clone();
-            crew.begin("small files", move || {
+            threads.spawn("small files", move || {
                 let _at_work = at_work;
                 if let Some(lane) = target.uploads(lane) {
                     run_uploads(&role.filler, &files, lane);
@@ -234,13 +239,16 @@ impl<'a> ReceiverSide<'a> {
     }
 
     /// Starts the worker threads.
-    pub(super) fn begin_workers<'scope>(self, crew: Crew<'scope, '_>, at_work: Option<&Giver<()>>)
-    where
+    pub(super) fn begin_workers<'scope>(
+        self,
+        threads: JobThreads<'scope, '_>,
+        at_work: Option<&Giver<()>>,
+    ) where
         'a: 'scope,
     {
         let Self { role, work, workers, .. } = self;
         let at_work = at_work.cloned();
-        crew.begin_several("worker", workers, move || {
+        threads.spawn_several("worker", workers, move || {
             let _at_work = at_work;
             run_worker(&role, &work);
         });
@@ -250,7 +258,7 @@ impl<'a> ReceiverSide<'a> {
     /// receiving part, which lanes may join.
     pub(super) fn begin_over_wire<'scope>(
         self,
-        crew: Crew<'scope, '_>,
+        threads: JobThreads<'scope, '_>,
         input: Input,
         expects_lanes: bool,
         at_work: Giver<()>,
@@ -261,19 +269,19 @@ impl<'a> ReceiverSide<'a> {
         let (lists, listed) = lists();
         let (parts, decoded) = bounded(PARTS_MAX);
         let role = Arc::clone(&self.role);
-        crew.begin("decoder", move || decode_lists(&role, &listed, &parts));
+        threads.spawn("decoder", move || decode_lists(&role, &listed, &parts));
         let role = Arc::clone(&self.role);
-        crew.begin("lister", move || decoded.iter().for_each(|items| role.take_list(items)));
-        let arrivals = Arrivals::new(pool(), expects_lanes, self.tells_arrivals);
+        threads.spawn("lister", move || decoded.iter().for_each(|items| role.take_list(items)));
+        let arrivals = Arrivals::new(pool(), expects_lanes, self.reports_arrivals);
         let (role, arrivals) = (Arc::clone(&self.role), Arc::new(arrivals));
         let part = LaneRole::Receives(Arc::clone(&role), Arc::clone(&arrivals));
-        crew.begin("reader", move || {
+        threads.spawn("reader", move || {
             let _at_work = at_work;
             input.read(role.job.control, |input, offers| {
                 read_for_receiver(input, &role, &lists, offers, &arrivals)
             });
         });
-        self.begin_workers(crew, None);
+        self.begin_workers(threads, None);
         part
     }
 }

@@ -1,18 +1,18 @@
 //! One end of a wire, as a job uses it: the stream from the peer, and the writer.
 
-use super::Writing;
-use super::beside::Beside;
-use super::calling::{Callee, Calling};
+use super::WriterWork;
+use super::calling::{CallSettings, Callee};
+use super::further_logins::FurtherLogins;
 use super::opening::{Joining, Joins};
 use super::roster::Roster;
 use crate::control::Control;
-use crate::crew::Crew;
 use crate::link::greeting::welcome;
 use crate::link::wire::{
     ByWire, End, Frames, Offers, OnLeaving, Outbox, READ_AHEAD, ReadEnd, run_writer,
 };
 use crate::sender::Sender;
-use crate::vigil::{Listening, Vigil, sign_after};
+use crate::threads::JobThreads;
+use crate::watchdog::{Watchdog, WatchedReader, keepalive_after};
 use crossbeam_channel::{Sender as Giver, bounded};
 use haul_net::Writer;
 use haul_proto::Caps;
@@ -22,7 +22,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// A stream from a peer.
-pub(crate) type FromPeer = BufReader<Listening<Box<dyn Read + Send>>>;
+pub(crate) type PeerInput = BufReader<WatchedReader<Box<dyn Read + Send>>>;
 
 /// One end of a wire.
 pub(crate) struct Wire {
@@ -38,41 +38,41 @@ pub(crate) struct Wire {
     pub(crate) joining: Option<Box<Joining>>,
     /// The contents that are sent over this wire itself, not over lanes.
     pub(crate) by_wire: ByWire,
-    at_rest: AtRest,
+    idle_streams: IdleStreams,
 }
 
 /// The streams of a wire on which both sides have sent Rest. The reader has read nothing after
 /// Rest. Each stream is returned once its thread has ended.
 #[derive(Clone, Default)]
-pub(crate) struct AtRest(Arc<(Mutex<Returned>, Condvar)>);
+pub(crate) struct IdleStreams(Arc<(Mutex<Returned>, Condvar)>);
 
 /// The streams that the threads of a wire have returned.
 #[derive(Default)]
 struct Returned {
     /// The reader has ended.
     has_read: bool,
-    input: Option<FromPeer>,
+    input: Option<PeerInput>,
     output: Option<Writer>,
 }
 
-impl AtRest {
+impl IdleStreams {
     /// Takes both streams, if both were returned.
-    pub(crate) fn take(&self) -> Option<(FromPeer, Writer)> {
+    pub(crate) fn take(&self) -> Option<(PeerInput, Writer)> {
         let Returned { input, output, .. } = std::mem::take(&mut *self.0.0.lock());
         input.filter(|input| input.buffer().is_empty()).zip(output)
     }
 
-    /// Waits up to `patience` for the peer's Rest. False if none arrives.
-    pub(crate) fn is_sent_within(&self, patience: Duration) -> bool {
+    /// Waits up to `timeout` for the peer's Rest. False if none arrives.
+    pub(crate) fn is_complete_within(&self, timeout: Duration) -> bool {
         let (returned, changed) = &*self.0;
         let reads = |returned: &mut Returned| !returned.has_read;
         let mut returned = returned.lock();
-        changed.wait_while_for(&mut returned, reads, patience);
+        changed.wait_while_for(&mut returned, reads, timeout);
         returned.input.is_some()
     }
 
     /// The reader has ended. `input` is set if the peer has sent Rest.
-    fn read(&self, input: Option<FromPeer>) {
+    fn read(&self, input: Option<PeerInput>) {
         let mut returned = self.0.0.lock();
         returned.has_read = true;
         returned.input = input;
@@ -82,13 +82,13 @@ impl AtRest {
 
 /// The stream that a job reads.
 pub(crate) struct Input {
-    stream: FromPeer,
+    stream: PeerInput,
     /// The peer's name in messages.
     peer: String,
     /// Set until the peer has greeted.
-    greets: Option<Greets>,
+    pending_greeting: Option<PendingGreeting>,
     outbox: Arc<Outbox>,
-    at_rest: AtRest,
+    idle_streams: IdleStreams,
     /// Receives the agent's direct address, if the agent is asked for it.
     offers: Option<Offers>,
 }
@@ -96,15 +96,15 @@ pub(crate) struct Input {
 /// The greeting of a client, which its agent returns.
 pub(crate) struct Greeting {
     pub(crate) bytes: Vec<u8>,
-    pub(crate) vigil: Arc<Vigil>,
+    pub(crate) watchdog: Arc<Watchdog>,
     pub(crate) silence_max: Option<Duration>,
     /// The client offers to keep the connection.
     pub(crate) keeps: bool,
 }
 
 /// A peer that has not greeted yet.
-struct Greets {
-    vigil: Arc<Vigil>,
+struct PendingGreeting {
+    watchdog: Arc<Watchdog>,
     /// The longest silence after its greeting.
     silence_max: Option<Duration>,
     keeps: bool,
@@ -118,16 +118,16 @@ impl Wire {
         peer: &str,
         greeting: Greeting,
     ) -> Self {
-        let Greeting { bytes, vigil, silence_max, keeps } = greeting;
-        let stream = listen(reader, &vigil);
-        let greets = Some(Greets { vigil, silence_max, keeps });
-        Self::new(stream, peer, greets, output, bytes, silence_max)
+        let Greeting { bytes, watchdog, silence_max, keeps } = greeting;
+        let stream = watch_reader(reader, &watchdog);
+        let pending_greeting = Some(PendingGreeting { watchdog, silence_max, keeps });
+        Self::new(stream, peer, pending_greeting, output, bytes, silence_max)
     }
 
     /// The wire of a client to an agent that has greeted before, with capabilities `caps`. It sends
     /// `request` first.
-    pub(crate) fn of_client_again(
-        stream: FromPeer,
+    pub(crate) fn of_greeted_client(
+        stream: PeerInput,
         output: Writer,
         peer: &str,
         caps: Caps,
@@ -141,7 +141,7 @@ impl Wire {
 
     /// The wire of an agent after the greetings, with capabilities `caps`.
     pub(crate) fn of_agent(
-        stream: FromPeer,
+        stream: PeerInput,
         output: Writer,
         peer: &str,
         caps: Caps,
@@ -153,52 +153,69 @@ impl Wire {
     }
 
     fn new(
-        stream: FromPeer,
+        stream: PeerInput,
         peer: &str,
-        greets: Option<Greets>,
+        pending_greeting: Option<PendingGreeting>,
         output: Writer,
         greeting: Vec<u8>,
         silence_max: Option<Duration>,
     ) -> Self {
         let (outbox, frames) = Outbox::new(output.pipe().is_some());
-        let (peer, offers, at_rest) = (peer.to_owned(), None, AtRest::default());
-        let (told, rests) = (Arc::clone(&outbox), at_rest.clone());
-        let input = Input { stream, peer, greets, outbox: told, at_rest: rests, offers };
+        let (peer, offers, idle_streams) = (peer.to_owned(), None, IdleStreams::default());
+        let (outbox_of_input, rests) = (Arc::clone(&outbox), idle_streams.clone());
+        let input = Input {
+            stream,
+            peer,
+            pending_greeting,
+            outbox: outbox_of_input,
+            idle_streams: rests,
+            offers,
+        };
         let (joining, by_wire) = (None, ByWire::Any);
-        Self { outbox, frames, output, input, greeting, silence_max, joining, by_wire, at_rest }
+        Self {
+            outbox,
+            frames,
+            output,
+            input,
+            greeting,
+            silence_max,
+            joining,
+            by_wire,
+            idle_streams,
+        }
     }
 
     /// Lets a client open lanes: by calls if the agent is asked for its direct address, and by
     /// logins.
     pub(crate) fn with_lanes(
         mut self,
-        calling: Option<Calling>,
+        calling: Option<CallSettings>,
         is_required: bool,
-        beside: Option<Beside>,
+        further_logins: Option<FurtherLogins>,
     ) -> Self {
         let callee = calling.map(|calling| self.callee(calling, is_required));
-        let opens = callee.is_some() || beside.is_some();
-        self.joining = opens.then(|| Joining::Opens { callee, beside }.into());
+        let opens = callee.is_some() || further_logins.is_some();
+        self.joining = opens.then(|| Joining::Opens { callee, further_logins }.into());
         self
     }
 
     /// Lets an agent open lanes by calls to a receiving agent, at the address from its client.
-    pub(crate) fn with_calls(mut self, calling: Calling, is_required: bool) -> Self {
+    pub(crate) fn with_calls(mut self, calling: CallSettings, is_required: bool) -> Self {
         self.by_wire = if is_required { ByWire::Nothing } else { ByWire::First };
-        let (callee, beside) = (Some(self.callee(calling, is_required)), None);
-        self.joining = Some(Joining::Opens { callee, beside }.into());
+        let (callee, further_logins) = (Some(self.callee(calling, is_required)), None);
+        self.joining = Some(Joining::Opens { callee, further_logins }.into());
         self
     }
 
-    fn callee(&mut self, calling: Calling, is_required: bool) -> Callee {
+    fn callee(&mut self, calling: CallSettings, is_required: bool) -> Callee {
         let (offers, offer) = bounded(1);
         self.input.offers = Some(offers);
-        Callee { calling, offer, is_required, door: OnceLock::new() }
+        Callee { calling, offer, is_required, checked_offer: OnceLock::new() }
     }
 
     /// The streams, once they are at rest.
-    pub(crate) fn at_rest(&self) -> AtRest {
-        self.at_rest.clone()
+    pub(crate) fn idle_streams(&self) -> IdleStreams {
+        self.idle_streams.clone()
     }
 
     /// The way in which lanes join this wire; they are registered in `roster`.
@@ -213,26 +230,29 @@ impl Wire {
     /// no thread could be started.
     pub(super) fn begin_writer<'scope, 'a: 'scope>(
         self,
-        crew: Crew<'scope, '_>,
+        threads: JobThreads<'scope, '_>,
         sender: Option<Arc<Sender<'a>>>,
         at_work: Giver<()>,
-    ) -> ((Input, Arc<Outbox>), Option<Writing<'scope>>) {
-        let Self { outbox, frames, mut output, input, greeting, silence_max, at_rest, .. } = self;
-        let (control, peer) = (crew.control(), input.peer.clone());
-        let told = Arc::clone(&outbox);
+    ) -> ((Input, Arc<Outbox>), Option<WriterWork<'scope>>) {
+        let Self { outbox, frames, mut output, input, greeting, silence_max, idle_streams, .. } =
+            self;
+        let (control, peer) = (threads.control(), input.peer.clone());
+        let outbox_of_input = Arc::clone(&outbox);
         let write = move || {
             let _at_work = at_work;
             let on_leaving = |index, len| {
                 if let Some(sender) = &sender {
-                    sender.ledger.leaves(index, len);
+                    sender.ledger.count_sent(index, len);
                 }
             };
             let of_job = Some((control, &on_leaving as OnLeaving<'_>));
-            let sign_after = sign_after(silence_max);
-            let sent = run_writer(&mut output, &frames, greeting, sign_after, of_job);
+            let keepalive_after = keepalive_after(silence_max);
+            let sent = run_writer(&mut output, &frames, greeting, keepalive_after, of_job);
             drop(frames);
             match sent {
-                Ok(()) => at_rest.0.0.lock().output = told.rests().then_some(output),
+                Ok(()) => {
+                    idle_streams.0.0.lock().output = outbox_of_input.rests().then_some(output)
+                }
                 Err(error) => {
                     drop(output);
                     // The peer may have sent the reason, or that the job is done.
@@ -241,14 +261,15 @@ impl Wire {
                 }
             }
         };
-        let instead = crew.begin_or_return("writer", Box::new(write) as Writing<'scope>).err();
+        let instead =
+            threads.spawn_or_return("writer", Box::new(write) as WriterWork<'scope>).err();
         ((input, outbox), instead)
     }
 }
 
-/// Buffers `reader`; `vigil` notices its silence.
-pub(crate) fn listen(reader: Box<dyn Read + Send>, vigil: &Arc<Vigil>) -> FromPeer {
-    BufReader::with_capacity(READ_AHEAD, vigil.listen(reader))
+/// Buffers `reader`; `watchdog` notices its silence.
+pub(crate) fn watch_reader(reader: Box<dyn Read + Send>, watchdog: &Arc<Watchdog>) -> PeerInput {
+    BufReader::with_capacity(READ_AHEAD, watchdog.watch_reader(reader))
 }
 
 impl Input {
@@ -256,22 +277,22 @@ impl Input {
     pub(super) fn read(
         mut self,
         control: &Control<'_>,
-        read: impl FnOnce(&mut FromPeer, Option<&Offers>) -> Result<End, ReadEnd>,
+        read: impl FnOnce(&mut PeerInput, Option<&Offers>) -> Result<End, ReadEnd>,
     ) {
-        let greeted = match self.greets {
+        let greeted = match self.pending_greeting {
             None => Ok(()),
-            Some(Greets { vigil, silence_max, keeps }) => {
+            Some(PendingGreeting { watchdog, silence_max, keeps }) => {
                 welcome(&mut self.stream, &self.peer, keeps).map(|welcome| {
                     self.outbox.greeted(welcome.caps);
-                    vigil.greeted(silence_max);
+                    watchdog.greeted(silence_max);
                 })
             }
         };
         match greeted.and_then(|()| read(&mut self.stream, self.offers.as_ref())) {
-            Ok(End::Rest) => return self.at_rest.read(Some(self.stream)),
+            Ok(End::Rest) => return self.idle_streams.read(Some(self.stream)),
             Ok(End::Job) => {}
             Err(end) => end.report(control, &self.peer),
         }
-        self.at_rest.read(None);
+        self.idle_streams.read(None);
     }
 }

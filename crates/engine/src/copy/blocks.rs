@@ -1,8 +1,8 @@
 //! Copies large contents block by block, in several threads.
 
-use super::{PART_LEN, Scratch, Step, interrupted, not_assembled, read, streamed, write};
+use super::{CopyStep, PART_LEN, Scratch, interrupted, not_assembled, read, streamed, write};
 use crate::control::{CANCEL_POLL, Control};
-use crate::crew::share_out;
+use crate::threads::run_shared;
 use haul_model::{BLOCK_LEN, BlockHash, Fault};
 use haul_store::{Assembler, Pieces};
 use haul_tree::{ContentStream, SourceFile, StagedFile, changed, check_size};
@@ -36,15 +36,15 @@ pub(crate) fn blocks(
     source: &dyn SourceFile,
     into: &Blocks,
     control: &Control<'_>,
-    told: &mut (dyn FnMut(Step) + Send),
+    on_step: &mut (dyn FnMut(CopyStep) + Send),
 ) -> Result<(), Fault> {
     let (size, first) = (source.seal().size, into.recorded());
     if let Some(stream) = source.stream(first * BLOCK_LEN..size) {
-        return streamed_blocks(stream, size, into, control, told);
+        return streamed_blocks(stream, size, into, control, on_step);
     }
     let next = AtomicU64::new(first);
-    let told = Mutex::new(told);
-    let goes_on = || !control.stopped() && next.load(Ordering::Relaxed) < NOTHING_LEFT;
+    let on_step = Mutex::new(on_step);
+    let is_running = || !control.stopped() && next.load(Ordering::Relaxed) < NOTHING_LEFT;
     let copy_blocks = || -> Result<(), Fault> {
         let mut buffer = vec![0; PART_LEN];
         loop {
@@ -52,7 +52,7 @@ pub(crate) fn blocks(
             if index.saturating_mul(BLOCK_LEN) >= size {
                 return Ok(());
             }
-            let may_begin = into.wait_for_room(index, CANCEL_POLL, goes_on);
+            let may_begin = into.wait_until_in_window(index, CANCEL_POLL, is_running);
             if control.stopped() {
                 return Err(interrupted());
             }
@@ -60,7 +60,7 @@ pub(crate) fn blocks(
                 // Another thread has failed, and reports the reason.
                 return Ok(());
             }
-            block(source, into, index, &mut buffer, &mut |step| (told.lock())(step))?;
+            block(source, into, index, &mut buffer, &mut |step| (on_step.lock())(step))?;
         }
     };
     let helpers = match into.stage().lanes() {
@@ -79,21 +79,21 @@ pub(crate) fn hashed(
     into: &Blocks,
     scratch: &mut Scratch,
     control: &Control<'_>,
-    told: &mut dyn FnMut(Step),
+    on_step: &mut dyn FnMut(CopyStep),
 ) -> Result<(), Fault> {
     let size = source.seal().size;
     if size == 0 {
         return check_size(source);
     }
     if let Some(stream) = source.stream(0..size) {
-        return streamed_blocks(stream, size, into, control, told);
+        return streamed_blocks(stream, size, into, control, on_step);
     }
     let buffer = scratch.buffer(PART_LEN.min(size as usize));
     for index in 0..size.div_ceil(BLOCK_LEN) {
         if control.stopped() {
             return Err(interrupted());
         }
-        block(source, into, index, buffer, told)?;
+        block(source, into, index, buffer, on_step)?;
     }
     Ok(())
 }
@@ -104,14 +104,14 @@ fn streamed_blocks(
     size: u64,
     into: &Blocks,
     control: &Control<'_>,
-    told: &mut dyn FnMut(Step),
+    on_step: &mut dyn FnMut(CopyStep),
 ) -> Result<(), Fault> {
     let mut pieces = Pieces::default();
     let assembled = |error| not_assembled(&error);
     streamed(stream, size - into.recorded() * BLOCK_LEN, control, |bytes, left| {
         pieces.take(into, bytes, size - left).map_err(assembled)?;
-        pieces.end_whole(into).map_err(assembled)?;
-        told(Step::Moved(bytes.len() as u64));
+        pieces.end_complete(into).map_err(assembled)?;
+        on_step(CopyStep::Moved(bytes.len() as u64));
         Ok(())
     })?;
     pieces.end(into, size).map(drop).map_err(assembled)
@@ -123,7 +123,7 @@ fn block(
     into: &Blocks,
     index: u64,
     buffer: &mut [u8],
-    told: &mut dyn FnMut(Step),
+    on_step: &mut dyn FnMut(CopyStep),
 ) -> Result<(), Fault> {
     let start = index * BLOCK_LEN;
     let end = source.seal().size.min(start + BLOCK_LEN);
@@ -133,7 +133,7 @@ fn block(
         let data = source.next_data(block.end()).map_err(|error| read(&error))?;
         let data = data.map_or(end..end, |data| data.start.min(end)..data.end.min(end));
         let hole = data.start - block.end();
-        into.pass(&mut block, hole).map_err(|error| write(&error))?;
+        into.skip_hole(&mut block, hole).map_err(|error| write(&error))?;
         while block.end() < data.end {
             let at = block.end();
             let len = buffer.len().min((data.end - at) as usize);
@@ -141,7 +141,7 @@ fn block(
             if source.read_at(part, at).map_err(|error| read(&error))? < part.len() {
                 return Err(changed());
             }
-            if into.stage().leaves_zeros() {
+            if into.stage().writes_sparse() {
                 into.write(&mut block, part).map_err(|error| write(&error))?;
                 continue;
             }
@@ -157,8 +157,8 @@ fn block(
     }
     source.release_up_to(end);
     into.end(block, None).map_err(|error| not_assembled(&error))?;
-    told(Step::Moved(data_len));
-    told(Step::Passed(end - start - data_len));
+    on_step(CopyStep::Moved(data_len));
+    on_step(CopyStep::Passed(end - start - data_len));
     Ok(())
 }
 
@@ -177,6 +177,6 @@ pub(super) fn in_several_threads(
             next.store(NOTHING_LEFT, Ordering::Relaxed);
         }
     };
-    share_out(control, "copying", helpers, work_or_stop);
+    run_shared(control, "copying", helpers, work_or_stop);
     failed.into_inner().map_or(Ok(()), Err)
 }

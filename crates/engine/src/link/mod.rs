@@ -7,7 +7,7 @@ pub(crate) mod memory;
 mod proof;
 pub(crate) mod wire;
 
-pub(crate) use proof::{Proof, may_be_one, same};
+pub(crate) use proof::{Proof, may_be_same_object, same};
 
 use crate::dirs::DirNode;
 use crate::prefetch::{Names, Prefetched};

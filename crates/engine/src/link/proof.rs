@@ -3,7 +3,7 @@
 //! entry may have been moved since.
 
 use crate::dirs::DirNode;
-use haul_model::words::may_be_one_name;
+use haul_model::words::may_be_same_name;
 use haul_model::{Fault, FaultKind, FileId, Name, Side};
 use haul_tree::{Meta, MetaKind, TreeDir};
 use std::io;
@@ -23,21 +23,21 @@ pub(crate) struct Proof {
 
 impl Proof {
     /// Checks that the entry still exists, after the source was set aside under the unique name
-    /// `aside`. If `aside` appears in this directory, it is the source's own directory, and the
+    /// `parked`. If `parked` appears in this directory, it is the source's own directory, and the
     /// entry is the source itself. Two opposite moves both set aside before they check, so at most
     /// one check succeeds.
     ///
     /// # Errors
     /// The reason why the source must stay.
-    pub(crate) fn holds(&self, aside: &Name) -> Result<(), Fault> {
+    pub(crate) fn holds(&self, parked: &Name) -> Result<(), Fault> {
         let looked = self.dir.handle().and_then(|dir| {
-            let is_one_name = may_be_one_name(self.source.as_bytes(), self.name.as_bytes());
-            if is_one_name && dir.stat(aside, false)?.is_some() {
+            let is_one_name = may_be_same_name(self.source.as_bytes(), self.name.as_bytes());
+            if is_one_name && dir.stat(parked, false)?.is_some() {
                 return Ok(None);
             }
             let now = dir.stat(&self.name, false)?;
             let is_still = now.is_some_and(|now| self.is_still(&*dir, &now));
-            if is_still && !dir.is_known() {
+            if is_still && !dir.has_known_file_system() {
                 self.read_some(&*dir)?;
             }
             Ok(Some(is_still))
@@ -45,8 +45,8 @@ impl Proof {
         match looked {
             Ok(Some(true)) => Ok(()),
             Ok(None) => Err(same()),
-            Ok(Some(false)) => Err(gone()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(gone()),
+            Ok(Some(false)) => Err(missing()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(missing()),
             Err(error) => Err(Fault::from_io(
                 Side::Destination,
                 "read the metadata of the destination",
@@ -68,15 +68,19 @@ impl Proof {
     fn is_still(&self, dir: &dyn TreeDir, now: &Meta) -> bool {
         let Meta { kind, ref attributes, id, .. } = self.meta;
         now.kind == kind
-            && may_be_one(dir, now.id, id)
+            && may_be_same_object(dir, now.id, id)
             && (kind == MetaKind::Dir || now.attributes.mtime == attributes.mtime)
     }
 }
 
 /// True if two numbers of an entry of `dir` can belong to one object. File systems in user space
 /// may renumber their entries.
-pub(crate) fn may_be_one(dir: &dyn TreeDir, one: Option<FileId>, other: Option<FileId>) -> bool {
-    one == other || !dir.is_known()
+pub(crate) fn may_be_same_object(
+    dir: &dyn TreeDir,
+    one: Option<FileId>,
+    other: Option<FileId>,
+) -> bool {
+    one == other || !dir.has_known_file_system()
 }
 
 /// Source and destination are one object.
@@ -85,7 +89,7 @@ pub(crate) fn same() -> Fault {
     Fault::new(Side::Destination, FaultKind::SameFile, message)
 }
 
-fn gone() -> Fault {
+fn missing() -> Fault {
     let message = "not removed: its copy has changed since";
     Fault::new(Side::Destination, FaultKind::Changed, message)
 }

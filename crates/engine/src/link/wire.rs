@@ -2,10 +2,11 @@
 //! its own reader (`receiver/reading.rs`).
 //!
 //! [`ports`] encodes messages, and [`frame`] is an encoded one. [`outgoing`] has the queue,
-//! [`listed`] the queue of the listing, and [`writer`] sends both. [`squeeze`] chooses the
+//! [`listed`] the queue of the listing, and [`writer`] sends both. [`compression_control`] chooses the
 //! compression of frames. [`lanes`] chooses the connection of contents, and [`ledger`] knows what a
 //! lost one had sent.
 
+mod compression_control;
 mod flow;
 mod frame;
 mod lanes;
@@ -13,17 +14,16 @@ mod ledger;
 mod listed;
 mod outgoing;
 mod ports;
-mod squeeze;
 mod writer;
 
-pub(crate) use frame::{Body, Counted, OutFrame, Tally};
+pub(crate) use compression_control::{Effort, FrameCompressor};
+pub(crate) use frame::{Body, Counted, OutFrame, SentTally};
 pub use lanes::RELAYED_FIRST;
 pub(crate) use lanes::{ByWire, FAR_LANE_LEN, LONG_ROUND_TRIP, Lane, Lanes, Load};
 pub(crate) use ledger::{Implausible, OnFate};
-pub(crate) use listed::{Listed, Lists, lists};
+pub(crate) use listed::{ListingReceiver, ListingSender, lists};
 pub(crate) use outgoing::{Frames, Outbox};
 pub(crate) use ports::{RemoteReceiver, RemoteSender};
-pub(crate) use squeeze::{Effort, Squeezer};
 pub(crate) use writer::{OnLeaving, run_writer};
 
 use super::SenderPort;

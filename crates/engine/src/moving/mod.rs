@@ -1,17 +1,17 @@
 //! A move, from finding the sources to removing them. Sources are renamed where possible. The
 //! others are copied, compared with their copies by content, and removed.
 
-mod course;
 mod not_copied;
 mod removing;
+mod running_move;
 #[cfg(test)]
 mod tests;
 
-pub use self::course::run_move;
 pub use self::not_copied::NotCopied;
+pub use self::running_move::run_move;
 
-use crate::monitor::{At, Event};
-use crate::{CachePlace, JobError, Leg, Monitor, RequestError, Requests, Spot};
+use crate::monitor::{Event, FaultLocation};
+use crate::{CacheConfig, HostPath, JobError, Monitor, RequestError, Requests, RoutedJob};
 use haul_model::{Compression, Fault, Policy, Ports, Summary, Via};
 use std::fmt;
 use std::num::NonZeroU64;
@@ -22,9 +22,9 @@ use std::path::PathBuf;
 pub struct MoveJob<H> {
     /// The sources. Each has a name of its own. If the destination is on a host, all of them are on
     /// this machine.
-    pub sources: Vec<Spot<H>>,
+    pub sources: Vec<HostPath<H>>,
     /// The directory that they are moved into, or the new name of a single source.
-    pub dest: Spot<H>,
+    pub dest: HostPath<H>,
     /// The destination as the user wrote it, safe to show.
     pub dest_shown: String,
     /// The rules of the copy. Its `moving` decides which sources are removed.
@@ -40,7 +40,7 @@ pub struct MoveJob<H> {
     /// See [`crate::Job::ports`].
     pub ports: Option<Ports>,
     /// See [`crate::Job::cache`].
-    pub cache: Option<CachePlace>,
+    pub cache: Option<CacheConfig>,
 }
 
 /// The machines of a move, and the connections to them.
@@ -72,7 +72,7 @@ pub trait Machines {
     /// When a leg as a whole has failed. Then nothing is removed.
     fn copy(
         &mut self,
-        legs: Vec<Leg<Self::Host>>,
+        routed_jobs: Vec<RoutedJob<Self::Host>>,
         not_copied: &NotCopied,
     ) -> Result<Summary, Self::Error>;
 
@@ -80,5 +80,9 @@ pub trait Machines {
     ///
     /// # Errors
     /// When it fails as a whole.
-    fn remove(&mut self, leg: &Leg<Self::Host>, monitor: &dyn Monitor) -> Result<(), Self::Error>;
+    fn remove(
+        &mut self,
+        routed_job: &RoutedJob<Self::Host>,
+        monitor: &dyn Monitor,
+    ) -> Result<(), Self::Error>;
 }

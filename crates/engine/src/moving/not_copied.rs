@@ -68,7 +68,7 @@ impl NotCopied {
     }
 
     /// Warns if more entries stay than have failed.
-    pub(super) fn tell(&self, monitor: &dyn Monitor) {
+    pub(super) fn warn_if_coarse(&self, monitor: &dyn Monitor) {
         let noted = self.0.lock();
         if !noted.is_coarse {
             return;
@@ -200,12 +200,12 @@ mod tests {
         not_copied.add(&[b"tree/deep".to_vec(), b"/d".repeat(PATH_LEN_MAX)].concat());
         let rules = not_copied.rules(false);
         assert!(rules.encoded_len_max() < BYTES_MAX);
-        let leaves_out = |path: &[u8]| {
+        let excludes = |path: &[u8]| {
             let mut above = std::iter::successors(Some(path), |&path| dir_of(path));
             above.any(|path| rules.hides(path, true) == Some(true))
         };
-        assert!((0..3 * PATHS_MAX).all(|n| leaves_out(&failed(n))));
-        assert!(leaves_out(b"tree/other/f") && !leaves_out(b"tree/other/g"));
+        assert!((0..3 * PATHS_MAX).all(|n| excludes(&failed(n))));
+        assert!(excludes(b"tree/other/f") && !excludes(b"tree/other/g"));
         assert!(!not_copied.has_source(b"tree"));
     }
 }

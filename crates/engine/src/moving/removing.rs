@@ -1,6 +1,6 @@
 //! Reports the removal of sources as events of a move.
 
-use super::{At, Event};
+use super::{Event, FaultLocation};
 use crate::{Monitor, Progress};
 use haul_model::{Changes, Fault, FaultKind, Kind, Naming, Outcome, Remove, Side, Skip};
 use parking_lot::Mutex;
@@ -43,7 +43,7 @@ impl<'m> Removing<'m> {
         self.removed.into_inner()
     }
 
-    fn stays(&self, path: &[u8], fault: &Fault) {
+    fn report_not_removed(&self, path: &[u8], fault: &Fault) {
         self.removed.lock().failed += 1;
         self.monitor.event(Event::Stays { path, at: self.at(), fault, is_copied: false });
     }
@@ -53,21 +53,21 @@ impl<'m> Removing<'m> {
         self.progress.naming()
     }
 
-    fn at(&self) -> At<'_> {
-        At::Entry(self.naming())
+    fn at(&self) -> FaultLocation<'_> {
+        FaultLocation::Entry(self.naming())
     }
 
     fn entry(&self, path: &[u8], kind: &Kind, outcome: &Outcome) {
         let source = |kind, message: &str| Fault::new(Side::Source, kind, message);
         match outcome {
-            Outcome::Failed(fault) => self.stays(path, fault),
+            Outcome::Failed(fault) => self.report_not_removed(path, fault),
             Outcome::Skipped(Skip::Special) => {
                 let message = "not moved: a FIFO, socket, device or partial file is not copied";
-                self.stays(path, &source(FaultKind::Special, message));
+                self.report_not_removed(path, &source(FaultKind::Special, message));
             }
             Outcome::Differs(found) if found.has(Changes::MISSING) => {
                 let message = "not removed: the destination does not have it";
-                self.stays(path, &source(FaultKind::NotFound, message));
+                self.report_not_removed(path, &source(FaultKind::NotFound, message));
             }
             Outcome::Differs(_) if self.keeps && *kind != Kind::Dir => {
                 self.removed.lock().kept += 1;
@@ -90,7 +90,7 @@ impl<'m> Removing<'m> {
                         ),
                     ),
                 };
-                self.stays(path, &fault);
+                self.report_not_removed(path, &fault);
             }
             _ => {}
         }
@@ -125,7 +125,7 @@ impl Monitor for Removing<'_> {
             Event::Removed { path, kind, result: Err(fault) } => {
                 self.not_removed(path, kind, fault);
             }
-            Event::Link(news) => self.monitor.event(Event::Link(news)),
+            Event::Link(event) => self.monitor.event(Event::Link(event)),
             // Further entries of the destination are irrelevant.
             Event::Extra { .. }
             | Event::Deleted { .. }

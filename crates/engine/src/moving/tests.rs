@@ -9,13 +9,13 @@ use std::fs;
 use std::path::Path;
 
 /// This machine, with actions after the copy and before the removal.
-struct Here {
+struct LocalMachines {
     requests: Option<Requests>,
     after_copy: Box<dyn FnMut() -> Result<(), JobError>>,
     before_removal: Box<dyn FnMut()>,
 }
 
-impl Machines for Here {
+impl Machines for LocalMachines {
     type Host = String;
     type Error = JobError;
 
@@ -38,23 +38,27 @@ impl Machines for Here {
 
     fn copy(
         &mut self,
-        legs: Vec<Leg<String>>,
+        routed_jobs: Vec<RoutedJob<String>>,
         not_copied: &NotCopied,
     ) -> Result<Summary, JobError> {
         let mut total = Summary::default();
-        for leg in legs {
-            assert_eq!(leg.route, Route::Local);
+        for routed_job in routed_jobs {
+            assert_eq!(routed_job.route, Route::Local);
             let silent = Silent::default();
-            total += run(&leg.job, Placement::Local, &not_copied.watch(&silent))?;
+            total += run(&routed_job.job, Placement::Local, &not_copied.watch(&silent))?;
         }
         (self.after_copy)()?;
         Ok(total)
     }
 
-    fn remove(&mut self, leg: &Leg<String>, monitor: &dyn Monitor) -> Result<(), JobError> {
+    fn remove(
+        &mut self,
+        routed_job: &RoutedJob<String>,
+        monitor: &dyn Monitor,
+    ) -> Result<(), JobError> {
         assert!(self.requests.is_none(), "a connection stands idle");
         (self.before_removal)();
-        run(&leg.job, Placement::Local, monitor).map(|_| ())
+        run(&routed_job.job, Placement::Local, monitor).map(|_| ())
     }
 }
 
@@ -106,37 +110,37 @@ fn move_tree(
     after_copy: impl FnMut() -> Result<(), JobError> + 'static,
     before_removal: impl FnMut() + 'static,
 ) -> (Summary, Result<(), JobError>, Vec<String>) {
-    let spot = |path: &str| Spot::<String> {
+    let host_path = |path: &str| HostPath::<String> {
         host: None,
         path: temp.join(path).into_os_string().into_encoded_bytes(),
     };
     let policy = Policy { moving: Some(Moving::Whole), ..Policy::default() };
     let dest_shown = "b".to_owned();
-    let (sources, dest) = (vec![spot("a/tree")], spot("b"));
+    let (sources, dest) = (vec![host_path("a/tree")], host_path("b"));
     let (rate, compression, via, ports) = (None, Compression::Auto, Via::Auto, None);
     let state = None;
     let cache = None;
     let job =
         MoveJob { sources, dest, dest_shown, policy, state, rate, compression, via, ports, cache };
-    let mut here = Here {
+    let mut here = LocalMachines {
         requests: None,
         after_copy: Box::new(after_copy),
         before_removal: Box::new(before_removal),
     };
-    let told = Events::default();
-    let (figures, result) = run_move(&job, &mut here, &told);
-    let mut told = told.0.into_inner();
-    told.sort();
-    (figures, result, told)
+    let events = Events::default();
+    let (figures, result) = run_move(&job, &mut here, &events);
+    let mut events = events.0.into_inner();
+    events.sort();
+    (figures, result, events)
 }
 
 #[test]
 fn two_directories_are_merged_and_the_source_is_removed() {
     let temp = merging();
-    let (figures, result, told) = move_tree(temp.path(), || Ok(()), || {});
+    let (figures, result, events) = move_tree(temp.path(), || Ok(()), || {});
     result.unwrap();
     assert_eq!(figures, Summary { moved: 2, ..Summary::default() });
-    assert_eq!(told, ["moved x false", "moved y false"]);
+    assert_eq!(events, ["moved x false", "moved y false"]);
     assert!(!temp.path().join("a/tree").exists());
     assert_eq!(fs::read(temp.path().join("b/tree/x")).unwrap(), b"1");
     assert_eq!(fs::read(temp.path().join("b/tree/own")).unwrap(), b"3");
@@ -145,10 +149,10 @@ fn two_directories_are_merged_and_the_source_is_removed() {
 #[test]
 fn a_copy_that_ends_early_leaves_all_sources() {
     let temp = merging();
-    let (figures, result, told) =
+    let (figures, result, events) =
         move_tree(temp.path(), || Err(JobError::Interrupted), || panic!("nothing is removed"));
     assert!(matches!(result, Err(JobError::Interrupted)), "{result:?}");
-    assert_eq!((figures, told), (Summary::default(), Vec::new()));
+    assert_eq!((figures, events), (Summary::default(), Vec::new()));
     assert!(temp.path().join("a/tree/x").exists() && temp.path().join("a/tree/y").exists());
 }
 
@@ -163,11 +167,11 @@ fn a_directory_that_replaced_the_source_stays() {
         Ok(())
     };
     let never = || panic!("there is nothing left to remove");
-    let (figures, result, told) = move_tree(temp.path(), exchange, never);
+    let (figures, result, events) = move_tree(temp.path(), exchange, never);
     result.unwrap();
     assert_eq!(figures, Summary { failed: 1, ..Summary::default() });
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].starts_with("left tree: not removed: it was replaced"), "{told:?}");
+    assert_eq!(events.len(), 1, "{events:?}");
+    assert!(events[0].starts_with("left tree: not removed: it was replaced"), "{events:?}");
     assert!(temp.path().join("a/tree/x").exists() && temp.path().join("a/old/y").exists());
 }
 
@@ -175,14 +179,14 @@ fn a_directory_that_replaced_the_source_stays() {
 fn a_source_stays_if_the_destination_has_changed() {
     let temp = merging();
     let copy = temp.path().join("b/tree/x");
-    let (figures, result, told) =
+    let (figures, result, events) =
         move_tree(temp.path(), || Ok(()), move || fs::write(&copy, "another").unwrap());
     result.unwrap();
     assert_eq!(figures, Summary { moved: 1, failed: 1, ..Summary::default() });
-    assert_eq!(told.len(), 2, "{told:?}");
-    assert!(told[0].starts_with("failed x: not"), "{told:?}");
-    assert!(told[0].contains("size"), "{told:?}");
-    assert_eq!(told[1], "moved y false");
+    assert_eq!(events.len(), 2, "{events:?}");
+    assert!(events[0].starts_with("failed x: not"), "{events:?}");
+    assert!(events[0].contains("size"), "{events:?}");
+    assert_eq!(events[1], "moved y false");
     assert!(temp.path().join("a/tree/x").exists() && !temp.path().join("a/tree/y").exists());
 }
 
@@ -198,11 +202,11 @@ fn a_source_that_was_not_copied_stays_even_if_the_destination_has_it_later() {
         fs::File::open(&there).unwrap().set_modified(time).unwrap();
         Ok(())
     };
-    let (figures, result, told) = move_tree(temp.path(), put_same, || {});
+    let (figures, result, events) = move_tree(temp.path(), put_same, || {});
     result.unwrap();
     assert_eq!(figures, Summary { moved: 1, failed: 1, ..Summary::default() });
     // The copy has reported the other failure.
-    assert_eq!(told, ["moved y false"]);
+    assert_eq!(events, ["moved y false"]);
     assert!(temp.path().join("a/tree/x").exists() && !temp.path().join("a/tree/y").exists());
 }
 
@@ -210,10 +214,10 @@ fn a_source_that_was_not_copied_stays_even_if_the_destination_has_it_later() {
 fn a_source_is_renamed_without_a_copy_where_possible() {
     let temp = merging();
     fs::rename(temp.path().join("b/tree"), temp.path().join("b/other")).unwrap();
-    let (figures, result, told) =
+    let (figures, result, events) =
         move_tree(temp.path(), || panic!("nothing is copied"), || panic!("nothing is removed"));
     result.unwrap();
     assert_eq!(figures, Summary { moved: 1, ..Summary::default() });
-    assert_eq!(told, ["moved tree true"]);
+    assert_eq!(events, ["moved tree true"]);
     assert_eq!(fs::read(temp.path().join("b/tree/y")).unwrap(), b"2");
 }

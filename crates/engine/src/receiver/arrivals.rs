@@ -20,43 +20,45 @@ pub(crate) struct Arrivals {
     /// Lanes may join.
     pub(super) expects_lanes: bool,
     /// The Sender's side needs reports of arrived content, to show progress.
-    tells: bool,
+    reports: bool,
     /// The lanes, by number.
-    lanes: Mutex<[Inlet; LANES_MAX as usize + 1]>,
+    lanes: Mutex<[LaneState; LANES_MAX as usize + 1]>,
     /// A lane has joined.
     has_lanes: AtomicBool,
     /// A lane was lost: contents may be sent again.
-    has_lost: AtomicBool,
+    has_lost_lane: AtomicBool,
     /// The highest index of a file that was begun.
     begun_max: AtomicU64,
 }
 
 /// The state of a lane.
 #[derive(Default)]
-enum Inlet {
+enum LaneState {
     /// The lane has not joined.
     #[default]
     Unknown,
     /// A thread reads from it.
     Open(Killer),
     /// Nothing more arrives over it.
-    Over,
+    Ended,
 }
 
 impl Arrivals {
     /// Creates the state before anything has arrived. Contents are read into buffers of `pool`.
-    pub(crate) fn new(pool: Pool, expects_lanes: bool, tells: bool) -> Self {
+    pub(crate) fn new(pool: Pool, expects_lanes: bool, reports: bool) -> Self {
         let (incoming, lanes) = (Mutex::default(), Mutex::default());
-        let (has_lanes, has_lost) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (has_lanes, has_lost_lane) = (AtomicBool::new(false), AtomicBool::new(false));
         let begun_max = AtomicU64::new(0);
-        Self { pool, incoming, expects_lanes, tells, lanes, has_lanes, has_lost, begun_max }
+        Self { pool, incoming, expects_lanes, reports, lanes, has_lanes, has_lost_lane, begun_max }
     }
 
     /// Registers a lane, which `killer` ends; `false` if it can't join any more.
     pub(crate) fn join(&self, lane: u8, killer: Killer) -> bool {
         let mut lanes = self.lanes.lock();
-        let Some(inlet @ Inlet::Unknown) = lanes.get_mut(usize::from(lane)) else { return false };
-        *inlet = Inlet::Open(killer);
+        let Some(state @ LaneState::Unknown) = lanes.get_mut(usize::from(lane)) else {
+            return false;
+        };
+        *state = LaneState::Open(killer);
         self.has_lanes.store(true, Ordering::Relaxed);
         true
     }
@@ -67,36 +69,36 @@ impl Arrivals {
     }
 
     /// True if contents may be sent again.
-    pub(super) fn has_lost(&self) -> bool {
-        self.has_lost.load(Ordering::Relaxed)
+    pub(super) fn has_lost_lane(&self) -> bool {
+        self.has_lost_lane.load(Ordering::Relaxed)
     }
 
     /// The route of pieces over `lane`.
     pub(super) fn route(&self, lane: u8) -> Route {
-        Route { lane, may_repeat: self.has_lost() }
+        Route { lane, may_repeat: self.has_lost_lane() }
     }
 
     /// Ends a lane over which the Sender can send nothing more. Its reader reports the frames
     /// taken. Without a reader, this does.
-    pub(super) fn give_up(&self, receiver: &Receiver<'_>, lane: u8) {
+    pub(super) fn end_lane(&self, receiver: &Receiver<'_>, lane: u8) {
         let mut lanes = self.lanes.lock();
         match lanes.get_mut(usize::from(lane)) {
-            Some(Inlet::Open(killer)) => {
+            Some(LaneState::Open(killer)) => {
                 killer.kill();
                 killer.kill();
             }
-            Some(inlet @ Inlet::Unknown) => {
-                *inlet = Inlet::Over;
+            Some(state @ LaneState::Unknown) => {
+                *state = LaneState::Ended;
                 drop(lanes);
                 receiver.job.sender.taken(Taken { lane, frames: 0, is_over: true });
             }
-            Some(Inlet::Over) | None => {}
+            Some(LaneState::Ended) | None => {}
         }
     }
 
     /// Reports what arrived over an additional lane, if the Sender's side needs that.
-    pub(super) fn tell(&self, receiver: &Receiver<'_>, lane: u8, arrived: Arrived) {
-        if self.tells && lane != 0 {
+    pub(super) fn report_arrived(&self, receiver: &Receiver<'_>, lane: u8, arrived: Arrived) {
+        if self.reports && lane != 0 {
             receiver.job.sender.arrived(arrived);
         }
     }
@@ -115,13 +117,13 @@ impl Arrivals {
     /// Returns how many lanes are left.
     pub(crate) fn lose(&self, receiver: &Receiver<'_>, lane: u8, frames: u64) -> usize {
         // Before any of its content arrives over another lane.
-        self.has_lost.store(true, Ordering::Relaxed);
+        self.has_lost_lane.store(true, Ordering::Relaxed);
         let left = {
             let mut lanes = self.lanes.lock();
-            if let Some(inlet) = lanes.get_mut(usize::from(lane)) {
-                *inlet = Inlet::Over;
+            if let Some(state) = lanes.get_mut(usize::from(lane)) {
+                *state = LaneState::Ended;
             }
-            lanes.iter().filter(|inlet| matches!(inlet, Inlet::Open(_))).count()
+            lanes.iter().filter(|state| matches!(state, LaneState::Open(_))).count()
         };
         tracing::debug!(lane, frames, "a lane is lost");
         receiver.job.sender.taken(Taken { lane, frames, is_over: true });

@@ -55,11 +55,11 @@ impl Checker<'_> {
             // An entry that is gone by now is no extra; one that can't be examined is.
             let kind = match node.handle().and_then(|handle| handle.stat(&name, false)) {
                 Ok(None) => continue,
-                Ok(Some(meta)) => told_kind(&meta),
+                Ok(Some(meta)) => reported_kind(&meta),
                 Err(_) => Kind::Special,
             };
-            let is_left_out = || self.job.leaves_out(dir, Some(&name), kind == Kind::Dir);
-            if is_stage(&kind, Some(&name)) || is_left_out() {
+            let is_excluded = || self.job.excludes(dir, Some(&name), kind == Kind::Dir);
+            if is_stage(&kind, Some(&name)) || is_excluded() {
                 continue;
             }
             let path = dir.path_of(Some(&name));
@@ -88,11 +88,13 @@ impl Checker<'_> {
         let mut checked = None;
         let name = name.filter(|name| !self.is_root(&dir, name, &entry));
         if let Some(name) = &name {
-            dir.has_listed(name);
+            dir.record_listed(name);
         }
         let outcome = match (&entry.kind, &name) {
-            (Kind::Special, _) if !self.job.makes(&entry) => Outcome::Skipped(Skip::Special),
-            (kind, _) if self.job.plan.leaves_out(kind) => Outcome::Skipped(Skip::Ruled),
+            (Kind::Special, _) if !self.job.creates_special(&entry) => {
+                Outcome::Skipped(Skip::Special)
+            }
+            (kind, _) if self.job.plan.excludes(kind) => Outcome::Skipped(Skip::Ruled),
             (kind, _) if dir.parent.is_some() && is_stage(kind, name.as_ref()) => {
                 Outcome::Skipped(Skip::Special)
             }
@@ -170,9 +172,9 @@ impl Checker<'_> {
             DirState::Failed => return Err(parent_fault()),
             DirState::Absent | DirState::Ruled => return Ok((missing_in(dir), None)),
         };
-        let looked = (|| {
+        let stat_result = (|| {
             let handle = node.handle()?;
-            let Some(meta) = self.job.look_at(&*handle, name)? else { return Ok(None) };
+            let Some(meta) = self.job.stat_entry(&*handle, name)? else { return Ok(None) };
             let target = match (&entry.kind, &meta) {
                 (Kind::Symlink { .. }, Meta { kind: MetaKind::Symlink, .. }) => {
                     Some(handle.read_link(name)?)
@@ -181,27 +183,27 @@ impl Checker<'_> {
             };
             Ok(Some((meta, target)))
         })();
-        let Some((meta, target)) = looked.map_err(|error| look(&error))? else {
+        let Some((meta, target)) = stat_result.map_err(|error| metadata_fault(&error))? else {
             return Ok((Changes::MISSING, None));
         };
-        if self.job.removes() && is_itself(node, &meta, entry) {
+        if self.job.removes() && is_listed_object(node, &meta, entry) {
             return Err(same());
         }
         let free = node
             .handle()
-            .and_then(|handle| self.publisher.naming.is_free(dir, &*handle, name, &meta));
-        if !free.map_err(|error| look(&error))? {
-            return Err(naming::another());
+            .and_then(|handle| self.publisher.naming.is_unclaimed(dir, &*handle, name, &meta));
+        if !free.map_err(|error| metadata_fault(&error))? {
+            return Err(naming::name_taken());
         }
         let entry = self.times.as_kept(entry, node, Some(&meta));
         let found = changes(&entry, &meta, target.as_deref(), self.job.policy.keeps);
         if let Some(fault) =
-            self.owners.lent_less(&entry, &meta).filter(|_| !found.has(Changes::KIND))
+            self.owners.lost_set_id_fault(&entry, &meta).filter(|_| !found.has(Changes::KIND))
         {
             return Err(fault);
         }
-        let tells_objects = node.handle().is_ok_and(|handle| handle.capabilities().tells_objects);
-        let id = meta.id.filter(|_| tells_objects && self.job.has_other_names(&entry));
+        let has_object_ids = node.handle().is_ok_and(|handle| handle.capabilities().has_object_ids);
+        let id = meta.id.filter(|_| has_object_ids && self.job.is_hard_linked(&entry));
         Ok((found.with(self.linker.compare_object(&entry, id)?), Some(meta)))
     }
 
@@ -218,9 +220,9 @@ impl Checker<'_> {
                 (outcome_of(missing_in(parent)), DirState::Absent)
             }
             (DirState::Open(node), None) => {
-                let looked = node.handle().and_then(|root| root.stat_self());
-                let outcome = match looked {
-                    Ok(meta) if self.job.removes() && is_itself(node, &meta, entry) => {
+                let stat_result = node.handle().and_then(|root| root.stat_self());
+                let outcome = match stat_result {
+                    Ok(meta) if self.job.removes() && is_listed_object(node, &meta, entry) => {
                         Outcome::Failed(same())
                     }
                     // A copy keeps the mode of a directory that existed. In a move, the directory
@@ -230,9 +232,9 @@ impl Checker<'_> {
                     }
                     Ok(_) => match self.of_dir(entry, node) {
                         Ok(found) => outcome_of(found),
-                        Err(error) => Outcome::Failed(look(&error)),
+                        Err(error) => Outcome::Failed(metadata_fault(&error)),
                     },
-                    Err(error) => Outcome::Failed(look(&error)),
+                    Err(error) => Outcome::Failed(metadata_fault(&error)),
                 };
                 match outcome {
                     Outcome::Failed(_) => (outcome, DirState::Failed),
@@ -240,26 +242,26 @@ impl Checker<'_> {
                 }
             }
             (DirState::Open(above), Some(name)) => match self.open(above, name, entry) {
-                Ok((_, Some(node))) if self.job.removes() && is_itself_dir(&node, entry) => {
+                Ok((_, Some(node))) if self.job.removes() && is_listed_dir(&node, entry) => {
                     (Outcome::Failed(same()), DirState::Failed)
                 }
                 Ok((found, Some(node))) => {
                     let free = above.handle().and_then(|above| {
-                        self.publisher.naming.is_free(parent, &*above, name, node.meta())
+                        self.publisher.naming.is_unclaimed(parent, &*above, name, node.meta())
                     });
                     match free {
                         Ok(true) => (outcome_of(found), DirState::Open(node)),
-                        Ok(false) => (Outcome::Failed(naming::another()), DirState::Failed),
-                        Err(error) => (Outcome::Failed(look(&error)), DirState::Failed),
+                        Ok(false) => (Outcome::Failed(naming::name_taken()), DirState::Failed),
+                        Err(error) => (Outcome::Failed(metadata_fault(&error)), DirState::Failed),
                     }
                 }
                 Ok((found, None)) => (outcome_of(found), DirState::Absent),
-                Err(error) => (Outcome::Failed(look(&error)), DirState::Failed),
+                Err(error) => (Outcome::Failed(metadata_fault(&error)), DirState::Failed),
             },
         };
         let dir = RecvDir::new(Some(Arc::clone(parent)), entry.name.clone(), state, false, None);
         if let DirState::Open(node) = &dir.state {
-            if let Some(fault) = self.owners.lent_less(entry, node.meta()) {
+            if let Some(fault) = self.owners.lost_set_id_fault(entry, node.meta()) {
                 outcome = Outcome::Failed(fault);
             }
             let names = self.job.task.finds_extras().then(|| names_in(node));
@@ -319,18 +321,18 @@ fn missing_in(dir: &RecvDir) -> Changes {
 
 /// True if the existing entry is the listed object itself. A peer on the same machine may have
 /// listed it. Removing it there would remove it here.
-fn is_itself(node: &Arc<DirNode>, meta: &Meta, entry: &Entry) -> bool {
+fn is_listed_object(node: &Arc<DirNode>, meta: &Meta, entry: &Entry) -> bool {
     let is_same = entry.id.is_some() && entry.id == meta.id;
     is_same || (entry.inode != 0 && entry.inode == node.number_of(meta, true))
 }
 
-fn is_itself_dir(node: &Arc<DirNode>, entry: &Entry) -> bool {
-    let looked = node.handle().and_then(|handle| handle.stat_self());
-    looked.is_ok_and(|meta| is_itself(node, &meta, entry))
+fn is_listed_dir(node: &Arc<DirNode>, entry: &Entry) -> bool {
+    let stat_result = node.handle().and_then(|handle| handle.stat_self());
+    stat_result.is_ok_and(|meta| is_listed_object(node, &meta, entry))
 }
 
 /// The kind of an entry for reports.
-pub(super) fn told_kind(meta: &Meta) -> Kind {
+pub(super) fn reported_kind(meta: &Meta) -> Kind {
     meta.listed_kind(|| Ok(Vec::new())).unwrap_or(Kind::Special)
 }
 
@@ -338,6 +340,6 @@ pub(super) fn names_in(node: &Arc<DirNode>) -> io::Result<BTreeSet<Name>> {
     Ok(node.handle()?.entries()?.into_iter().map(|entry| entry.name).collect())
 }
 
-fn look(error: &io::Error) -> Fault {
+fn metadata_fault(error: &io::Error) -> Fault {
     Fault::from_io(Side::Destination, "read the metadata of the destination", error)
 }

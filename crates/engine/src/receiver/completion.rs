@@ -4,7 +4,9 @@
 //! If the Sender removes its sources, their copies are remembered from the outcome until the Sender
 //! asks for proof that a copy still exists.
 
-use super::{Chunks, DirState, JobContext, Pending, Publisher, RecvDir, full, of_sender};
+use super::{
+    Chunks, DirState, JobContext, Pending, Publisher, RecvDir, as_source_fault, disk_space,
+};
 use crate::Event;
 use crate::link::Proof;
 use haul_model::{Entry, Fault, FaultKind, Kind, Name, Outcome, Side, Summary};
@@ -31,7 +33,7 @@ pub(crate) struct Completion<'a> {
     pub(super) publisher: Arc<Publisher<'a>>,
     chunks: Option<Arc<Chunks>>,
     /// The Sender removes its sources, and asks for proofs before.
-    pub(super) gives_proofs: bool,
+    pub(super) keeps_proofs: bool,
     proofs: Mutex<Proofs>,
     /// The Sender removes its sources and reports each. The job ends when it reports the last.
     awaits_removals: bool,
@@ -52,7 +54,7 @@ impl<'a> Completion<'a> {
         let job = Arc::clone(&publisher.job);
         let removes = job.removes();
         Arc::new(Self {
-            gives_proofs: removes && here,
+            keeps_proofs: removes && here,
             awaits_removals: removes && job.ends.sender_reports_removals,
             job,
             publisher: Arc::clone(publisher),
@@ -100,20 +102,20 @@ impl Completion<'_> {
     /// Ends `dir`, whose entries are all settled: sets its mode and time. The end of the root ends
     /// the job. Returns the parent.
     fn end_dir(&self, dir: &Arc<RecvDir>) -> Option<Arc<RecvDir>> {
-        if !self.publisher.puts_off(dir) {
+        if !self.publisher.defer_sealing(dir) {
             self.publisher.sealing.seal(dir);
             self.publisher.durability.sync_dir(dir);
         }
         if let Some(parent) = &dir.parent {
             return Some(Arc::clone(parent));
         }
-        self.publisher.publish_waiting();
-        self.publisher.sealing.end_sealing(0);
+        self.publisher.publish_delayed();
+        self.publisher.sealing.wait_for_sealing(0);
         self.publisher.durability.sync_names();
         // A job that ended early is not done, even if everything is settled.
         if !self.job.control.stopped() {
             let summary = self.job.reporter.summary();
-            self.job.control.hear_out();
+            self.job.control.finish_reading();
             if self.awaits_removals {
                 *self.settled.lock() = Some(summary);
                 self.job.sender.done(summary);
@@ -130,13 +132,13 @@ impl Completion<'_> {
     pub(crate) fn finish(&self, pending: Pending, moved: u64, outcome: Outcome) -> OutcomeItem {
         let outcome = match outcome {
             Outcome::Failed(fault) if fault.kind == FaultKind::NoSpace => {
-                Outcome::Failed(full::with_room(&self.job, fault, &pending, moved))
+                Outcome::Failed(disk_space::with_space_details(&self.job, fault, &pending, moved))
             }
             outcome => outcome,
         };
         let path = || pending.dir.path_of(pending.entry.name.as_ref());
         if let Outcome::Failed(fault) = &outcome {
-            self.publisher.removals.withhold_deletions(fault);
+            self.publisher.removals.withhold_removals(fault);
         }
         if let Some(chunks) = &self.chunks {
             chunks.end(&self.job, &pending, &outcome);
@@ -152,15 +154,19 @@ impl Completion<'_> {
         for removal in removals {
             match removal {
                 Removal::Source { path, kind, result } => {
-                    let result = result.map_err(of_sender);
-                    self.tell_removal(&path, &kind, result.as_ref().copied());
+                    let result = result.map_err(as_source_fault);
+                    self.report_removal(&path, &kind, result.as_ref().copied());
                 }
                 Removal::End => {
                     let Some(summary) = self.settled.lock().take() else {
-                        return self.job.refuse("it removed sources before all were compared");
+                        return self
+                            .job
+                            .fail_protocol("it removed sources before all were compared");
                     };
-                    for (path, kind) in self.job.control.monitor().progress().told.take_gone() {
-                        self.tell_removal(&path, &kind, Ok(()));
+                    for (path, kind) in
+                        self.job.control.monitor().progress().report_log.take_removed()
+                    {
+                        self.report_removal(&path, &kind, Ok(()));
                     }
                     self.done.store(true, Ordering::Release);
                     return self.job.control.finish(Ok(summary));
@@ -169,9 +175,9 @@ impl Completion<'_> {
         }
     }
 
-    fn tell_removal(&self, path: &[u8], kind: &Kind, result: Result<(), &Fault>) {
+    fn report_removal(&self, path: &[u8], kind: &Kind, result: Result<(), &Fault>) {
         let monitor = self.job.control.monitor();
-        monitor.progress().told.removed(path);
+        monitor.progress().report_log.removed(path);
         monitor.event(Event::Removed { path, kind, result });
     }
 
@@ -187,7 +193,7 @@ impl Completion<'_> {
         outcome: &Outcome,
     ) {
         let rule = self.job.task.removes();
-        if !self.gives_proofs || !rule.is_some_and(|rule| rule.allows(outcome)) {
+        if !self.keeps_proofs || !rule.is_some_and(|rule| rule.allows(outcome)) {
             return;
         }
         let proof = match (&dir.state, meta.filter(|meta| meta.id.is_some()), &entry.name) {
@@ -202,21 +208,21 @@ impl Completion<'_> {
         let is_too_many = proofs.len() > PROOFS_MAX && self.job.ends.sender_reports_removals;
         drop(proofs);
         if is_too_many {
-            self.job.refuse("it did not report which sources stay");
+            self.job.fail_protocol("it did not report which sources stay");
         }
     }
 
     /// Checks that the copies of sources that the Sender has set aside still exist, and reports the
     /// results. The job fails if no proof was kept for one of them.
-    pub(crate) fn prove(&self, asked: Vec<Prove>) {
-        let mut proven = Vec::with_capacity(asked.len());
-        for Prove { index, aside } in asked {
+    pub(crate) fn prove(&self, requested: Vec<Prove>) {
+        let mut proven = Vec::with_capacity(requested.len());
+        for Prove { index, parked } in requested {
             let Some(proof) = self.proofs.lock().remove(&index) else {
-                return self.job.refuse("it requested a proof of an unlisted entry");
+                return self.job.fail_protocol("it requested a proof of an unlisted entry");
             };
-            let Some(aside) = aside else { continue };
+            let Some(parked) = parked else { continue };
             let result = match proof {
-                Some(proof) => proof.holds(&aside).map_err(Fault::clipped),
+                Some(proof) => proof.holds(&parked).map_err(Fault::clipped),
                 None => {
                     let message = "not removed: its copy can't be told from other entries";
                     Err(Fault::new(Side::Destination, FaultKind::Io, message))

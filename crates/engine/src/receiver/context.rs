@@ -1,10 +1,10 @@
 //! The rules of the job and the ways to report. All stages of the Receiver share them.
 
-use super::durable::may_not_be_opened;
+use super::durable::is_denied_or_missing;
 use super::ending::Ending;
 use super::ends::Ends;
 use super::work::Tasks;
-use super::{Broken, RecvDir, WINDOW_SLACK, Work};
+use super::{ProtocolViolation, RecvDir, WINDOW_SLACK, Work};
 use crate::JobError;
 use crate::control::{Control, Reporter};
 use crate::dirs::DirNode;
@@ -53,7 +53,7 @@ pub(crate) struct JobContext<'a> {
 
 impl JobContext<'_> {
     /// True if the entry may be one of several hard links to its file.
-    pub(super) fn has_other_names(&self, entry: &Entry) -> bool {
+    pub(super) fn is_hard_linked(&self, entry: &Entry) -> bool {
         entry.links != 0 && self.policy.keeps.has(Kept::LINKS)
     }
 
@@ -70,7 +70,7 @@ impl JobContext<'_> {
 
     /// True if the Sender must exclude `name` in `dir` by the job's filter. Rules in the sources'
     /// own files are unknown here.
-    pub(super) fn leaves_out(&self, dir: &RecvDir, name: Option<&Name>, is_dir: bool) -> bool {
+    pub(super) fn excludes(&self, dir: &RecvDir, name: Option<&Name>, is_dir: bool) -> bool {
         // The path is built only if it is needed.
         let is_out = || self.filter.hides(&dir.path_of(name), is_dir) == Some(true);
         name.is_some() && !self.filter.is_empty() && is_out()
@@ -92,19 +92,19 @@ impl JobContext<'_> {
     }
 
     /// The outcome of an entry in a job that only removes.
-    pub(super) fn left_alone(&self, is_there: bool) -> Outcome {
+    pub(super) fn removal_only_outcome(&self, exists: bool) -> Outcome {
         let counts = self.plan.part == Part::Counts;
-        Outcome::Skipped(if counts && is_there { Skip::Unchanged } else { Skip::Ruled })
+        Outcome::Skipped(if counts && exists { Skip::Unchanged } else { Skip::Ruled })
     }
 
     /// True if the job creates nothing that the destination lacks.
-    pub(super) fn makes_nothing(&self) -> bool {
+    pub(super) fn creates_nothing(&self) -> bool {
         self.only_removes() || self.plan.only_existing
     }
 
     /// The attributes that a directory gets once all its entries are settled. In `RemovesFirst` it
     /// keeps its own: a later job reports them.
-    pub(super) fn sealed_with(&self, entry: &Entry) -> Option<Attributes> {
+    pub(super) fn final_attributes(&self, entry: &Entry) -> Option<Attributes> {
         let is_first = self.plan.part == Part::RemovesFirst;
         (!is_first).then(|| entry.attributes.clone())
     }
@@ -114,31 +114,31 @@ impl JobContext<'_> {
         self.plan.is_mirror && self.plan.part != Part::AllElse
     }
 
-    pub(super) fn tell_deleted(&self, told: Vec<Extra>) {
-        if !told.is_empty() {
-            self.sender.extras(told);
+    pub(super) fn report_deleted(&self, deleted: Vec<Extra>) {
+        if !deleted.is_empty() {
+            self.sender.extras(deleted);
         }
     }
 
     /// Counts the cost of new items against the window, before they are stored.
-    pub(super) fn admit(&self, items: &[ListItem]) -> Result<(), Broken> {
+    pub(super) fn admit(&self, items: &[ListItem]) -> Result<(), ProtocolViolation> {
         let cost: u64 = items.iter().map(ListItem::cost).sum();
         let open = self.open_cost.fetch_add(cost, Ordering::Relaxed) + cost;
         if open > LIST_WINDOW + WINDOW_SLACK {
-            return Err(Broken("it listed more than the window allows"));
+            return Err(ProtocolViolation("it listed more than the window allows"));
         }
         Ok(())
     }
 
     /// Fails the job because the Sender broke the protocol.
-    pub(crate) fn refuse(&self, rule: &'static str) {
-        self.keep_rules(Err(Broken(rule)));
+    pub(crate) fn fail_protocol(&self, rule: &'static str) {
+        self.check_protocol(Err(ProtocolViolation(rule)));
     }
 
-    pub(super) fn keep_rules(&self, result: Result<(), Broken>) -> bool {
+    pub(super) fn check_protocol(&self, result: Result<(), ProtocolViolation>) -> bool {
         match result {
             Ok(()) => true,
-            Err(Broken(rule)) => {
+            Err(ProtocolViolation(rule)) => {
                 let message = format!("the peer broke the protocol: {rule}");
                 self.control.fail(JobError::Protocol(message));
                 false
@@ -147,15 +147,15 @@ impl JobContext<'_> {
     }
 
     /// Queues a task for the workers; waits until the queue has room.
-    pub(crate) fn give(&self, task: Work) {
+    pub(crate) fn enqueue(&self, task: Work) {
         let tasks = self.tasks.lock().clone();
         if let Some(tasks) = tasks {
-            tasks.give(task);
+            tasks.enqueue(task);
         }
     }
 
     /// True if the job copies no content, such as a comparison.
-    pub(crate) fn checks(&self) -> bool {
+    pub(crate) fn copies_nothing(&self) -> bool {
         self.task.copies().is_none()
     }
 
@@ -170,7 +170,7 @@ impl JobContext<'_> {
     }
 
     /// Reports how many bytes of a file are recorded. A resumable file keeps them for a later job.
-    pub(crate) fn has_come_to(&self, dir: &RecvDir, index: u64, entry: &Entry, bytes: u64) {
+    pub(crate) fn report_recorded(&self, dir: &RecvDir, index: u64, entry: &Entry, bytes: u64) {
         let path = || dir.path_of(entry.name.as_ref());
         self.reporter.at(path);
         if self.resumable(entry).is_some() {
@@ -187,7 +187,7 @@ impl JobContext<'_> {
     ///
     /// With `sync` every file is checked. A medium may have failed a moment ago, and the system
     /// reports that only once, perhaps to another process.
-    pub(super) fn was_lost(
+    pub(super) fn has_lost_content(
         &self,
         node: &Arc<DirNode>,
         name: &Name,
@@ -197,33 +197,33 @@ impl JobContext<'_> {
         let Some(existing) = existing.filter(|_| !self.may_have_holes(entry)) else {
             return Ok(false);
         };
-        let lost = node.handle()?.lacks_content(name, existing, self.policy.sync);
+        let lost = node.handle()?.has_lost_content(name, existing, self.policy.sync);
         match lost {
             // A file that can't be opened is not known to have lost content.
-            Err(error) if may_not_be_opened(&error) => Ok(false),
+            Err(error) if is_denied_or_missing(&error) => Ok(false),
             lost => lost,
         }
     }
 
     /// True if runs of zeros in this file become holes. Small files are written in one go.
-    pub(super) fn leaves_zeros(&self, entry: &Entry) -> bool {
-        self.plan.leaves_zeros && entry.size() > PACK_FILE_MAX
+    pub(super) fn writes_sparse(&self, entry: &Entry) -> bool {
+        self.plan.writes_sparse && entry.size() > PACK_FILE_MAX
     }
 
     /// True if the file has holes or gets some.
     pub(super) fn may_have_holes(&self, entry: &Entry) -> bool {
-        entry.has_holes || self.leaves_zeros(entry)
+        entry.has_holes || self.writes_sparse(entry)
     }
 
     /// True if the job creates such a special file instead of skipping it.
-    pub(super) fn makes(&self, entry: &Entry) -> bool {
+    pub(super) fn creates_special(&self, entry: &Entry) -> bool {
         entry.special.is_some_and(|special| self.policy.keeps.has(special.kept()))
     }
 
     /// The metadata of `name` in `dir`, with the time at a resolution that both sides keep.
-    pub(super) fn look_at(&self, dir: &dyn TreeDir, name: &Name) -> io::Result<Option<Meta>> {
+    pub(super) fn stat_entry(&self, dir: &dyn TreeDir, name: &Name) -> io::Result<Option<Meta>> {
         let Some(meta) = dir.stat(name, false)? else { return Ok(None) };
-        self.with_extended(dir, Some(name), self.in_its_seconds(meta)).map(Some)
+        self.with_extended(dir, Some(name), self.round_mtime(meta)).map(Some)
     }
 
     /// Adds the extended attributes of `name` in `dir`, or of `dir` itself, to `meta` if the job
@@ -242,7 +242,7 @@ impl JobContext<'_> {
     }
 
     /// Rounds the time in `meta` to whole seconds if one side keeps no finer times.
-    pub(super) fn in_its_seconds(&self, mut meta: Meta) -> Meta {
+    pub(super) fn round_mtime(&self, mut meta: Meta) -> Meta {
         if self.whole_seconds {
             meta.attributes.mtime = in_whole_seconds(meta.attributes.mtime);
         }
@@ -259,7 +259,7 @@ impl JobContext<'_> {
         match dir.prefetched(name) {
             _ if dir.fresh => Ok(None),
             Some(prefetched) => Ok(Some(prefetched)),
-            None => self.look_at(handle, name),
+            None => self.stat_entry(handle, name),
         }
     }
 
@@ -280,7 +280,7 @@ impl JobContext<'_> {
     /// True if the peer must re-read the existing part, to prove that it is the beginning of the
     /// source. Without a change time, size and mtime alone do not prove that the source is
     /// unchanged.
-    pub(super) fn proves(&self, entry: &Entry) -> bool {
+    pub(super) fn requires_proof(&self, entry: &Entry) -> bool {
         self.policy.proves_resumed() || entry.ctime.is_none()
     }
 
@@ -297,7 +297,7 @@ impl JobContext<'_> {
     }
 
     /// The path of an entry at the destination, below the path that the user wrote.
-    pub(super) fn path_there(&self, entry: &[u8]) -> Vec<u8> {
+    pub(super) fn path_at_destination(&self, entry: &[u8]) -> Vec<u8> {
         let below = match (&self.rename, entry.iter().position(|byte| *byte == b'/')) {
             (None, _) => entry,
             (Some(_), Some(slash)) => &entry[slash + 1..],
@@ -314,19 +314,19 @@ impl JobContext<'_> {
     }
 
     /// True if a new link, FIFO, socket or device gets the time of its source.
-    pub(super) fn gives_time(&self, entry: &Entry) -> bool {
+    pub(super) fn sets_time(&self, entry: &Entry) -> bool {
         let is_link = matches!(entry.kind, Kind::Symlink { .. });
         !is_link || self.plan.new_links_get_times
     }
 
     /// True if files are published only at the end of the job.
-    pub(super) fn delays(&self) -> bool {
+    pub(super) fn delays_updates(&self) -> bool {
         // A job that only removes leaves delayed files to the copy that follows.
-        self.plan.delays && !self.only_removes() && !self.policy.dry_run
+        self.plan.delays_updates && !self.only_removes() && !self.policy.dry_run
     }
 
     /// True if all content is hashed: to verify it, or to report the hashes.
-    pub(super) fn looks_at_bytes(&self) -> bool {
+    pub(super) fn hashes_content(&self) -> bool {
         self.policy.verify || self.reporter.wants_hashes()
     }
 }

@@ -2,11 +2,11 @@
 //! and considers the base directories.
 
 use super::dirs::Base;
-use super::own::is_own;
-use super::{Bring, DirState, JobContext, Publisher, RecvDir, Times, naming};
+use super::self_copy::is_same_object;
+use super::{BaseMethod, DirState, JobContext, Publisher, RecvDir, Times, naming};
 use crate::dirs::DirNode;
 use haul_model::{Changes, Entry, Fault, Kind, Meta, MetaKind, Name, Outcome, Side, Skip};
-use haul_plan::{Action, Existing, act, full_dir, screen};
+use haul_plan::{Action, Existing, choose_action, non_empty_dir_fault, screen};
 use haul_store::OnExisting;
 use haul_tree::TreeDir;
 use std::io;
@@ -24,7 +24,7 @@ pub(crate) enum Decision {
     HashBases(Vec<(Base, Changes)>, Box<Decision>),
     /// Take its content from the entry of the same name in this base directory, in this way, and
     /// treat an existing entry like this.
-    Base(Base, Bring, OnExisting),
+    Base(Base, BaseMethod, OnExisting),
     /// Do nothing; this is the outcome.
     Settled(Outcome),
 }
@@ -79,18 +79,18 @@ impl Decider<'_> {
         self.decide_about(dir, name, entry, true)
     }
 
-    /// Like [`Self::decide`], but an entry that is left gets attributes only if it `stays` in its
+    /// Like [`Self::decide`], but an entry that is left gets attributes only if it `updates_attributes` in its
     /// place.
     pub(super) fn decide_about(
         &self,
         dir: &RecvDir,
         name: &Name,
         entry: &mut Entry,
-        stays: bool,
+        updates_attributes: bool,
     ) -> (Decision, Changes) {
         let settled = |outcome| (Decision::Settled(outcome), Changes::default());
         let decided = match &dir.state {
-            DirState::Open(node) => self.decide_in(dir, node, name, entry, stays),
+            DirState::Open(node) => self.decide_in(dir, node, name, entry, updates_attributes),
             DirState::Failed => return settled(Outcome::Failed(super::parent_fault())),
             DirState::Absent => self.decide_in_absent(dir, name, entry),
             DirState::Ruled => return settled(Outcome::Skipped(Skip::Ruled)),
@@ -107,18 +107,18 @@ impl Decider<'_> {
         node: &Arc<DirNode>,
         name: &Name,
         entry: &mut Entry,
-        stays: bool,
+        updates_attributes: bool,
     ) -> io::Result<(Decision, Changes)> {
         let handle = node.handle()?;
         let existing = self.job.existing_in(dir, &*handle, name)?;
         let existing = existing.as_ref();
         if let Some(existing) = existing
-            && !self.publisher.naming.is_free(dir, &*handle, name, existing)?
+            && !self.publisher.naming.is_unclaimed(dir, &*handle, name, existing)?
         {
-            let fault = Outcome::Failed(naming::another());
+            let fault = Outcome::Failed(naming::name_taken());
             return Ok((Decision::Settled(fault), Changes::default()));
         }
-        self.job.give_mode(entry, dir, existing);
+        self.job.set_mode(entry, dir, existing);
         let mtime = entry.attributes.mtime;
         let entry = &*self.times.as_kept(entry, node, existing);
         let target = match existing {
@@ -128,21 +128,22 @@ impl Decider<'_> {
         let there = existing.map(|meta| Existing {
             meta,
             target: target.as_deref(),
-            is_source: is_own(entry, meta.id),
-            is_led_to: is_led_to(&*handle, name, entry, meta),
+            is_source: is_same_object(entry, meta.id),
+            is_link_target: is_link_target(&*handle, name, entry, meta),
         });
         let case = Case { dir, node, name, entry, existing };
         let (decision, found) = match screen(&self.job.plan, entry, mtime, there) {
             Ok(found) => match self.decide_with_bases(&case, found)? {
                 Some((Decision::HashBases(bases, _), _)) if existing.is_some_and(Meta::is_file) => {
-                    let (otherwise, found) = self.act(&case, found, stays)?;
+                    let (otherwise, found) =
+                        self.choose_action(&case, found, updates_attributes)?;
                     (Decision::HashBases(bases, Box::new(otherwise)), found)
                 }
                 Some(decided) => decided,
-                None => self.act(&case, found, stays)?,
+                None => self.choose_action(&case, found, updates_attributes)?,
             },
-            Err(Action::Leave) if stays => {
-                (self.leave(&case, Changes::default())?, Changes::default())
+            Err(Action::Leave) if updates_attributes => {
+                (self.keep_existing(&case, Changes::default())?, Changes::default())
             }
             Err(action) => (self.sync_if_skipped(&case, settled(action)), Changes::default()),
         };
@@ -150,19 +151,26 @@ impl Decider<'_> {
     }
 
     /// Applies the plan to an entry whose existing entry differs by `found`.
-    fn act(&self, case: &Case<'_>, found: Changes, stays: bool) -> io::Result<(Decision, Changes)> {
+    fn choose_action(
+        &self,
+        case: &Case<'_>,
+        found: Changes,
+        updates_attributes: bool,
+    ) -> io::Result<(Decision, Changes)> {
         let Case { node, name, entry, existing, .. } = *case;
-        let (action, found) = act(&self.job.plan, entry, existing, found);
+        let (action, found) = choose_action(&self.job.plan, entry, existing, found);
         let is_file = matches!(entry.kind, Kind::File { .. });
         let decision = match action {
             Action::Copy(on_existing) => Decision::Copy(on_existing),
             Action::Compare => Decision::Hash,
             Action::ReplaceEmptyDir if is_empty(node, name)? => Decision::Copy(OnExisting::Replace),
-            Action::ReplaceEmptyDir => Decision::Settled(Outcome::Failed(full_dir())),
-            Action::Leave if is_file && self.job.was_lost(node, name, entry, existing)? => {
+            Action::ReplaceEmptyDir => Decision::Settled(Outcome::Failed(non_empty_dir_fault())),
+            Action::Leave
+                if is_file && self.job.has_lost_content(node, name, entry, existing)? =>
+            {
                 return Ok((Decision::Copy(OnExisting::Replace), found.with(Changes::SENT)));
             }
-            Action::Leave if stays => self.leave(case, found)?,
+            Action::Leave if updates_attributes => self.keep_existing(case, found)?,
             action => self.sync_if_skipped(case, settled(action)),
         };
         Ok((decision, found))
@@ -206,14 +214,14 @@ pub(super) fn target_of(
 
 /// True if `entry` is a link that leads to `existing`, which it would replace: from its source, or
 /// from its new place in `dir`. Replacing would remove the link's own target.
-fn is_led_to(dir: &dyn TreeDir, name: &Name, entry: &Entry, existing: &Meta) -> bool {
+fn is_link_target(dir: &dyn TreeDir, name: &Name, entry: &Entry, existing: &Meta) -> bool {
     let Kind::Symlink { target } = &entry.kind else { return false };
     existing.kind != MetaKind::Symlink
         && (entry.leads_to.is_some() && entry.leads_to == existing.id || dir.leads_to(target, name))
 }
 
 /// The outcome of an entry whose content is kept and whose other differences are `found`.
-pub(super) fn left_or_updated(found: Changes) -> Outcome {
+pub(super) fn kept_or_updated(found: Changes) -> Outcome {
     match found.is_empty() {
         true => Outcome::Skipped(Skip::Unchanged),
         false => Outcome::Synced(found),
@@ -235,7 +243,7 @@ impl Decider<'_> {
         {
             return decision;
         }
-        match self.publisher.durability.sync_left(case.dir, case.node, case.name) {
+        match self.publisher.durability.sync_kept(case.dir, case.node, case.name) {
             Ok(()) => decision,
             Err(fault) => Decision::Settled(Outcome::Failed(fault)),
         }
@@ -243,14 +251,14 @@ impl Decider<'_> {
 
     /// Keeps the content of an entry. A file gets the source's attributes that it lacks, and the
     /// leftovers of an earlier job are removed.
-    pub(super) fn leave(&self, case: &Case<'_>, found: Changes) -> io::Result<Decision> {
+    pub(super) fn keep_existing(&self, case: &Case<'_>, found: Changes) -> io::Result<Decision> {
         let Case { dir, node, name, entry, existing } = *case;
-        let left = left_or_updated(found);
+        let left = kept_or_updated(found);
         if !matches!(entry.kind, Kind::File { .. }) {
             return Ok(Decision::Settled(left));
         }
-        let kept = self.publisher.naming.refresh(node, name, entry, existing);
-        if let Err(fault) = kept.and_then(|()| self.publisher.durability.sync_left(dir, node, name))
+        let kept = self.publisher.naming.update_attributes(node, name, entry, existing);
+        if let Err(fault) = kept.and_then(|()| self.publisher.durability.sync_kept(dir, node, name))
         {
             return Ok(Decision::Settled(Outcome::Failed(fault)));
         }

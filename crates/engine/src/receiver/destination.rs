@@ -1,8 +1,8 @@
 //! The destination that the user named: a directory to copy into, or the new name of the only
 //! source. Finds it, opens it, and creates missing directories.
 
-use super::Around;
-use super::way::{self, ANCESTORS_MAX};
+use super::DestLineage;
+use super::ancestors::{self, ANCESTORS_MAX};
 use crate::cache::ChunkCache;
 use crate::job::Reach;
 use crate::link::SenderPort;
@@ -28,9 +28,9 @@ pub(crate) struct Destination {
     /// A dry run: the destination would be created, and `root` is its nearest existing parent.
     pub(crate) absent: bool,
     /// The number of directories that this job created, or would create, for it.
-    pub(crate) dirs_made: usize,
+    pub(crate) dirs_created: usize,
     /// The directories that were created for it, outermost first.
-    pub(crate) made: Made,
+    pub(crate) made: CreatedDirs,
     /// It exists, and an earlier job may have given its name to the only source. Without a final
     /// slash, the path does not tell.
     pub(crate) may_be_source: bool,
@@ -38,11 +38,11 @@ pub(crate) struct Destination {
     pub(crate) whole_seconds: bool,
     /// The sources show only the attributes that a copy keeps, and no extended ones. In a move, the
     /// others get default values.
-    pub(crate) tells_little: bool,
+    pub(crate) has_basic_attributes: bool,
     /// The sources and the Sender are on this machine.
-    pub(crate) sources_are_here: bool,
+    pub(crate) sources_are_local: bool,
     /// Directories that hold a source, or are one, as far as known: none is an extra.
-    pub(crate) holds_sources: HashSet<FileId>,
+    pub(crate) source_lineage: HashSet<FileId>,
     /// The base directories of a mirror.
     pub(crate) bases: Vec<Arc<dyn TreeDir>>,
     /// The backup directory, if there is one.
@@ -54,18 +54,18 @@ pub(crate) struct Destination {
     /// Base directories that could not be opened, and why.
     pub(crate) missing_bases: Vec<(Vec<u8>, io::Error)>,
     /// Directories that no source of a peer may be.
-    pub(crate) around: Around,
+    pub(crate) dest_lineage: DestLineage,
     /// The rules in files above it, where something may be removed.
     pub(crate) scope: Scope,
 }
 
 /// The directories that a job created on the way to its destination.
 #[derive(Clone, Default)]
-pub(crate) struct Made(Vec<(Arc<dyn TreeDir>, Name)>);
+pub(crate) struct CreatedDirs(Vec<(Arc<dyn TreeDir>, Name)>);
 
-impl Made {
+impl CreatedDirs {
     /// Removes the directories that are still empty: there was no source.
-    pub(crate) fn unmake(self) {
+    pub(crate) fn remove_created(self) {
         let removed = self.0.into_iter().rev().map(|(above, name)| above.remove_dir(&name));
         // A directory that stays keeps its parents.
         let _ = removed.collect::<io::Result<()>>();
@@ -84,15 +84,15 @@ impl Destination {
         let dry_run = job.task.keeps_destination();
         // If nothing exists, nothing must be removed: another job creates it, and reports it.
         let removes = job.task.mirrors().is_some_and(|mirror| mirror.part.only_removes());
-        let mut destination = Self::find_or_make(tree, job, dry_run || removes)?;
+        let mut destination = Self::find_or_create(tree, job, dry_run || removes)?;
         if job.naming == Some(Naming::Given) && destination.may_be_source {
-            destination.become_name(tree, path)?;
+            destination.treat_as_rename(tree, path)?;
         }
         if let Some(origin) = job.origin.as_ref().filter(|_| job.naming.is_none()) {
             destination.find_origin(tree, job, origin)?;
         }
         destination.whole_seconds = tree.capabilities().keeps_whole_seconds;
-        let removes = |mirror: &Mirror| mirror.delete.is_some() || mirror.makes_way;
+        let removes = |mirror: &Mirror| mirror.delete.is_some() || mirror.replaces_dirs;
         if job.task.mirrors().is_some_and(removes) {
             let begun = rules::begin(&job.filter, tree, path, true);
             destination.scope = begun.map_err(|unruly| {
@@ -104,7 +104,7 @@ impl Destination {
         destination.open_backups(tree, job, dry_run || destination.absent)?;
         destination.open_staging(tree, job)?;
         if job.task.copies().is_some_and(|policy| policy.sync) && !dry_run {
-            destination.sync_above().map_err(|error| {
+            destination.sync_ancestors().map_err(|error| {
                 let action = "flush the directories above it";
                 let fault = Fault::from_io(Side::Destination, action, &error);
                 JobError::Destination { path: escape_bytes(path), fault }
@@ -125,7 +125,7 @@ impl Destination {
     fn named(&self, job: &Job) -> Named {
         let naming = if self.rename.is_some() { Naming::Given } else { Naming::Own };
         let only_removes = job.task.mirrors().is_some_and(|mirror| mirror.part.only_removes());
-        Named { naming, dirs_made: if only_removes { 0 } else { self.dirs_made as u64 } }
+        Named { naming, dirs_created: if only_removes { 0 } else { self.dirs_created as u64 } }
     }
 
     /// The destination in the directory `root`, which the user called `path`.
@@ -135,19 +135,19 @@ impl Destination {
             root,
             rename: None,
             absent: false,
-            dirs_made: 0,
-            made: Made::default(),
+            dirs_created: 0,
+            made: CreatedDirs::default(),
             may_be_source: false,
             whole_seconds: false,
-            tells_little: false,
-            sources_are_here: false,
-            holds_sources: HashSet::new(),
+            has_basic_attributes: false,
+            sources_are_local: false,
+            source_lineage: HashSet::new(),
             bases: Vec::new(),
             cache: None,
             missing_bases: Vec::new(),
             backups: None,
             staging: None,
-            around: Around::default(),
+            dest_lineage: DestLineage::default(),
             scope: Scope::default(),
         }
     }
@@ -161,22 +161,23 @@ impl Destination {
         origin: &[u8; 16],
     ) -> Result<(), JobError> {
         let state = job.state.as_deref();
-        let is_made =
-            || self.root.is_of_origin(origin) || origin::is_on_record(state, &*self.root, origin);
+        let is_made = || {
+            self.root.has_origin(origin) || origin::has_origin_record(state, &*self.root, origin)
+        };
         if self.may_be_source && is_made() {
-            self.become_name(tree, &job.dest)?;
+            self.treat_as_rename(tree, &job.dest)?;
         }
         if let Some(name) = &self.rename
             && job.recursive
             && !job.task.keeps_destination()
         {
-            origin::put_on_record(state, &*self.root, name, origin);
+            origin::record_origin(state, &*self.root, name, origin);
         }
         Ok(())
     }
 
     /// Makes the directory the new name of the only source, given by an earlier job.
-    fn become_name(&mut self, tree: &dyn Tree, path: &[u8]) -> Result<(), JobError> {
+    fn treat_as_rename(&mut self, tree: &dyn Tree, path: &[u8]) -> Result<(), JobError> {
         let split = words::split(path);
         let Some(Ok(name)) = split.name.map(Name::new) else { return Ok(()) };
         self.root = tree.open(split.parent).map_err(|error| JobError::unusable(path, &error))?;
@@ -185,10 +186,10 @@ impl Destination {
         Ok(())
     }
 
-    fn find_or_make(tree: &dyn Tree, job: &Job, dry_run: bool) -> Result<Self, JobError> {
+    fn find_or_create(tree: &dyn Tree, job: &Job, dry_run: bool) -> Result<Self, JobError> {
         let (path, into_dir) = (&*job.dest, job.into_dir);
         let fails = |fault| JobError::Destination { path: escape_bytes(path), fault };
-        let closed = |part: &[u8], error| fails(way::closed(tree, path, part, error));
+        let open_fault = |part: &[u8], error| fails(ancestors::open_fault(tree, path, part, error));
         let split = words::split(path);
         match tree.open(split.whole) {
             Ok(root) => {
@@ -201,16 +202,16 @@ impl Destination {
             Err(error)
                 if FaultKind::of(&error) == FaultKind::ForeignLink
                     && !split.slash
-                    && way::leads_to_no_dir(tree, path) => {}
-            Err(error) => return Err(closed(split.whole, error)),
+                    && ancestors::resolves_to_non_dir(tree, path) => {}
+            Err(error) => return Err(open_fault(split.whole, error)),
         }
         let Some(name) = split.name else {
-            return Err(closed(split.whole, way::missing()));
+            return Err(open_fault(split.whole, ancestors::missing()));
         };
-        let makes_path = job.task.mirrors().map(|mirror| mirror.makes_path);
+        let creates_parents = job.task.mirrors().map(|mirror| mirror.creates_parents);
         if split.slash {
-            let is_whole_way = makes_path.unwrap_or(true);
-            return Self::make(tree, path, is_whole_way, dry_run);
+            let with_parents = creates_parents.unwrap_or(true);
+            return Self::create(tree, path, with_parents, dry_run);
         }
         let name = Name::new(name).map_err(|error| {
             fails(Fault::new(Side::Destination, FaultKind::TooLong, error.to_string()))
@@ -222,29 +223,31 @@ impl Destination {
             )));
         }
         let above = match tree.open(split.parent) {
-            Err(error) if makes_path == Some(true) && error.kind() == io::ErrorKind::NotFound => {
-                Self::make(tree, split.parent, true, dry_run)?
+            Err(error)
+                if creates_parents == Some(true) && error.kind() == io::ErrorKind::NotFound =>
+            {
+                Self::create(tree, split.parent, true, dry_run)?
             }
-            parent => Self::of(path, parent.map_err(|error| closed(split.parent, error))?),
+            parent => Self::of(path, parent.map_err(|error| open_fault(split.parent, error))?),
         };
         Ok(Self { path: path.to_vec(), rename: Some(name), ..above })
     }
 
-    /// Creates the directory at `path`, with its missing parents if `is_whole_way`. In a dry run
+    /// Creates the directory at `path`, with its missing parents if `with_parents`. In a dry run
     /// the nearest existing directory stands for it.
-    fn make(
+    fn create(
         tree: &dyn Tree,
         path: &[u8],
-        is_whole_way: bool,
+        with_parents: bool,
         dry_run: bool,
     ) -> Result<Self, JobError> {
         let fails = |fault| JobError::Destination { path: escape_bytes(path), fault };
-        let closed = |part: &[u8], error| fails(way::closed(tree, path, part, error));
+        let open_fault = |part: &[u8], error| fails(ancestors::open_fault(tree, path, part, error));
         let (mut missing, mut rest) = (Vec::new(), path);
         let mut dir = loop {
             let split = words::split(rest);
             let Some(name) = split.name else {
-                return Err(closed(split.whole, way::missing()));
+                return Err(open_fault(split.whole, ancestors::missing()));
             };
             let name = Name::new(name).map_err(|error| {
                 fails(Fault::new(Side::Destination, FaultKind::TooLong, error.to_string()))
@@ -253,34 +256,35 @@ impl Destination {
             match tree.open(split.parent) {
                 Ok(dir) => break dir,
                 Err(error)
-                    if is_whole_way
+                    if with_parents
                         && error.kind() == io::ErrorKind::NotFound
                         && missing.len() < ANCESTORS_MAX =>
                 {
                     rest = split.parent;
                 }
-                Err(error) => return Err(closed(split.parent, error)),
+                Err(error) => return Err(open_fault(split.parent, error)),
             }
         };
         if dry_run {
-            return Ok(Self { absent: true, dirs_made: missing.len(), ..Self::of(path, dir) });
+            return Ok(Self { absent: true, dirs_created: missing.len(), ..Self::of(path, dir) });
         }
-        let (mut made, dirs_made) = (Made::default(), missing.len());
+        let (mut made, dirs_created) = (CreatedDirs::default(), missing.len());
         for (name, part) in missing.into_iter().rev() {
-            let below = way::make(&*dir, &name);
-            let below = below.map_err(|error| fails(way::not_made(path, part, &error)))?;
+            let below = ancestors::create(&*dir, &name);
+            let below =
+                below.map_err(|error| fails(ancestors::create_fault(path, part, &error)))?;
             made.0.push((std::mem::replace(&mut dir, below), name));
         }
-        Ok(Self { dirs_made, made, ..Self::of(path, dir) })
+        Ok(Self { dirs_created, made, ..Self::of(path, dir) })
     }
 
     /// Flushes the names on the way to the root, on its file system. Otherwise a directory that was
     /// created a moment ago could be lost with all its content. Stops at a directory that can't be
     /// opened, and at another file system. Does nothing if the file system is flushed as a whole at
     /// the job's end.
-    fn sync_above(&self) -> io::Result<()> {
-        let Ok(root) = self.root.system_handle() else { return Ok(()) };
-        if self.root.syncs_as_a_whole() {
+    fn sync_ancestors(&self) -> io::Result<()> {
+        let Ok(root) = self.root.local_dir() else { return Ok(()) };
+        if self.root.supports_sync_all() {
             return Ok(());
         }
         let mut below = root.stat_self()?.id;
@@ -301,7 +305,7 @@ impl Destination {
     /// Opens the base directories of a mirror. Those that can't be opened are recorded.
     fn open_bases(&mut self, tree: &dyn Tree, job: &Job) {
         for base in &job.bases {
-            let path = self.path_beside(tree, job, base);
+            let path = self.path_from_destination(tree, job, base);
             match tree.open(&path) {
                 Ok(dir) => self.bases.push(dir),
                 Err(error) => self.missing_bases.push((path, error)),
@@ -311,7 +315,7 @@ impl Destination {
 
     /// The path of a directory besides the destination. A relative one starts in the destination,
     /// even if that is missing: then none of the missing names is a link.
-    fn path_beside(&self, tree: &dyn Tree, job: &Job, mut path: &[u8]) -> Vec<u8> {
+    fn path_from_destination(&self, tree: &dyn Tree, job: &Job, mut path: &[u8]) -> Vec<u8> {
         let split = words::split(&job.dest);
         let mut start = if self.rename.is_some() { split.parent } else { &*job.dest };
         while self.absent
@@ -328,31 +332,31 @@ impl Destination {
         let Some(dir) = job.backup.as_ref().and_then(|backup| backup.dir.as_ref()) else {
             return Ok(());
         };
-        let path = [&*self.path_beside(tree, job, dir), b"/"].concat();
+        let path = [&*self.path_from_destination(tree, job, dir), b"/"].concat();
         self.backups = match tree.open(&path) {
             Ok(dir) => Some(dir),
             Err(error) if FaultKind::of(&error) == FaultKind::ForeignLink => {
-                return Err(Self::led_by_another(tree, &path, error));
+                return Err(Self::foreign_link_error(tree, &path, error));
             }
             Err(_) if dry_run => None,
-            Err(_) => Some(Self::make(tree, &path, true, dry_run)?.root),
+            Err(_) => Some(Self::create(tree, &path, true, dry_run)?.root),
         };
         Ok(())
     }
 
     /// The error of a job whose `path` leads over another user's link.
-    fn led_by_another(tree: &dyn Tree, path: &[u8], error: io::Error) -> JobError {
-        let fault = way::closed(tree, path, words::split(path).whole, error);
+    fn foreign_link_error(tree: &dyn Tree, path: &[u8], error: io::Error) -> JobError {
+        let fault = ancestors::open_fault(tree, path, words::split(path).whole, error);
         JobError::Destination { path: escape_bytes(path), fault }
     }
 
     /// Opens the directory of staged files.
     fn open_staging(&mut self, tree: &dyn Tree, job: &Job) -> Result<(), JobError> {
         let Some(staging) = &job.staging else { return Ok(()) };
-        let path = self.path_beside(tree, job, staging);
-        let opened = tree.open(&path).and_then(|dir| dir.system_handle());
+        let path = self.path_from_destination(tree, job, staging);
+        let opened = tree.open(&path).and_then(|dir| dir.local_dir());
         let opened = opened.map_err(|error| match FaultKind::of(&error) {
-            FaultKind::ForeignLink => Self::led_by_another(tree, &path, error),
+            FaultKind::ForeignLink => Self::foreign_link_error(tree, &path, error),
             _ => {
                 let why = Fault::from_io(Side::Destination, "open the directory", &error).message;
                 let path = escape_bytes(&path);
@@ -369,20 +373,20 @@ impl Destination {
     /// If one can't be opened.
     pub(crate) fn handles(&self) -> io::Result<Reach> {
         let dirs = [&self.root].into_iter().chain(&self.backups).chain(&self.bases);
-        let handles = dirs.map(|dir| dir.system_handle());
+        let handles = dirs.map(|dir| dir.local_dir());
         let others = self.staging.iter().map(|dir| dir.try_clone());
         let below = handles.chain(others).chain(self.cache.iter().map(ChunkCache::dir));
-        let root = self.cache.as_ref().map(|_| self.root.system_handle()).transpose()?;
+        let root = self.cache.as_ref().map(|_| self.root.local_dir()).transpose()?;
         let reads = self.cache.iter().zip(&root).flat_map(|(it, root)| it.destinations(root));
         let reads = reads.collect();
         Ok(Reach { below: below.collect::<io::Result<_>>()?, reads })
     }
 
     /// The attributes that entries of `task` can have here.
-    pub(crate) fn keeps_in(&self, task: &Task) -> Kept {
+    pub(crate) fn supported_attributes(&self, task: &Task) -> Kept {
         let keeps = self.root.keeps();
-        let is_of_move = task.mirrors().is_none() && task.moving().is_some();
-        match (self.tells_little, is_of_move) {
+        let is_move = task.mirrors().is_none() && task.moving().is_some();
+        match (self.has_basic_attributes, is_move) {
             (true, true) => keeps.and(Kept::OF_COPIES),
             // A source may have extended attributes that it does not show.
             (true, false) => keeps.without(Kept::EXTENDED),
@@ -392,7 +396,7 @@ impl Destination {
 
     /// Prepares for a peer's listing: the peer may be on this machine.
     pub(crate) fn expect_peer(&mut self) {
-        self.around = Around::of(&self.lineage());
+        self.dest_lineage = DestLineage::of(&self.lineage());
     }
 
     /// The destination and all its parents: none of them can be copied into it. Empty if it is not
@@ -404,8 +408,8 @@ impl Destination {
     /// Records that the sources of `job` are in this `tree`, too: directories that hold one are not
     /// removed.
     pub(crate) fn expect_sources(&mut self, tree: &dyn Tree, job: &Job) {
-        self.sources_are_here = true;
-        let removes = |mirror: &Mirror| mirror.delete.is_some() || mirror.makes_way;
+        self.sources_are_local = true;
+        let removes = |mirror: &Mirror| mirror.delete.is_some() || mirror.replaces_dirs;
         if !job.task.mirrors().is_some_and(removes) {
             return;
         }
@@ -413,11 +417,11 @@ impl Destination {
             let split = words::split(&source);
             // A source that can't be opened is reported.
             let Ok(dir) = tree.open(&source).or_else(|_| tree.open(split.parent)) else { continue };
-            self.holds_sources.extend(lineage(&*dir));
+            self.source_lineage.extend(lineage(&*dir));
             let file = split.name.and_then(|name| Name::new(name).ok());
             let file =
                 file.and_then(|name| tree.open(split.parent).ok()?.stat(&name, false).ok()?);
-            self.holds_sources.extend(file.and_then(|file| file.id));
+            self.source_lineage.extend(file.and_then(|file| file.id));
         }
     }
 }
@@ -425,7 +429,7 @@ impl Destination {
 /// A directory and all its parents; empty if it is not on this machine.
 fn lineage(dir: &dyn TreeDir) -> Vec<FileId> {
     let mut lineage = Vec::new();
-    let mut dir = dir.system_handle();
+    let mut dir = dir.local_dir();
     while let Ok(here) = dir {
         let Ok(stat) = here.stat_self() else { break };
         if lineage.last() == Some(&stat.id) || lineage.len() >= ANCESTORS_MAX {

@@ -51,17 +51,17 @@ pub(crate) struct RecvDir {
     stale: OnceLock<StaleStages>,
     /// See [`Self::mode_of_new`].
     mode_of_new: OnceLock<u32>,
-    /// See [`Self::open_up`].
-    opened_up: Once,
+    /// See [`Self::make_writable`].
+    made_writable: Once,
     /// See [`Self::touch`].
     touched: AtomicBool,
-    /// See [`Self::become_way`].
-    is_way: AtomicBool,
+    /// See [`Self::mark_implied`].
+    is_implied_dir: AtomicBool,
     /// The number of the row of its waiting files, if there were any.
     pub(super) row: OnceLock<RowNumber>,
     /// See [`Self::has_waiting`].
     has_waiting: AtomicBool,
-    /// See [`Self::begin_to_count`].
+    /// See [`Self::count_once`].
     is_counted: AtomicBool,
 }
 
@@ -115,7 +115,7 @@ impl RecvDir {
         attributes: Option<Attributes>,
     ) -> Arc<Self> {
         if let Some(parent) = &parent {
-            parent.expect_one();
+            parent.add_pending();
         }
         Arc::new(Self {
             parent,
@@ -133,9 +133,9 @@ impl RecvDir {
             claims: OnceLock::new(),
             stale: OnceLock::new(),
             mode_of_new: OnceLock::new(),
-            opened_up: Once::new(),
+            made_writable: Once::new(),
             touched: AtomicBool::new(fresh),
-            is_way: AtomicBool::new(false),
+            is_implied_dir: AtomicBool::new(false),
             row: OnceLock::new(),
             has_waiting: AtomicBool::new(false),
             is_counted: AtomicBool::new(false),
@@ -143,7 +143,7 @@ impl RecvDir {
     }
 
     /// Counts one more entry that must be settled.
-    pub(crate) fn expect_one(&self) {
+    pub(crate) fn add_pending(&self) {
         self.pending.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -153,7 +153,7 @@ impl RecvDir {
     }
 
     /// Sets the rules from rule files for its entries.
-    pub(crate) fn begin_with(&self, scope: Scope) {
+    pub(crate) fn set_rules(&self, scope: Scope) {
         let _ = self.scope.set(scope);
     }
 
@@ -171,7 +171,7 @@ impl RecvDir {
     }
 
     /// The path of its entries within the job, up to and with the last slash.
-    pub(crate) fn front(&self) -> Vec<u8> {
+    pub(crate) fn path_prefix(&self) -> Vec<u8> {
         match self.path_of(None) {
             root if root == b"." => Vec::new(),
             path => [&*path, b"/"].concat(),
@@ -179,12 +179,12 @@ impl RecvDir {
     }
 
     /// Records that the name was listed, so it is no extra. True if it is known to exist.
-    pub(crate) fn has_listed(&self, name: &Name) -> bool {
-        let is_there = self.unlisted.lock().as_mut().is_some_and(|names| names.remove(name));
-        if !is_there && let Some(listed) = self.listed.lock().as_mut() {
+    pub(crate) fn record_listed(&self, name: &Name) -> bool {
+        let exists = self.unlisted.lock().as_mut().is_some_and(|names| names.remove(name));
+        if !exists && let Some(listed) = self.listed.lock().as_mut() {
             listed.push(name.clone());
         }
-        is_there
+        exists
     }
 
     /// True if it has entries that were not listed; false if extras are not looked for.
@@ -195,7 +195,7 @@ impl RecvDir {
     /// Records that the entry with the path `shown` can't be listed: its name is no extra. If no
     /// such name exists, the Sender may have read only a part of the directory. Then nothing counts
     /// as an extra.
-    pub(crate) fn passed_over(&self, shown: &[u8]) {
+    pub(crate) fn record_unlistable(&self, shown: &[u8]) {
         let mut unlisted = self.unlisted.lock();
         let Some(names) = unlisted.as_mut() else { return };
         let name = shown.rsplit(|byte| *byte == b'/').next().unwrap_or(shown);
@@ -218,7 +218,7 @@ impl RecvDir {
             let Some(name) = &self.shown else { return above.to_vec() };
             let opened = above.iter().map(|base| {
                 let base = DirNode::open(base, name.clone(), false)?;
-                base.handle()?.expect_looks();
+                base.handle()?.expect_lookups();
                 Ok(base)
             });
             opened.filter_map(io::Result::ok).collect()
@@ -230,7 +230,7 @@ impl RecvDir {
     pub(crate) fn claims(&self) -> Option<&Claims> {
         let DirState::Open(node) = &self.state else { return None };
         let needed = || {
-            let tells_apart = node.handle().is_ok_and(|handle| handle.tells_names_apart());
+            let tells_apart = node.handle().is_ok_and(|handle| handle.has_distinct_names());
             (!tells_apart).then(Claims::default)
         };
         self.claims.get_or_init(needed).as_ref()
@@ -276,17 +276,18 @@ impl RecvDir {
     /// Prepares it for a new entry.
     pub(crate) fn expect_change(&self) {
         self.touch();
-        self.open_up();
+        self.make_writable();
     }
 
     /// Gives its owner the permissions to create entries. It gets its own mode at the end. A
     /// directory without new entries keeps its mode all the time.
-    pub(crate) fn open_up(&self) {
+    pub(crate) fn make_writable(&self) {
         let DirState::Open(node) = &self.state else { return };
         if !self.is_writable() {
             self.touch();
             // If that is refused, the first write reports it.
-            self.opened_up.call_once(|| drop(node.handle().and_then(|dir| dir.make_writable())));
+            self.made_writable
+                .call_once(|| drop(node.handle().and_then(|dir| dir.make_writable())));
         }
     }
 
@@ -313,12 +314,12 @@ impl RecvDir {
     }
 
     /// Marks it as a directory on the way to a source: it gets only a mode, if it was created.
-    pub(crate) fn become_way(&self) {
-        self.is_way.store(true, Ordering::Relaxed);
+    pub(crate) fn mark_implied(&self) {
+        self.is_implied_dir.store(true, Ordering::Relaxed);
     }
 
     /// Records that files wait that will appear in it or below.
-    pub(super) fn expect_waiting(&self) {
+    pub(super) fn record_waiting(&self) {
         self.has_waiting.store(true, Ordering::Release);
     }
 
@@ -329,13 +330,13 @@ impl RecvDir {
     }
 
     /// Counts it as kept in memory. False if it was counted before.
-    pub(super) fn begin_to_count(&self) -> bool {
+    pub(super) fn count_once(&self) -> bool {
         !self.is_counted.swap(true, Ordering::Relaxed)
     }
 
     /// Which of the `kept` attributes it gets.
-    pub(crate) fn given(&self, kept: Kept) -> Kept {
-        if self.is_way.load(Ordering::Relaxed) { Kept::MODE } else { kept }
+    pub(crate) fn attributes_to_set(&self, kept: Kept) -> Kept {
+        if self.is_implied_dir.load(Ordering::Relaxed) { Kept::MODE } else { kept }
     }
 
     /// The path of `name` in this directory for reports, not escaped.

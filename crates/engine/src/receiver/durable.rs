@@ -29,7 +29,7 @@ pub(super) struct Durability<'a> {
 pub(super) struct Volume {
     sync: Box<dyn Fn() -> io::Result<()> + Send + Sync>,
     /// Held during a flush, until all threads know the result.
-    turn: Mutex<()>,
+    flush_lock: Mutex<()>,
     failed: OnceLock<io::ErrorKind>,
     /// Some files rely on the last flush.
     is_relied_on: AtomicBool,
@@ -38,24 +38,24 @@ pub(super) struct Volume {
 impl Volume {
     fn new(sync: Box<dyn Fn() -> io::Result<()> + Send + Sync>) -> Self {
         let (failed, is_relied_on) = (OnceLock::new(), AtomicBool::new(false));
-        Self { sync, turn: Mutex::default(), failed, is_relied_on }
+        Self { sync, flush_lock: Mutex::default(), failed, is_relied_on }
     }
 
     /// Flushes everything that was written before the call; `false` if that may have failed, and
     /// each file must be synced alone.
     pub(super) fn sync(&self) -> bool {
-        let _turn = self.turn.lock();
-        self.failed.get().is_none() && self.ask().is_ok()
+        let _flush_lock = self.flush_lock.lock();
+        self.failed.get().is_none() && self.flush().is_ok()
     }
 
-    fn ask(&self) -> io::Result<()> {
+    fn flush(&self) -> io::Result<()> {
         (self.sync)().inspect_err(|error| {
             // Only the first failure matters.
             let _ = self.failed.set(error.kind());
         })
     }
 
-    /// True if existing content can be left to [`Self::sync_at_last`].
+    /// True if existing content can be left to [`Self::sync_at_end`].
     fn will_cover(&self) -> bool {
         if self.failed.get().is_some() {
             return false;
@@ -69,10 +69,10 @@ impl Volume {
     ///
     /// # Errors
     /// A failure of this flush, or an earlier one if files relied on this flush.
-    fn sync_at_last(&self) -> io::Result<()> {
-        let _turn = self.turn.lock();
+    fn sync_at_end(&self) -> io::Result<()> {
+        let _flush_lock = self.flush_lock.lock();
         let before = self.failed.get().copied();
-        self.ask()?;
+        self.flush()?;
         match before {
             Some(kind) if self.is_relied_on.load(Ordering::SeqCst) => Err(kind.into()),
             _ => Ok(()),
@@ -82,7 +82,7 @@ impl Volume {
 
 /// True if a file could not be opened because of its permissions or because it was removed. Whether
 /// its content was lost is unknown.
-pub(super) fn may_not_be_opened(error: &io::Error) -> bool {
+pub(super) fn is_denied_or_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound)
 }
 
@@ -94,21 +94,24 @@ impl<'a> Durability<'a> {
 
 impl Durability<'_> {
     /// True if files must be durable before they are published.
-    pub(super) fn holds(&self) -> bool {
+    pub(super) fn is_required(&self) -> bool {
         self.job.policy.sync || self.job.policy.verify
     }
 
     /// Registers the file system of `node`, before anything is written to it.
-    pub(super) fn expect_writing(&self, node: &Arc<DirNode>) {
-        if self.holds() && !self.job.policy.dry_run {
+    pub(super) fn register_file_system(&self, node: &Arc<DirNode>) {
+        if self.is_required() && !self.job.policy.dry_run {
             self.file_system(node);
         }
     }
 
     /// Starts to write out a large staged file while it is filled, if it must be durable. Medium
     /// and processor then work at the same time.
-    pub(super) fn written_out(&self, mut stage: Box<dyn StagedFile>) -> Box<dyn StagedFile> {
-        if self.holds() {
+    pub(super) fn with_early_write_out(
+        &self,
+        mut stage: Box<dyn StagedFile>,
+    ) -> Box<dyn StagedFile> {
+        if self.is_required() {
             stage.write_out();
         }
         stage
@@ -121,7 +124,7 @@ impl Durability<'_> {
     /// otherwise the second part would see no failure, and remove the source. The report may also
     /// have gone to an earlier move or another process. So the second part must read the file from
     /// its medium.
-    pub(super) fn sync_left(
+    pub(super) fn sync_kept(
         &self,
         dir: &RecvDir,
         node: &Arc<DirNode>,
@@ -143,9 +146,9 @@ impl Durability<'_> {
         };
         match left() {
             // A file that can't be opened is not known to be lost.
-            Err(error) if is_moving && !may_not_be_opened(&error) => {
+            Err(error) if is_moving && !is_denied_or_missing(&error) => {
                 // The job's error reports the failure. The file has no other outcome.
-                self.not_durable(&dir.path_of(Some(name)), what, &error);
+                self.fail_flush(&dir.path_of(Some(name)), what, &error);
                 Ok(())
             }
             left => left.map_err(|error| Fault::from_io(Side::Destination, what, &error)),
@@ -164,7 +167,7 @@ impl Durability<'_> {
         {
             let is_below = dir.parent.is_some();
             let path = if is_below { dir.path_of(None) } else { self.job.dest.clone() };
-            self.not_durable(&path, NAMES, &error);
+            self.fail_flush(&path, NAMES, &error);
         }
     }
 
@@ -174,16 +177,16 @@ impl Durability<'_> {
             return;
         }
         let known = self.file_systems.lock();
-        let whole = known.values().flatten().map(|volume| volume.sync_at_last());
+        let whole = known.values().flatten().map(|volume| volume.sync_at_end());
         for synced in whole {
             if let Err(error) = synced {
-                self.not_durable(&self.job.dest, NAMES, &error);
+                self.fail_flush(&self.job.dest, NAMES, &error);
             }
         }
     }
 
     /// Fails the job because `what` failed at `path`: content may be lost.
-    pub(super) fn not_durable(&self, path: &[u8], what: &str, error: &std::io::Error) {
+    pub(super) fn fail_flush(&self, path: &[u8], what: &str, error: &std::io::Error) {
         let fault = Fault::from_io(Side::Destination, what, error);
         let path = haul_model::escape_bytes(&words::shown(path.to_vec()));
         self.job.control.fail(JobError::Destination { path, fault });
@@ -200,7 +203,7 @@ impl Durability<'_> {
             None => {
                 let handle = node.handle().ok()?;
                 let found = handle
-                    .syncs_as_a_whole()
+                    .supports_sync_all()
                     .then(|| Arc::new(Volume::new(Box::new(move || handle.sync_all()))));
                 known.insert(device, found.clone());
                 found
@@ -219,9 +222,9 @@ mod tests {
 
     /// A slow file system that reports its one failure to the `nth` caller.
     fn failing_once(nth: u64) -> Volume {
-        let asked = AtomicU64::new(0);
+        let requested = AtomicU64::new(0);
         Volume::new(Box::new(move || {
-            let at = asked.fetch_add(1, Ordering::SeqCst) + 1;
+            let at = requested.fetch_add(1, Ordering::SeqCst) + 1;
             thread::sleep(Duration::from_millis(2));
             if at == nth { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
         }))
@@ -254,11 +257,11 @@ mod tests {
         assert!(volume.will_cover());
         assert!(!volume.sync());
         assert!(!volume.will_cover());
-        let error = volume.sync_at_last().expect_err("it may have been about what was left");
+        let error = volume.sync_at_end().expect_err("it may have been about what was left");
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
 
         let volume = failing_once(1);
         assert!(!volume.sync());
-        volume.sync_at_last().expect("nothing was left to it");
+        volume.sync_at_end().expect("nothing was left to it");
     }
 }

@@ -57,7 +57,7 @@ impl JobContext<'_> {
         self.control.stopped() || self.ending.reason.lock().is_some()
     }
 
-    /// Reports the outcome of entry `index` (0: none) to the user, before [`Self::tell_outcomes`].
+    /// Reports the outcome of entry `index` (0: none) to the user, before [`Self::send_outcomes`].
     /// An outcome that ends the job is kept as the reason. `path` is called only if it is needed.
     pub(super) fn report(
         &self,
@@ -69,7 +69,7 @@ impl JobContext<'_> {
     ) {
         match outcome {
             Outcome::Failed(fault) if fault.ends_the_job() => {
-                let path = escape_bytes(&self.path_there(&path()));
+                let path = escape_bytes(&self.path_at_destination(&path()));
                 let error = JobError::Destination { path, fault: fault.clone() };
                 self.ending.reason.lock().get_or_insert(error);
             }
@@ -92,7 +92,7 @@ impl JobContext<'_> {
     }
 
     /// Sends outcomes to the Sender. An outcome that ends the job follows as the job's end.
-    pub(crate) fn tell_outcomes(&self, mut outcomes: Vec<OutcomeItem>) {
+    pub(crate) fn send_outcomes(&self, mut outcomes: Vec<OutcomeItem>) {
         let ends = |item: &OutcomeItem| match &item.outcome {
             Outcome::Failed(fault) => fault.ends_the_job(),
             _ => false,

@@ -5,7 +5,7 @@
 use crate::copy;
 use crate::link::SenderPort;
 use haul_model::{Policy, Resume};
-use haul_store::{RESUME_LEN_MIN, RESUME_LEN_MIN_FAR};
+use haul_store::{RESUME_LEN_MIN, RESUME_LEN_MIN_REMOTE};
 use haul_tree::Capabilities;
 
 /// One field per question about the destination and the Sender.
@@ -65,7 +65,7 @@ impl Ends {
             sender_knows_sources: wire,
             sender_reports_removals: wire,
             sender_names_accounts: wire,
-            resume_len_min: if wire { RESUME_LEN_MIN_FAR } else { RESUME_LEN_MIN },
+            resume_len_min: if wire { RESUME_LEN_MIN_REMOTE } else { RESUME_LEN_MIN },
         }
     }
 }

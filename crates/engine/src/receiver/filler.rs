@@ -2,13 +2,13 @@
 
 use super::hashing::Hashing;
 use super::hold::{Filling, Whole};
-use super::providers::{Looked, Part, Provider};
+use super::providers::{Part, ProbeResult, Provider};
 use super::small::Fetched;
 use super::work::Settled;
 use super::{
     Completion, Decider, DirState, JobContext, Linker, Pending, Providers, Publisher, Times,
 };
-use crate::control::Step;
+use crate::control::CopyStep;
 use haul_model::{BLOCK_LEN, BlockRanges, Fault, FaultKind, Kind, Outcome, Side};
 use haul_proto::{How, Reuse, Want};
 use haul_store::{Mover, Written};
@@ -72,10 +72,14 @@ impl Filler<'_> {
     /// Gets a file's content from the cheapest source. Returns its outcome if it is settled at
     /// once.
     pub(crate) fn provide(&self, file: Pending, wants: &mut Vec<Want>) -> Option<Outcome> {
-        match self.show(self.providers.of_files().into_iter(), Box::new(file), wants) {
-            Looked::PassedOn(file) => self.want_file(file, wants),
-            Looked::Kept => None,
-            Looked::Settled(outcome) => Some(outcome),
+        match self.offer_to(
+            self.providers.whole_file_providers().into_iter(),
+            Box::new(file),
+            wants,
+        ) {
+            ProbeResult::PassedOn(file) => self.want_file(file, wants),
+            ProbeResult::Kept => None,
+            ProbeResult::Settled(outcome) => Some(outcome),
         }
     }
 
@@ -89,7 +93,7 @@ impl Filler<'_> {
         settled: &mut Vec<Settled>,
     ) {
         let concluded = self.publisher.conclude(pending, moved, whole);
-        match self.publisher.durability.holds() {
+        match self.publisher.durability.is_required() {
             true => self.linker.report_settled(concluded),
             false => settled.extend(concluded),
         }
@@ -104,18 +108,18 @@ impl Filler<'_> {
     ) -> Option<Outcome> {
         file.dir.expect_change();
         if let DirState::Open(node) = &file.dir.state {
-            self.publisher.durability.expect_writing(node);
+            self.publisher.durability.register_file_system(node);
         }
-        file.dir.expect_one();
-        file.reserves = self.job.plan.preallocates;
-        file.leaves_zeros = self.job.leaves_zeros(&file.entry);
-        self.want_parts(self.providers.of_parts(), file, wants)
+        file.dir.add_pending();
+        file.preallocates = self.job.plan.preallocates;
+        file.writes_sparse = self.job.writes_sparse(&file.entry);
+        self.want_parts(self.providers.part_providers(), file, wants)
     }
 
     /// Like [`Self::want_file`], for a file that [`super::providers::Versions`] passes on: asks only
     /// the providers behind it.
-    pub(super) fn want_behind_versions(&self, file: Box<Pending>, wants: &mut Vec<Want>) {
-        let outcome = self.want_parts(self.providers.behind_versions(), file, wants);
+    pub(super) fn want_after_versions(&self, file: Box<Pending>, wants: &mut Vec<Want>) {
+        let outcome = self.want_parts(self.providers.after_versions(), file, wants);
         debug_assert!(outcome.is_none(), "those that come behind pass each file on");
     }
 
@@ -126,63 +130,63 @@ impl Filler<'_> {
         file: Box<Pending>,
         wants: &mut Vec<Want>,
     ) -> Option<Outcome> {
-        let mut file = match self.show(providers, file, wants) {
-            Looked::PassedOn(file) => file,
-            Looked::Kept => return None,
-            Looked::Settled(outcome) => return Some(outcome),
+        let mut file = match self.offer_to(providers, file, wants) {
+            ProbeResult::PassedOn(file) => file,
+            ProbeResult::Kept => return None,
+            ProbeResult::Settled(outcome) => return Some(outcome),
         };
-        let how = How::whole_hash_if(file.resumed > 0 && self.job.proves(&file.entry))
+        let how = How::whole_hash_if(file.resumed > 0 && self.job.requires_proof(&file.entry))
             .delta_if(file.old.is_some())
-            .in_order_if(file.is_in_order())
+            .in_order_if(file.needs_order())
             .chunks_if(file.is_chunked)
             .unhashed_if(file.is_unhashed(self));
-        let into = self.publisher.naming.tell_into(&mut file);
+        let into = self.publisher.naming.resolve_update_target(&mut file);
         wants.push(Want { index: file.index, how, blocks: BlockRanges::from(file.resumed), into });
         self.wanted.lock().insert(file.index, file);
         None
     }
 
     /// Offers a file to each of `providers`, until one takes it.
-    fn show<'p>(
+    fn offer_to<'p>(
         &self,
         providers: impl Iterator<Item = &'p dyn Provider>,
         mut file: Box<Pending>,
         wants: &mut Vec<Want>,
-    ) -> Looked {
+    ) -> ProbeResult {
         for provider in providers {
             if !provider.may_have(self, &file) {
                 continue;
             }
-            match provider.look(self, file, wants) {
-                Looked::PassedOn(passed) => file = passed,
+            match provider.probe(self, file, wants) {
+                ProbeResult::PassedOn(passed) => file = passed,
                 looked => return looked,
             }
         }
-        Looked::PassedOn(file)
+        ProbeResult::PassedOn(file)
     }
 
     /// Finds the local copy of a part that the Sender left out.
     pub(crate) fn parts_of(&self, file: &mut Pending, reuse: &Reuse) -> Option<Vec<Part>> {
-        self.providers.of_parts().find_map(|provider| provider.parts(self, file, reuse))
+        self.providers.part_providers().find_map(|provider| provider.parts(self, file, reuse))
     }
 
     /// Forgets the parts that providers have of a file, which is sent whole after all.
     pub(crate) fn forget_parts(&self, file: &mut Pending) {
-        file.takes_parts = false;
-        self.providers.of_parts().for_each(|provider| provider.forget(file));
+        file.uses_local_parts = false;
+        self.providers.part_providers().for_each(|provider| provider.forget(file));
     }
 
     /// True if a file is requested again because its source changed while it was read. That happens
     /// once, unless the policy requires that sources do not change. `counted` bytes of the first
     /// attempt were counted as done.
-    pub(super) fn begins_again(&self, pending: &mut Pending, fault: &Fault, counted: u64) -> bool {
+    pub(super) fn restart_file(&self, pending: &mut Pending, fault: &Fault, counted: u64) -> bool {
         let has_changed = (fault.side, fault.kind) == (Side::Source, FaultKind::Changed);
         let is_over = self.job.policy.strict_source || self.job.control.stopped();
-        if !has_changed || is_over || pending.reading.is_second {
+        if !has_changed || is_over || pending.reading.is_retry {
             return false;
         }
-        self.job.reporter.begins_again(counted, pending.resumed * BLOCK_LEN);
-        pending.reading.is_second = true;
+        self.job.reporter.restart_file(counted, pending.resumed * BLOCK_LEN);
+        pending.reading.is_retry = true;
         pending.resumed = 0;
         self.forget_parts(pending);
         true
@@ -191,14 +195,14 @@ impl Filler<'_> {
     /// True if a file is requested again, whole, because local content did not match. The old
     /// version or a file with its chunks has changed, or the sums are of other blocks. `counted`
     /// bytes were counted as done, `matched` of them from local content.
-    pub(super) fn takes_whole(&self, pending: &mut Pending, counted: u64, matched: u64) -> bool {
-        let is_whole = !pending.takes_parts && pending.old.is_none();
+    pub(super) fn retry_whole(&self, pending: &mut Pending, counted: u64, matched: u64) -> bool {
+        let is_whole = !pending.uses_local_parts && pending.old.is_none();
         if is_whole || self.job.control.stopped() {
             return false;
         }
-        self.job.reporter.begins_again(counted, pending.resumed * BLOCK_LEN);
-        self.job.reporter.not_matched(matched);
-        pending.reading.is_second = true;
+        self.job.reporter.restart_file(counted, pending.resumed * BLOCK_LEN);
+        self.job.reporter.uncount_matched(matched);
+        pending.reading.is_retry = true;
         pending.resumed = 0;
         self.forget_parts(pending);
         true
@@ -206,8 +210,8 @@ impl Filler<'_> {
 
     /// Requests the whole content of a file once more.
     pub(super) fn want_again(&self, mut pending: Pending) {
-        let how = How::PLAIN.in_order_if(pending.is_in_order());
-        let into = self.publisher.naming.tell_into(&mut pending);
+        let how = How::PLAIN.in_order_if(pending.needs_order());
+        let into = self.publisher.naming.resolve_update_target(&mut pending);
         let want = Want { index: pending.index, how, blocks: BlockRanges::all(), into };
         self.wanted.lock().insert(pending.index, Box::new(pending));
         self.job.sender.want(vec![want]);
@@ -225,18 +229,18 @@ impl Filler<'_> {
             let write = |error| Fault::from_io(Side::Destination, "write", &error);
             let stage = pending.stage()?;
             let whole = if self.job.policy.verify {
-                Written::of(stage, &file.content).map_err(write)?.is_whole(size)
+                Written::of(stage, &file.content).map_err(write)?.verify_len(size)
             } else {
                 let mut into = Mover::new(stage);
                 into.write(&file.content).map_err(write)?;
-                into.finish().map_err(write)?.is_whole(size)
+                into.finish().map_err(write)?.verify_len(size)
             };
             let verified = whole.map_err(|_| changed())?;
             pending.entry.kind = Kind::File { size: len };
             pending.seal(&self.job.policy, verified, file.mtime, Filling::Dense)
         })();
         if written.is_ok() {
-            self.job.reporter.came_by(Step::Moved(len));
+            self.job.reporter.count_progress(CopyStep::Moved(len));
         }
         let moved = if written.is_ok() { len } else { 0 };
         self.linker.report_settled(self.publisher.conclude(pending, moved, written));

@@ -2,9 +2,9 @@
 //! shared, or in one go.
 
 use super::hold::Filling;
-use super::work::destination;
+use super::work::destination_fault;
 use super::{Filler, Pending, Resumed};
-use crate::control::Step;
+use crate::control::CopyStep;
 use crate::copy::{self, not_assembled};
 use haul_model::{BLOCK_LEN, Fault, FaultKind};
 use haul_store::{Assembler, Mismatch, Moved, Mover, RESUME_LEN_MIN, Verified};
@@ -27,14 +27,14 @@ pub(super) struct Filled {
 }
 
 /// A verified staged file, or one with a mismatch.
-type IsWhole = Result<Verified<Box<dyn StagedFile>>, (Box<dyn StagedFile>, Mismatch)>;
+type VerifyResult = Result<Verified<Box<dyn StagedFile>>, (Box<dyn StagedFile>, Mismatch)>;
 
 /// Counts the progress of a copy.
-type Count<'c> = dyn FnMut(Step) + Send + 'c;
+type Count<'c> = dyn FnMut(CopyStep) + Send + 'c;
 
 impl Copying<'_, '_> {
     /// Resumes a partial file of an earlier job.
-    pub(super) fn go_on(
+    pub(super) fn resume(
         &self,
         pending: &mut Pending,
         (stage, blocks): Resumed,
@@ -44,12 +44,12 @@ impl Copying<'_, '_> {
             // The earlier job copied instead of sharing because the content had to be read.
             stage.discard();
             let there = pending.resumed * BLOCK_LEN;
-            count(Step::Moved(self.size.saturating_sub(there)));
+            count(CopyStep::Moved(self.size.saturating_sub(there)));
             return self.shared(shared);
         }
         let into = copy::assembler(stage, blocks);
         let copied = copy::blocks(self.source, &into, self.filler.job.control, count);
-        pending.records(&into);
+        pending.update_recorded_len(&into);
         self.finish(into, copied)
     }
 
@@ -62,38 +62,45 @@ impl Copying<'_, '_> {
     ) -> Result<Filled, Fault> {
         let (source, control) = (self.source, self.filler.job.control);
         if let Some(shared) = pending.shared(self.filler, source)? {
-            count(Step::Moved(self.size));
+            count(CopyStep::Moved(self.size));
             return self.shared(shared);
         }
         let into = copy::assembler(pending.stage_for(self.filler)?, Vec::new());
         match copy::blocks(source, &into, control, count) {
-            Err(fault) if into.stage().is_sound() && pending.may_be_sequential(&fault) => {
+            Err(fault) if into.stage().is_sound() && pending.should_retry_in_order(&fault) => {
                 into.into_stage().discard();
                 // Some of the content is counted already.
                 self.in_order(pending.stage()?, scratch, &mut |_| {})
             }
             copied => {
-                pending.records(&into);
+                pending.update_recorded_len(&into);
                 self.finish(into, copied)
             }
         }
     }
 
     /// Copies in one go, or shares the content if possible.
-    pub(super) fn at_once(
+    pub(super) fn copy_whole(
         &self,
         pending: &mut Pending,
         scratch: &mut copy::Scratch,
         count: &mut Count<'_>,
     ) -> Result<Filled, Fault> {
-        let asks = self.size > copy::WHOLE_MAX && pending.may_share(self.filler, self.source);
-        let (stage, shares) =
-            if asks { pending.stage_sharing(self.source)? } else { (pending.stage()?, false) };
+        let tries_sharing =
+            self.size > copy::WHOLE_MAX && pending.may_share(self.filler, self.source);
+        let (stage, shares) = if tries_sharing {
+            pending.stage_sharing(self.source)?
+        } else {
+            (pending.stage()?, false)
+        };
         let is_large = self.size >= RESUME_LEN_MIN;
-        let stage =
-            if is_large { self.filler.publisher.durability.written_out(stage) } else { stage };
+        let stage = if is_large {
+            self.filler.publisher.durability.with_early_write_out(stage)
+        } else {
+            stage
+        };
         if shares {
-            count(Step::Moved(self.size));
+            count(CopyStep::Moved(self.size));
             return self.shared(stage);
         }
         self.in_order(stage, scratch, count)
@@ -114,23 +121,23 @@ impl Copying<'_, '_> {
         }
         let mut into = Mover::new(stage);
         if let Err(fault) = copy::content(self.source, &mut into, scratch, control, count) {
-            return Err(given_up(into.into_stage(), fault));
+            return Err(abandon_stage(into.into_stage(), fault));
         }
-        let moved = into.finish().map_err(|error| destination("write", &error))?;
-        self.verify(moved.is_whole(self.size), Filling::Dense)
+        let moved = into.finish().map_err(|error| destination_fault("write", &error))?;
+        self.verify(moved.verify_len(self.size), Filling::Dense)
     }
 
     /// Ends a staged file that shares all content of the source. Cuts off what the source gained
     /// since it was opened.
     fn shared(&self, stage: Box<dyn StagedFile>) -> Result<Filled, Fault> {
         let len = stage.handle().map_or(Ok(0), |file| file.metadata().map(|found| found.len()));
-        if len.map_err(|error| destination("read the metadata of", &error))? > self.size {
+        if len.map_err(|error| destination_fault("read the metadata of", &error))? > self.size {
             // If it can't be cut, the file is copied again.
             stage.set_len(self.size).map_err(|_| changed())?;
         }
-        let moved =
-            Moved::shared(stage).map_err(|error| destination("read the metadata of", &error))?;
-        self.verify(moved.is_whole(self.size), Filling::Reflinked)
+        let moved = Moved::shared(stage)
+            .map_err(|error| destination_fault("read the metadata of", &error))?;
+        self.verify(moved.verify_len(self.size), Filling::Reflinked)
     }
 
     /// Ends a staged file whose blocks were `copied`.
@@ -140,25 +147,26 @@ impl Copying<'_, '_> {
         copied: Result<(), Fault>,
     ) -> Result<Filled, Fault> {
         if let Err(fault) = copied {
-            return Err(given_up(into.into_stage(), fault));
+            return Err(abandon_stage(into.into_stage(), fault));
         }
         let written = into.finish(self.size);
-        let written = written.map_err(|(stage, error)| given_up(stage, not_assembled(&error)))?;
-        self.verify(written.is_whole(self.size), Filling::Dense)
+        let written =
+            written.map_err(|(stage, error)| abandon_stage(stage, not_assembled(&error)))?;
+        self.verify(written.verify_len(self.size), Filling::Dense)
     }
 
     /// Checks that the staged file has the length of the source.
-    fn verify(&self, whole: IsWhole, filling: Filling) -> Result<Filled, Fault> {
+    fn verify(&self, whole: VerifyResult, filling: Filling) -> Result<Filled, Fault> {
         match whole {
             Ok(verified) => Ok(Filled { verified, filling }),
-            Err((stage, _)) => Err(given_up(stage, changed())),
+            Err((stage, _)) => Err(abandon_stage(stage, changed())),
         }
     }
 }
 
 /// Closes a staged file after `fault`. It is discarded if its source has changed, and can be
 /// resumed otherwise.
-pub(super) fn given_up(stage: Box<dyn StagedFile>, fault: Fault) -> Fault {
+pub(super) fn abandon_stage(stage: Box<dyn StagedFile>, fault: Fault) -> Fault {
     if fault.kind == FaultKind::Changed {
         stage.discard();
     }

@@ -4,9 +4,9 @@
 use super::check::outcome_of;
 use super::deciding::Case;
 use super::dirs::Base;
-use super::providers::{BaseDirs, Old};
-use super::{Decision, DirState, Filler, Pending, Work, of_sender, parent_fault, work};
-use crate::control::{Control, Step};
+use super::providers::{BaseDirs, OldFile};
+use super::{Decision, DirState, Filler, Pending, Work, as_source_fault, parent_fault, work};
+use crate::control::{Control, CopyStep};
 use crate::digest::{changed, seal_of};
 use crate::link::SourceHandle;
 use haul_model::{BlockRanges, Changes, ContentHash, Fault, Name, Outcome, Side, Skip, Updating};
@@ -20,7 +20,7 @@ pub(super) struct Hashing {
     pending: Pending,
     own: Option<Result<FileSeal, Fault>>,
     /// The peer has sent its hash, which may still be on its way to a worker.
-    is_told: bool,
+    has_peer_hash: bool,
     of_source: Option<Result<FileSeal, Fault>>,
     /// The object that was hashed, if a proof is needed.
     hashed: Option<Meta>,
@@ -39,7 +39,7 @@ pub(super) enum Candidate {
     /// The file of the same name in a base directory, and its other differences.
     Base(Base, Changes),
     /// A file that may be the wanted one under its old name.
-    Old(Old),
+    OldFile(OldFile),
 }
 
 impl Candidate {
@@ -52,7 +52,7 @@ impl Candidate {
     ) -> Option<ContentHash> {
         let (node, name, id) = match self {
             Self::Base(base, _) => (&base.0, name, None),
-            Self::Old(old) => (&old.node, &old.name, Some(old.id)),
+            Self::OldFile(old) => (&old.node, &old.name, Some(old.id)),
         };
         let file = node.handle().and_then(|dir| dir.open_file(name, false)).ok()?;
         if id.is_some() && meta_of(haul_sys::file_stat(file.handle()?).ok()?).id != id {
@@ -86,11 +86,11 @@ impl Filler<'_> {
             _ => OnExisting::Replace,
         };
         let index = pending.index;
-        pending.dir.expect_one();
+        pending.dir.add_pending();
         let hashing = Hashing {
             pending,
             own: None,
-            is_told: false,
+            has_peer_hash: false,
             of_source: None,
             hashed: None,
             candidates,
@@ -99,13 +99,13 @@ impl Filler<'_> {
             counted: 0,
         };
         self.hashing.lock().insert(index, hashing);
-        self.job.give(Work::Hash(index));
+        self.job.enqueue(Work::Hash(index));
         wants.push(Want { index, how: How::WHOLE_HASH, blocks: BlockRanges::none(), into: None });
     }
 
     /// True if the hash of a file was requested from the peer and has not arrived.
     pub(super) fn is_hashing(&self, index: u64) -> bool {
-        self.hashing.lock().get(&index).is_some_and(|hashing| !hashing.is_told)
+        self.hashing.lock().get(&index).is_some_and(|hashing| !hashing.has_peer_hash)
     }
 
     /// Hashes the destination's file of a comparison, and the candidates.
@@ -124,15 +124,15 @@ impl Filler<'_> {
             _ => {
                 // The existing file is not compared.
                 let own = Err(parent_fault());
-                return self.meet(index, |hashing| {
+                return self.record_result(index, |hashing| {
                     (hashing.own, hashing.hashes) = (Some(own), hashes);
                 });
             }
         };
         let (mut hashed, mut counted) = (None, 0);
-        let mut count = |step: Step| {
+        let mut count = |step: CopyStep| {
             counted += step.len();
-            self.job.reporter.came_by(step);
+            self.job.reporter.count_progress(step);
             self.job.reporter.at(|| dir.path_of(listed.as_ref()));
         };
         let own = node
@@ -141,7 +141,7 @@ impl Filler<'_> {
             .map_err(|error| Fault::from_io(Side::Source, "open", &error))
             .and_then(|file| {
                 let seal = seal_of(&*file, scratch, self.job.control, &mut count)?;
-                if let (true, Some(file)) = (self.completion.gives_proofs, file.handle()) {
+                if let (true, Some(file)) = (self.completion.keeps_proofs, file.handle()) {
                     hashed = haul_sys::file_stat(file).ok().map(meta_of);
                 }
                 if let (true, Some(file)) = (self.job.removes(), file.handle()) {
@@ -154,7 +154,7 @@ impl Filler<'_> {
                 Ok(seal)
             })
             .map_err(|fault| Fault { side: Side::Destination, ..fault });
-        self.meet(index, |hashing| {
+        self.record_result(index, |hashing| {
             (hashing.own, hashing.hashes) = (Some(own), hashes);
             hashing.hashed = hashed;
             hashing.counted = counted;
@@ -180,28 +180,28 @@ impl Filler<'_> {
     /// Admits a hash from a wire, for [`Self::take_seal`]. If it was not requested or was sent
     /// before, the job fails and this returns `false`.
     pub(crate) fn admit_seal(&self, index: u64) -> bool {
-        let is_asked = self
+        let is_requested = self
             .hashing
             .lock()
             .get_mut(&index)
-            .is_some_and(|hashing| !std::mem::replace(&mut hashing.is_told, true));
-        if !is_asked {
-            self.job.refuse("it sent the hash of a file that was not requested");
+            .is_some_and(|hashing| !std::mem::replace(&mut hashing.has_peer_hash, true));
+        if !is_requested {
+            self.job.fail_protocol("it sent the hash of a file that was not requested");
         }
-        is_asked
+        is_requested
     }
 
     /// Takes the Sender's hash of a file that is compared.
     pub(super) fn take_seal(&self, end: FileEnd) {
-        let result = end.result.map_err(of_sender).and_then(|seal| match seal.hash {
+        let result = end.result.map_err(as_source_fault).and_then(|seal| match seal.hash {
             Some(_) => Ok(seal),
-            None => Err(work::lacks_hash()),
+            None => Err(work::missing_hash()),
         });
-        self.meet(end.index, |hashing| hashing.of_source = Some(result));
+        self.record_result(end.index, |hashing| hashing.of_source = Some(result));
     }
 
     /// Records a result about a file, and settles the file once both hashes are known.
-    fn meet(&self, index: u64, put: impl FnOnce(&mut Hashing)) {
+    fn record_result(&self, index: u64, put: impl FnOnce(&mut Hashing)) {
         let whole = {
             let mut hashing = self.hashing.lock();
             let Some(one) = hashing.get_mut(&index) else { return };
@@ -217,19 +217,19 @@ impl Filler<'_> {
             // The job was stopped; the file is not at fault.
             return;
         }
-        if self.job.checks() {
+        if self.job.copies_nothing() {
             self.end_check(pending, of_source, own, hashed, counted);
             return;
         }
-        let is_renaming = matches!(candidates[..], [Candidate::Old(_)]);
-        let hash = of_source.as_ref().ok().filter(|source| pending.is_as_listed(source));
+        let is_renaming = matches!(candidates[..], [Candidate::OldFile(_)]);
+        let hash = of_source.as_ref().ok().filter(|source| pending.matches_listing(source));
         let hash = hash.and_then(|source| source.hash);
-        match hash.and_then(|hash| with_content(candidates, &hashes, hash)) {
+        match hash.and_then(|hash| find_candidate(candidates, &hashes, hash)) {
             Some(Candidate::Base(base, found)) => {
                 let differs = !own.is_ok_and(|own| own.hash == hash);
                 return BaseDirs.take_from_base(self, pending, base, found, (counted, differs));
             }
-            Some(Candidate::Old(old)) => {
+            Some(Candidate::OldFile(old)) => {
                 return self.providers.renames.take_renamed(self, pending, &old);
             }
             None if is_renaming => self.providers.renames.end_renaming(self),
@@ -261,7 +261,7 @@ impl Filler<'_> {
     ) {
         let outcome = match (of_source, own) {
             (Err(fault), _) | (_, Err(fault)) => Outcome::Failed(fault),
-            (Ok(source), _) if !pending.is_as_listed(&source) => Outcome::Failed(changed()),
+            (Ok(source), _) if !pending.matches_listing(&source) => Outcome::Failed(changed()),
             (Ok(source), Ok(own)) => {
                 let content = Changes::CONTENT.only_if(source.hash != own.hash);
                 outcome_of(pending.found.with(content))
@@ -271,7 +271,7 @@ impl Filler<'_> {
         let Pending { index, name, entry, .. } = &pending;
         self.completion.keep_proof(*index, &dir, name, entry, hashed, &outcome);
         let item = self.completion.finish(pending, counted, outcome);
-        self.job.tell_outcomes(vec![item]);
+        self.job.send_outcomes(vec![item]);
         self.completion.settle(dir);
     }
 
@@ -289,19 +289,19 @@ impl Filler<'_> {
             // A file that can't be read here is replaced. So is one whose source has changed.
             (Ok(source), own) => {
                 let is_same = own.is_ok_and(|own| own.hash == source.hash);
-                let is_left = is_same && pending.is_as_listed(&source);
-                if is_left {
+                let is_kept = is_same && pending.matches_listing(&source);
+                if is_kept {
                     self.job.reporter.hashed(pending.index, source.hash);
                 }
-                if !is_left && self.job.plan.updating == Updating::Appends {
+                if !is_kept && self.job.plan.updating == Updating::Appends {
                     // Nothing can be appended: the file is as long as the source.
                     let ruled = Outcome::Skipped(Skip::Ruled);
                     return self.linker.report_settled(vec![(pending, counted, ruled)]);
                 }
-                if !is_left {
+                if !is_kept {
                     pending.found = pending.found.with(Changes::CONTENT).with(Changes::SENT);
                 }
-                match self.leave_hashed(&pending, is_left) {
+                match self.decide_hashed(&pending, is_kept) {
                     Decision::Settled(outcome) => outcome,
                     _ => return self.want_now(pending, counted),
                 }
@@ -311,7 +311,7 @@ impl Filler<'_> {
     }
 
     /// Decides about a file of a mirror once its content was compared.
-    fn leave_hashed(&self, pending: &Pending, is_same: bool) -> Decision {
+    fn decide_hashed(&self, pending: &Pending, is_same: bool) -> Decision {
         let Pending { dir, name, entry, found, on_existing, .. } = pending;
         let DirState::Open(node) = &dir.state else {
             return Decision::Settled(Outcome::Failed(parent_fault()));
@@ -320,11 +320,12 @@ impl Filler<'_> {
             false if self.job.policy.dry_run => Decision::Settled(Outcome::WouldCopy),
             false => Decision::Copy(*on_existing),
             true => {
-                let looked = node.handle().and_then(|handle| self.job.look_at(&*handle, name));
-                let left = looked.and_then(|there| {
+                let stat_result =
+                    node.handle().and_then(|handle| self.job.stat_entry(&*handle, name));
+                let left = stat_result.and_then(|there| {
                     let entry = self.times.as_kept(entry, node, there.as_ref());
                     let (entry, existing) = (&*entry, there.as_ref());
-                    self.decider.leave(&Case { dir, node, name, entry, existing }, *found)
+                    self.decider.keep_existing(&Case { dir, node, name, entry, existing }, *found)
                 });
                 left.unwrap_or_else(|error| {
                     let action = "read the metadata of the destination";
@@ -337,17 +338,17 @@ impl Filler<'_> {
 
     /// Requests the content of a file after the comparison.
     pub(super) fn want_now(&self, pending: Pending, counted: u64) {
-        self.job.reporter.begins_again(counted, 0);
+        self.job.reporter.restart_file(counted, 0);
         let (dir, mut wants) = (pending.dir(), Vec::new());
         let index = pending.index;
         let first = self
             .job
-            .has_other_names(&pending.entry)
+            .is_hard_linked(&pending.entry)
             .then(|| (pending.entry.links, pending.name.clone()));
         if let Some(outcome) = self.want_file(Box::new(pending), &mut wants) {
-            self.job.tell_outcomes(vec![OutcomeItem { index, outcome: outcome.clone() }]);
+            self.job.send_outcomes(vec![OutcomeItem { index, outcome: outcome.clone() }]);
             if let Some((group, name)) = first {
-                self.linker.end_first(group, Arc::clone(&dir), name, &outcome);
+                self.linker.settle_first(group, Arc::clone(&dir), name, &outcome);
             }
         }
         if !wants.is_empty() {
@@ -359,11 +360,11 @@ impl Filler<'_> {
 }
 
 /// The candidate with this content, preferably one without other differences.
-fn with_content(
+fn find_candidate(
     candidates: Vec<Candidate>,
     hashes: &[Option<ContentHash>],
     hash: ContentHash,
 ) -> Option<Candidate> {
-    let alike = candidates.into_iter().zip(hashes).filter(|(_, found)| **found == Some(hash));
-    alike.map(|(candidate, _)| candidate).min_by_key(Candidate::differs)
+    let matching = candidates.into_iter().zip(hashes).filter(|(_, found)| **found == Some(hash));
+    matching.map(|(candidate, _)| candidate).min_by_key(Candidate::differs)
 }

@@ -12,8 +12,8 @@ use super::durable::Volume;
 use super::work::Settled;
 use super::{DirState, Pending, Publisher};
 use crate::copy;
-use crate::crew::share_out;
 use crate::dirs::{HANDLES_ELSEWHERE, open_dirs_max};
+use crate::threads::run_shared;
 use crate::workers::workers;
 use haul_model::{ContentHash, Fault, FaultKind, Outcome, Side};
 use haul_store::RESUME_LEN_MIN;
@@ -54,7 +54,7 @@ pub(super) struct Whole {
     pub(super) hash: Option<ContentHash>,
     /// It is flushed before it is published even without `sync`: a later job could not detect lost
     /// content.
-    pub(super) durable_first: bool,
+    pub(super) sync_first: bool,
 }
 
 /// The way in which the content of a file was written.
@@ -65,7 +65,7 @@ pub(super) enum Filling {
     /// All of it was written, except its holes.
     WithHoles,
     /// The parts that differ were written over another version of it.
-    OverOther,
+    OverOldVersion,
     /// The file system shares the content with the source, in one operation.
     Reflinked,
 }
@@ -74,10 +74,10 @@ impl Filling {
     /// True if a file of `size` bytes is flushed before it is published even without `sync`.
     /// Otherwise a later job could take it for whole although content was lost. Small dense files
     /// are not flushed: they are written in one go, and it would cost as much as `sync`.
-    pub(super) fn is_durable_first(self, size: u64, stage: &dyn StagedFile) -> bool {
+    pub(super) fn needs_sync_first(self, size: u64, stage: &dyn StagedFile) -> bool {
         match self {
             Filling::Reflinked => false,
-            Filling::WithHoles | Filling::OverOther => stage.loss() != Loss::Whole,
+            Filling::WithHoles | Filling::OverOldVersion => stage.loss() != Loss::Whole,
             Filling::Dense => size >= RESUME_LEN_MIN && stage.loss() == Loss::Unknown,
         }
     }
@@ -133,9 +133,9 @@ fn make_durable(sealed: &dyn SealedFile) -> Result<(), Fault> {
 impl Publisher<'_> {
     /// Publishes a file, or holds it until it is durable. Returns the files that are settled, for
     /// reporting.
-    fn place(&self, pending: Pending, moved: u64, whole: Whole) -> Vec<Settled> {
-        if !self.durability.holds() {
-            let durable = match whole.durable_first {
+    fn publish_or_hold(&self, pending: Pending, moved: u64, whole: Whole) -> Vec<Settled> {
+        if !self.durability.is_required() {
+            let durable = match whole.sync_first {
                 true => make_durable(&*whole.sealed),
                 false => Ok(()),
             };
@@ -158,7 +158,7 @@ impl Publisher<'_> {
         if self.holding.is_full() { self.publish_held() } else { Vec::new() }
     }
 
-    /// Settles the fault of a file, or publishes or holds it as [`Self::place`] does.
+    /// Settles the fault of a file, or publishes or holds it as [`Self::publish_or_hold`] does.
     pub(super) fn conclude(
         &self,
         mut pending: Pending,
@@ -170,7 +170,7 @@ impl Publisher<'_> {
         match whole {
             Ok(whole) => {
                 self.job.reporter.hashed(pending.index, whole.hash);
-                self.place(pending, moved, whole)
+                self.publish_or_hold(pending, moved, whole)
             }
             Err(fault) => vec![(pending, moved, Outcome::Failed(fault))],
         }
@@ -186,16 +186,16 @@ impl Publisher<'_> {
         let durable = self.sync_whole(&held);
         let results: Vec<Mutex<Result<(), Fault>>> =
             held.iter().map(|_| Mutex::new(Ok(()))).collect();
-        let at_once = held.len().min(WAITERS_MAX);
+        let concurrency = held.len().min(WAITERS_MAX);
         let next = AtomicUsize::new(0);
         let work = || {
             loop {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 let Some(file) = held.get(at) else { return };
-                *results[at].lock() = self.make_sure(file, durable[at], at_once);
+                *results[at].lock() = self.sync_and_verify(file, durable[at], concurrency);
             }
         };
-        share_out(self.job.control, "waiting", at_once - 1, work);
+        run_shared(self.job.control, "waiting", concurrency - 1, work);
         let mut settled = Vec::with_capacity(held.len());
         for (Held { pending, moved, whole }, result) in held.into_iter().zip(results) {
             let result = result.into_inner();
@@ -233,9 +233,9 @@ impl Publisher<'_> {
         durable
     }
 
-    /// Flushes one file unless it is `durable`, and reads it back. `at_once` files are handled at
+    /// Flushes one file unless it is `durable`, and reads it back. `concurrency` files are handled at
     /// the same time.
-    fn make_sure(&self, file: &Held, durable: bool, at_once: usize) -> Result<(), Fault> {
+    fn sync_and_verify(&self, file: &Held, durable: bool, concurrency: usize) -> Result<(), Fault> {
         let sealed = &*file.whole.sealed;
         if !durable {
             make_durable(sealed)?;
@@ -243,7 +243,8 @@ impl Publisher<'_> {
         let (true, Some(expected)) = (self.job.policy.verify, &file.whole.hash) else {
             return Ok(());
         };
-        let found = copy::read_back(sealed, file.pending.entry.size(), at_once, self.job.control)?;
+        let found =
+            copy::read_back(sealed, file.pending.entry.size(), concurrency, self.job.control)?;
         if found != *expected {
             let message =
                 format!("the disk returned a file with hash {found} instead of {expected}");

@@ -1,9 +1,9 @@
 //! Updates in place: the new content is staged and verified as usual, and then written into the
 //! existing file. The file keeps its other names, too.
 
-use super::backing::not_backed_up;
+use super::backup::not_backed_up;
 use super::{DirState, Naming, Pending, parent_fault};
-use crate::dirs::{number_here, object_here};
+use crate::dirs::{local_number, local_object};
 use crate::originals::also_a_source;
 use haul_model::{Changes, Entry, Fault, FaultKind, Outcome, Side, Updating};
 use haul_proto::Object;
@@ -14,37 +14,36 @@ use std::io;
 impl Naming<'_> {
     /// The existing file of `pending`, if it will be updated in place. A file that is also a source
     /// must not change: it is replaced if it has other names, and fails otherwise.
-    pub(super) fn to_update(&self, pending: &Pending) -> Result<Option<Meta>, Fault> {
-        let Some(there) = self.in_its_place(pending)? else { return Ok(None) };
+    pub(super) fn file_to_update(&self, pending: &Pending) -> Result<Option<Meta>, Fault> {
+        let Some(existing) = self.update_target(pending)? else { return Ok(None) };
         if self.job.ends.sender_knows_sources {
-            return Ok(
-                Some(there).filter(|there| pending.into.is_some() && pending.into == there.id)
-            );
+            return Ok(Some(existing)
+                .filter(|existing| pending.into.is_some() && pending.into == existing.id));
         }
-        match self.originals.as_ref().zip(there.id) {
-            Some((originals, id)) if originals.may_have(number_here(id), self.job.control) => {
-                if there.links == 1 {
+        match self.originals.as_ref().zip(existing.id) {
+            Some((originals, id)) if originals.may_have(local_number(id), self.job.control) => {
+                if existing.links == 1 {
                     Err(also_a_source(Side::Destination))
                 } else {
                     Ok(None)
                 }
             }
-            _ => Ok(Some(there)),
+            _ => Ok(Some(existing)),
         }
     }
 
     /// Finds the file into which `pending` will be written. Returns its object for the Sender,
     /// which knows whether it is a source.
-    pub(super) fn tell_into(&self, pending: &mut Pending) -> Option<Object> {
+    pub(super) fn resolve_update_target(&self, pending: &mut Pending) -> Option<Object> {
         if !self.job.ends.sender_knows_sources {
             return None;
         }
         // A fault is reported when the content has arrived.
-        pending.into = self.in_its_place(pending).ok().flatten().and_then(|there| there.id);
-        pending.into.map(object_here)
+        pending.into = self.update_target(pending).ok().flatten().and_then(|existing| existing.id);
+        pending.into.map(local_object)
     }
 
-    fn in_its_place(&self, pending: &Pending) -> Result<Option<Meta>, Fault> {
+    fn update_target(&self, pending: &Pending) -> Result<Option<Meta>, Fault> {
         let updates = self.job.plan.updating != Updating::Replaces;
         let is_new = pending.on_existing == OnExisting::Keep
             || pending.found.has(Changes::KIND)
@@ -53,9 +52,10 @@ impl Naming<'_> {
             return Ok(None);
         }
         let DirState::Open(node) = &pending.dir.state else { return Err(parent_fault()) };
-        let looked = node.handle().and_then(|handle| self.job.look_at(&*handle, &pending.name));
-        match looked.map_err(|error| failed(&error))? {
-            Some(there) if there.is_file() => Ok(Some(there)),
+        let stat_result =
+            node.handle().and_then(|handle| self.job.stat_entry(&*handle, &pending.name));
+        match stat_result.map_err(|error| failed(&error))? {
+            Some(existing) if existing.is_file() => Ok(Some(existing)),
             // The file was removed meanwhile.
             None => Ok(None),
             // The content of a base replaces the entry.
@@ -67,37 +67,37 @@ impl Naming<'_> {
         }
     }
 
-    /// Writes the staged content into the file `there`, and sets its attributes.
+    /// Writes the staged content into the file `existing`, and sets its attributes.
     pub(super) fn update(
         &self,
         pending: &Pending,
-        there: &Meta,
+        existing: &Meta,
         sealed: Box<dyn SealedFile>,
     ) -> Result<Outcome, Fault> {
         let Pending { dir, name, entry, .. } = pending;
         let DirState::Open(node) = &dir.state else { return Err(parent_fault()) };
-        let Some(id) = there.id else {
+        let Some(id) = existing.id else {
             return Err(failed(&io::ErrorKind::Unsupported.into()));
         };
         if let Some(claims) = dir.claims()
             && !claims.has(id)
             && !node
                 .handle()
-                .and_then(|handle| self.is_free(dir, &*handle, name, there))
+                .and_then(|handle| self.is_unclaimed(dir, &*handle, name, existing))
                 .map_err(|error| failed(&error))?
         {
-            return Err(super::naming::another());
+            return Err(super::naming::name_taken());
         }
         // Another entry may be another name of the same file: they are updated one by one.
-        let _turn = (there.links != 1).then(|| self.updating.lock());
-        self.backups.back_up_apart(node, name).map_err(not_backed_up)?;
+        let _turn = (existing.links != 1).then(|| self.updating.lock());
+        self.backups.back_up_as_copy(node, name).map_err(not_backed_up)?;
         let mtime = sealed.write_into(name, id).map_err(|error| failed(&error))?;
         let mut attributes = entry.attributes.clone();
         attributes.mtime = mtime;
         let entry = Entry { attributes, ..entry.clone() };
-        let looked = node.handle().and_then(|handle| self.job.look_at(&*handle, name));
-        let now = looked.map_err(|error| failed(&error))?;
-        self.refresh(node, name, &entry, now.as_ref())?;
+        let stat_result = node.handle().and_then(|handle| self.job.stat_entry(&*handle, name));
+        let now = stat_result.map_err(|error| failed(&error))?;
+        self.update_attributes(node, name, &entry, now.as_ref())?;
         if self.job.policy.sync {
             node.handle().and_then(|handle| handle.sync(Some(name))).map_err(|error| {
                 Fault::from_io(Side::Destination, "flush it to stable storage", &error)

@@ -1,5 +1,5 @@
 //! A file that arrives in pieces. Usually the threads that read the connections assemble it, each
-//! the blocks of its own connection ([`Direct`]): the data is still in that processor's cache. If
+//! the blocks of its own connection ([`DirectWriter`]): the data is still in that processor's cache. If
 //! they would have to wait for the disk, pieces are queued for the workers. One worker at a time
 //! handles the file.
 
@@ -7,18 +7,18 @@ mod direct;
 mod matched;
 mod queue;
 
-pub(crate) use direct::Direct;
+pub(crate) use direct::DirectWriter;
 pub(crate) use queue::Piece;
 
 use self::queue::Queue;
 use super::hold::{Filling, Whole};
 use super::resume::replaced;
 use super::{Filler, Pending, work};
-use crate::control::Step;
+use crate::control::CopyStep;
 use crate::copy::{Blocks, STEP_LEN, not_assembled};
 use haul_model::{BLOCK_LEN, Fault, FaultKind, Kind, Side};
 use haul_proto::{BlockSeal, FileEnd, FileSeal, Reuse};
-use haul_store::{AHEAD_MAX, Assembler, NotAssembled, Pieces, Route, Took};
+use haul_store::{AHEAD_MAX, AssembleError, Assembler, PieceCounts, Pieces, Route};
 use haul_tree::{StagedFile, changed};
 use parking_lot::Mutex;
 use std::ops::Range;
@@ -36,7 +36,7 @@ const LOST_AHEAD_MAX: u64 = AHEAD_MAX / 4 * 3;
 /// A file that is arriving.
 pub(crate) struct Incoming {
     queue: Mutex<Queue>,
-    state: Mutex<State>,
+    state: Mutex<IncomingState>,
     /// The index of the file, if it is still pending.
     index: Option<u64>,
     /// The chunks of the file are offered.
@@ -51,14 +51,14 @@ pub(crate) struct Incoming {
     has_ended: AtomicBool,
 }
 
-struct State {
+struct IncomingState {
     /// The file; `None` once it is settled.
     pending: Option<Pending>,
     /// The assembled part; `None` before there is one.
     into: Option<Arc<Blocks>>,
-    /// The blocks that have begun, except those of a [`Direct`].
+    /// The blocks that have begun, except those of a [`DirectWriter`].
     pieces: Pieces,
-    /// A discarded staged file that a [`Direct`] still uses: the last user removes it.
+    /// A discarded staged file that a [`DirectWriter`] still uses: the last user removes it.
     to_discard: Option<Arc<Blocks>>,
     /// The number of blocks that an earlier job received.
     resumed: u64,
@@ -83,7 +83,7 @@ impl Incoming {
         let old_size = pending.as_ref().and_then(|it| it.old.as_ref().map(|old| old.len));
         let index = pending.as_ref().map(|it| it.index);
         let is_chunked = pending.as_ref().is_none_or(|it| it.is_chunked);
-        let state = State {
+        let state = IncomingState {
             pending,
             into: None,
             pieces: Pieces::default(),
@@ -123,17 +123,17 @@ impl Incoming {
         let is_within =
             |start: u64, max: u64| start.checked_add(u64::from(len)).is_some_and(|end| end <= max);
         let is_piece = (1..=BLOCK_LEN).contains(&u64::from(len));
-        let is_there = match from {
+        let is_available = match from {
             Some(from) => self.old_size.is_some_and(|size| is_within(from, size)),
             None => self.is_chunked && filler.providers.may_have_parts(reuse),
         };
-        is_piece && is_within(at, i64::MAX as u64) && is_there
+        is_piece && is_within(at, i64::MAX as u64) && is_available
     }
 
     /// True if the block at `offset` may begin. A block that is too far ahead of other lanes waits.
     /// Once a lane was lost, the limit is higher, since missing blocks are sent last.
-    pub(crate) fn has_room_for(&self, offset: u64, has_lost: bool) -> bool {
-        let max = if has_lost { LOST_AHEAD_MAX } else { LANES_AHEAD_MAX };
+    pub(crate) fn has_room_for(&self, offset: u64, has_lost_lane: bool) -> bool {
+        let max = if has_lost_lane { LOST_AHEAD_MAX } else { LANES_AHEAD_MAX };
         let recorded = self.recorded.load(Ordering::Relaxed);
         offset / BLOCK_LEN < recorded.saturating_add(max)
     }
@@ -153,7 +153,7 @@ impl Incoming {
     pub(crate) fn work(&self, filler: &Filler<'_>) {
         loop {
             let mut state = self.state.lock();
-            state.take_up(filler);
+            state.open_partial_if_resumed(filler);
             let Some(piece) = self.queue.lock().next() else { return };
             match piece {
                 Piece::End(end) => state.end = Some(end),
@@ -164,11 +164,11 @@ impl Incoming {
                 self.has_ended.store(true, Ordering::Relaxed);
                 state.end(filler, end);
             }
-            self.note(&state);
+            self.refresh_flags(&state);
         }
     }
 
-    fn note(&self, state: &State) {
+    fn refresh_flags(&self, state: &IncomingState) {
         self.is_begun.fetch_or(state.into.is_some(), Ordering::Relaxed);
         self.has_ended.fetch_or(state.pending.is_none(), Ordering::Relaxed);
         if state.is_over() {
@@ -180,7 +180,7 @@ impl Incoming {
     }
 }
 
-impl State {
+impl IncomingState {
     /// Takes a queued piece. **Pieces of one connection are taken in their order**: they move from
     /// the queue to here while the file is locked.
     fn take_piece(&mut self, filler: &Filler<'_>, piece: Piece) {
@@ -202,7 +202,7 @@ impl State {
     }
 
     /// Opens the partial file, if the file is resumed and it is not open yet.
-    fn take_up(&mut self, filler: &Filler<'_>) {
+    fn open_partial_if_resumed(&mut self, filler: &Filler<'_>) {
         if self.into.is_some() {
             return;
         }
@@ -215,7 +215,7 @@ impl State {
         if self.resumed == 0 {
             return;
         }
-        match pending.continue_stage(filler) {
+        match pending.open_partial(filler) {
             Ok(Some((stage, blocks))) => {
                 self.into = Some(Assembler::new(stage, blocks, AHEAD_MAX).into());
             }
@@ -236,7 +236,7 @@ impl State {
             return;
         }
         match self.write(filler, content, offset, route) {
-            Ok(known) => self.came_by(filler, Step::Moved(content.len() as u64 - known)),
+            Ok(known) => self.count_progress(filler, CopyStep::Moved(content.len() as u64 - known)),
             Err(fault) => self.settle(filler, Err(fault)),
         }
     }
@@ -258,8 +258,8 @@ impl State {
     fn assemble(
         &mut self,
         filler: &Filler<'_>,
-        assemble: impl FnOnce(&mut Pieces, &Blocks) -> Result<Took, NotAssembled>,
-    ) -> Result<Took, Fault> {
+        assemble: impl FnOnce(&mut Pieces, &Blocks) -> Result<PieceCounts, AssembleError>,
+    ) -> Result<PieceCounts, Fault> {
         let into = self.begun(filler)?;
         let took = assemble(&mut self.pieces, &into).map_err(|error| not_assembled(&error))?;
         self.count(filler, took);
@@ -282,14 +282,14 @@ impl State {
     }
 
     /// Counts dropped bytes and holes.
-    fn count(&mut self, filler: &Filler<'_>, took: Took) {
+    fn count(&mut self, filler: &Filler<'_>, took: PieceCounts) {
         if took.dropped > 0 {
-            filler.job.reporter.begins_again(took.dropped, 0);
+            filler.job.reporter.restart_file(took.dropped, 0);
             self.counted -= took.dropped.min(self.counted);
         }
         if took.holes > 0 {
             self.has_holes = true;
-            self.came_by(filler, Step::Passed(took.holes));
+            self.count_progress(filler, CopyStep::Passed(took.holes));
         }
     }
 
@@ -308,7 +308,7 @@ impl State {
             return;
         }
         if seal.hash.is_none() != self.is_unhashed(filler) {
-            self.suspect = Some(work::lacks_hash());
+            self.suspect = Some(work::missing_hash());
             return;
         }
         // Each whole block of a hole is sealed by itself, so a peer can't claim a hole that would
@@ -323,13 +323,13 @@ impl State {
         }
     }
 
-    fn came_by(&mut self, filler: &Filler<'_>, step: Step) {
+    fn count_progress(&mut self, filler: &Filler<'_>, step: CopyStep) {
         self.counted += step.len();
-        filler.job.reporter.came_by(step);
+        filler.job.reporter.count_progress(step);
         if let Some(pending) = &self.pending {
             let Pending { dir, index, entry, .. } = pending;
             let recorded = self.into.as_ref().map_or(0, |into| into.recorded_len());
-            filler.job.has_come_to(dir, *index, entry, recorded);
+            filler.job.report_recorded(dir, *index, entry, recorded);
         }
     }
 
@@ -356,39 +356,39 @@ impl State {
         };
         let is_fault_of_sender = end.result.is_err();
         let outcome = match (end.result, self.suspect.take()) {
-            (Err(fault), _) => Err(super::of_sender(fault)),
+            (Err(fault), _) => Err(super::as_source_fault(fault)),
             (Ok(seal), _) if seal.grew && filler.job.policy.strict_source => Err(changed()),
             (Ok(seal), Some(_)) if seal.grew => Err(changed()),
             (Ok(_), Some(suspect)) => Err(suspect),
             (Ok(seal), None) => self.seal(filler, &seal),
         };
         match outcome {
-            Err(fault) if has_changed && self.begins_again(filler, &fault) => {}
-            Err(fault) if !is_fault_of_sender && self.takes_whole(filler, &fault) => {}
+            Err(fault) if has_changed && self.restart_file(filler, &fault) => {}
+            Err(fault) if !is_fault_of_sender && self.retry_whole(filler, &fault) => {}
             outcome => self.settle(filler, outcome),
         }
     }
 
     /// Requests the file again, if its source changed. Returns whether it did.
-    fn begins_again(&mut self, filler: &Filler<'_>, fault: &Fault) -> bool {
+    fn restart_file(&mut self, filler: &Filler<'_>, fault: &Fault) -> bool {
         let counted = self.counted;
-        let again = self.pending.take_if(|file| filler.begins_again(file, fault, counted));
+        let again = self.pending.take_if(|file| filler.restart_file(file, fault, counted));
         let Some(pending) = again else { return false };
-        filler.job.reporter.not_matched(self.matched);
-        self.give_up(true);
+        filler.job.reporter.uncount_matched(self.matched);
+        self.abandon_stage(true);
         filler.want_again(pending);
         true
     }
 
     /// Requests the whole file again, if local content did not match. Returns whether it did.
-    fn takes_whole(&mut self, filler: &Filler<'_>, fault: &Fault) -> bool {
+    fn retry_whole(&mut self, filler: &Filler<'_>, fault: &Fault) -> bool {
         if !matches!(fault.kind, FaultKind::Corrupt | FaultKind::Changed) {
             return false;
         }
         let (counted, matched) = (self.counted, self.matched);
-        let again = self.pending.take_if(|file| filler.takes_whole(file, counted, matched));
+        let again = self.pending.take_if(|file| filler.retry_whole(file, counted, matched));
         let Some(pending) = again else { return false };
-        self.give_up(true);
+        self.abandon_stage(true);
         filler.want_again(pending);
         true
     }
@@ -399,39 +399,39 @@ impl State {
             let message = "the partial file was replaced";
             return Err(Fault::new(Side::Source, FaultKind::Corrupt, message));
         }
-        let proves = self.resumed > 0 && filler.job.proves(listed);
+        let requires_proof = self.resumed > 0 && filler.job.requires_proof(listed);
         if seal.hash.is_none() != self.is_unhashed(filler) {
-            return Err(work::lacks_hash());
+            return Err(work::missing_hash());
         }
         // A hole at the end was never sent.
         let end = |pieces: &mut Pieces, into: &Blocks| {
-            pieces.end(into, seal.size).map(|holes| Took { holes, ..Took::default() })
+            pieces.end(into, seal.size).map(|holes| PieceCounts { holes, ..PieceCounts::default() })
         };
         self.assemble(filler, end)?;
         let into = self.into.take().expect("just seen");
         let into = Arc::try_unwrap(into).map_err(|into| {
             // The peer has ended a file that it still sends.
             self.to_discard = Some(into);
-            not_assembled(&NotAssembled::Incomplete)
+            not_assembled(&AssembleError::Incomplete)
         })?;
-        let is_of_tail = self.resumed > 0 && !proves && !seal.grew;
-        let assembled = |(stage, error)| give_up(stage, not_assembled(&error));
+        let is_tail_only = self.resumed > 0 && !requires_proof && !seal.grew;
+        let assembled = |(stage, error)| abandon_stage(stage, not_assembled(&error));
         let verified = match &seal.hash {
-            None => into.finish_unhashed(seal.size).map_err(assembled)?.is_whole(seal.size),
+            None => into.finish_unhashed(seal.size).map_err(assembled)?.verify_len(seal.size),
             Some(hash) => {
                 let written = into.finish(seal.size).map_err(assembled)?;
-                if is_of_tail { written.is_sent_tail(hash) } else { written.is_sent(hash) }
+                if is_tail_only { written.verify_tail(hash) } else { written.verify_hash(hash) }
             }
         };
         let verified = verified.map_err(|(stage, error)| {
-            // With `proves`, the Sender has read the beginning of the source again, and all new
+            // With `requires_proof`, the Sender has read the beginning of the source again, and all new
             // blocks have matched. So the source was replaced.
             let corrupt = || Fault::new(Side::Destination, FaultKind::Corrupt, error.to_string());
-            give_up(
+            abandon_stage(
                 stage,
                 match () {
                     () if seal.grew => changed(),
-                    () if proves => replaced(),
+                    () if requires_proof => replaced(),
                     () => corrupt(),
                 },
             )
@@ -442,23 +442,23 @@ impl State {
         // The resumed part was not examined for holes, but the Sender listed them.
         let has_holes = self.has_holes || pending.entry.has_holes;
         let filling = match has_holes {
-            _ if !self.shared.is_empty() => Filling::OverOther,
+            _ if !self.shared.is_empty() => Filling::OverOldVersion,
             true => Filling::WithHoles,
             false => Filling::Dense,
         };
         pending.seal(&filler.job.policy, verified, seal.mtime, filling)
     }
 
-    /// Gives up the staged file. If it `is_of_no_use`, its last user removes it.
-    fn give_up(&mut self, is_of_no_use: bool) {
+    /// Gives up the staged file. If it `is_useless`, its last user removes it.
+    fn abandon_stage(&mut self, is_useless: bool) {
         let Some(into) = self.into.take() else { return };
-        if is_of_no_use {
+        if is_useless {
             self.to_discard = Some(into);
             self.discard();
         }
     }
 
-    /// Removes the discarded file. If a [`Direct`] still uses it, that one removes it.
+    /// Removes the discarded file. If a [`DirectWriter`] still uses it, that one removes it.
     fn discard(&mut self) {
         let into = self.to_discard.take().map(Arc::try_unwrap);
         match into {
@@ -471,9 +471,9 @@ impl State {
     fn settle(&mut self, filler: &Filler<'_>, whole: Result<Whole, Fault>) {
         if let Err(fault) = &whole {
             if let (Some(pending), Some(into)) = (&mut self.pending, &self.into) {
-                pending.records(into);
+                pending.update_recorded_len(into);
             }
-            self.give_up(is_of_no_use(fault));
+            self.abandon_stage(is_useless(fault));
         }
         if whole.is_err() && filler.job.control.stopped() {
             // The job was stopped; the file is not at fault.
@@ -486,14 +486,14 @@ impl State {
 }
 
 /// Returns `fault`, and discards the staged file if it has become useless.
-fn give_up(stage: Box<dyn StagedFile>, fault: Fault) -> Fault {
-    if is_of_no_use(&fault) {
+fn abandon_stage(stage: Box<dyn StagedFile>, fault: Fault) -> Fault {
+    if is_useless(&fault) {
         stage.discard();
     }
     fault
 }
 
 /// True if no later attempt can use the staged file after this fault.
-fn is_of_no_use(fault: &Fault) -> bool {
+fn is_useless(fault: &Fault) -> bool {
     matches!(fault.kind, FaultKind::Changed | FaultKind::Corrupt)
 }

@@ -11,7 +11,7 @@ use super::{
     parent_fault,
 };
 use crate::dirs::DirNode;
-use crate::room::Room;
+use crate::memory_budget::MemoryBudget;
 use haul_model::{
     Changes, Entry, Fault, FaultKind, FileId, Kept, Name, Outcome, Side, Skip, escape_bytes, words,
 };
@@ -35,7 +35,7 @@ struct Known {
     groups: BTreeMap<u64, Group>,
     /// In a comparison: the object of each group's first name.
     objects: BTreeMap<u64, Option<FileId>>,
-    room: Room,
+    memory_budget: MemoryBudget,
 }
 
 /// The names of one file.
@@ -43,7 +43,7 @@ enum Group {
     /// The first name has no outcome yet.
     Awaited(Awaiting),
     /// The destination has the first name.
-    There(Box<First>),
+    Existing(Box<First>),
 }
 
 /// Names that wait for the outcome of the first one.
@@ -63,7 +63,7 @@ pub(crate) struct First {
 /// The directory of a first name.
 #[derive(Clone)]
 enum Place {
-    There(Arc<DirNode>),
+    Existing(Arc<DirNode>),
     /// A dry run: the directory would be created.
     Absent(Arc<RecvDir>),
 }
@@ -79,7 +79,7 @@ enum Object {
 }
 
 /// The state of a group when another of its names is listed.
-enum Met {
+enum GroupLookup {
     /// No other name was listed before, or none was published.
     None(Pending),
     /// The first name has no outcome yet; the new one waits for it.
@@ -93,8 +93,8 @@ enum Met {
 impl Groups {
     /// Creates an empty set that may use `memory_max` bytes.
     pub(super) fn of(memory_max: Option<NonZeroU64>) -> Self {
-        let room = Room::of(memory_max);
-        let known = Known { groups: BTreeMap::new(), objects: BTreeMap::new(), room };
+        let memory_budget = MemoryBudget::of(memory_max);
+        let known = Known { groups: BTreeMap::new(), objects: BTreeMap::new(), memory_budget };
         Self { known: Mutex::new(known), listed: OnceLock::new() }
     }
 }
@@ -129,17 +129,17 @@ impl Linker<'_> {
             }
             let first = self
                 .job
-                .has_other_names(&pending.entry)
+                .is_hard_linked(&pending.entry)
                 .then(|| (pending.entry.links, Arc::clone(&dir), pending.name.clone()));
             dirs.push(dir);
             let item = self.completion.finish(pending, moved, outcome);
             firsts.extend(first.map(|first| (first, item.outcome.clone())));
             outcomes.push(item);
         }
-        self.job.tell_outcomes(outcomes);
+        self.job.send_outcomes(outcomes);
         // Links must exist before the directories are settled and get their modes.
         for ((group, dir, name), outcome) in firsts {
-            self.end_first(group, dir, name, &outcome);
+            self.settle_first(group, dir, name, &outcome);
         }
         for dir in dirs {
             self.completion.settle(dir);
@@ -150,54 +150,59 @@ impl Linker<'_> {
     /// handles the first name.
     pub(super) fn take_name(
         &self,
-        one: Pending,
+        pending: Pending,
         take: impl FnOnce(Pending) -> Option<Outcome>,
     ) -> Option<Outcome> {
-        match self.meet_others(one) {
-            Met::Awaited => None,
-            Met::None(one) => {
-                let (group, dir, name) = (one.entry.links, one.dir(), one.name.clone());
-                let outcome = take(one);
+        match self.look_up_group(pending) {
+            GroupLookup::Awaited => None,
+            GroupLookup::None(pending) => {
+                let (group, dir, name) = (pending.entry.links, pending.dir(), pending.name.clone());
+                let outcome = take(pending);
                 if let Some(outcome) = &outcome {
-                    self.end_first(group, dir, name, outcome);
+                    self.settle_first(group, dir, name, outcome);
                 }
                 outcome
             }
-            Met::Other(first, one) if self.job.ends.queues_names => {
-                one.dir.expect_one();
-                self.job.give(Work::Name(Box::new((first, one))));
+            GroupLookup::Other(first, pending) if self.job.ends.queues_names => {
+                pending.dir.add_pending();
+                self.job.enqueue(Work::Name(Box::new((first, pending))));
                 None
             }
-            Met::Other(first, mut one) => {
-                let outcome = self.link(&first, &mut one);
-                Some(self.settle_listed(&one, outcome))
+            GroupLookup::Other(first, mut pending) => {
+                let outcome = self.link(&first, &mut pending);
+                Some(self.settle_listed(&pending, outcome))
             }
-            Met::TooMany(one, fault) => Some(self.settle_listed(&one, Outcome::Failed(fault))),
+            GroupLookup::TooMany(pending, fault) => {
+                Some(self.settle_listed(&pending, Outcome::Failed(fault)))
+            }
         }
     }
 
-    fn meet_others(&self, mut one: Pending) -> Met {
+    fn look_up_group(&self, mut pending: Pending) -> GroupLookup {
         let mut known = self.groups.known.lock();
-        let Known { groups, room, .. } = &mut *known;
-        match groups.entry(one.entry.links) {
+        let Known { groups, memory_budget, .. } = &mut *known;
+        match groups.entry(pending.entry.links) {
             btree_map::Entry::Vacant(group) => {
-                if !room.take(cost::of_first(&one.name, self.job.delays())) {
-                    return Met::TooMany(one, room.fault(Side::Destination));
+                if !memory_budget.take(cost::of_first(&pending.name, self.job.delays_updates())) {
+                    return GroupLookup::TooMany(pending, memory_budget.fault(Side::Destination));
                 }
-                room.take_along(cost::of_place(&Place::of(&one.dir)));
+                memory_budget.take_beyond_limit(cost::of_place(&Place::of(&pending.dir)));
                 group.insert(Group::Awaited(Awaiting::default()));
-                Met::None(one)
+                GroupLookup::None(pending)
             }
             btree_map::Entry::Occupied(mut group) => {
                 // The entry is a further name, and never becomes a first one.
-                one.entry.links = 0;
+                pending.entry.links = 0;
                 match group.get_mut() {
                     Group::Awaited(Awaiting(waiting)) => {
-                        one.dir.expect_one();
-                        waiting.get_or_insert_with(|| Box::new(Waiters(Vec::new()))).0.push(one);
-                        Met::Awaited
+                        pending.dir.add_pending();
+                        waiting
+                            .get_or_insert_with(|| Box::new(Waiters(Vec::new())))
+                            .0
+                            .push(pending);
+                        GroupLookup::Awaited
                     }
-                    Group::There(first) => Met::Other(First::clone(first), one),
+                    Group::Existing(first) => GroupLookup::Other(First::clone(first), pending),
                 }
             }
         }
@@ -205,8 +210,14 @@ impl Linker<'_> {
 
     /// Records the outcome of the first name of a file. Waiting names are linked to it, or fail
     /// with it.
-    pub(super) fn end_first(&self, group: u64, dir: Arc<RecvDir>, name: Name, outcome: &Outcome) {
-        let is_there = matches!(
+    pub(super) fn settle_first(
+        &self,
+        group: u64,
+        dir: Arc<RecvDir>,
+        name: Name,
+        outcome: &Outcome,
+    ) {
+        let exists = matches!(
             outcome,
             Outcome::Copied
                 | Outcome::WouldCopy
@@ -214,14 +225,14 @@ impl Linker<'_> {
                 | Outcome::Synced(_)
                 | Outcome::Skipped(Skip::Unchanged)
         );
-        let first = if is_there { self.first(dir, name.clone(), outcome) } else { None };
+        let first = if exists { self.first(dir, name.clone(), outcome) } else { None };
         let waiting = {
-            let Known { groups, room, .. } = &mut *self.groups.known.lock();
+            let Known { groups, memory_budget, .. } = &mut *self.groups.known.lock();
             let Some(Group::Awaited(_)) = groups.get(&group) else { return };
             let ended = match first.clone() {
-                Some(first) => groups.insert(group, Group::There(Box::new(first))),
+                Some(first) => groups.insert(group, Group::Existing(Box::new(first))),
                 None => {
-                    room.give_back(cost::of_first(&name, self.job.delays()));
+                    memory_budget.release(cost::of_first(&name, self.job.delays_updates()));
                     groups.remove(&group)
                 }
             };
@@ -241,16 +252,16 @@ impl Linker<'_> {
             Outcome::Failed(Fault::new(side, kind, message))
         };
         let mut settled = Vec::with_capacity(waiting.len());
-        for mut one in waiting {
+        for mut pending in waiting {
             match &first {
                 Some(first) if self.job.ends.queues_names => {
-                    self.job.give(Work::Name(Box::new((first.clone(), one))));
+                    self.job.enqueue(Work::Name(Box::new((first.clone(), pending))));
                 }
                 Some(first) => {
-                    let outcome = self.link(first, &mut one);
-                    settled.push((one, 0, outcome));
+                    let outcome = self.link(first, &mut pending);
+                    settled.push((pending, 0, outcome));
                 }
-                None => settled.push((one, 0, fault())),
+                None => settled.push((pending, 0, fault())),
             }
         }
         self.report_settled(settled);
@@ -271,11 +282,11 @@ impl Linker<'_> {
         if entry.links == 0 || there.is_none() && !needs_proof {
             return Ok(Changes::default());
         }
-        let Known { objects, room, .. } = &mut *self.groups.known.lock();
+        let Known { objects, memory_budget, .. } = &mut *self.groups.known.lock();
         match objects.entry(entry.links) {
             btree_map::Entry::Vacant(group) => {
-                if !room.take(cost::OF_OBJECT) {
-                    return Err(room.fault(Side::Destination));
+                if !memory_budget.take(cost::OF_OBJECT) {
+                    return Err(memory_budget.fault(Side::Destination));
                 }
                 group.insert(there);
                 Ok(Changes::default())
@@ -300,12 +311,12 @@ impl Linker<'_> {
             self.groups.listed.get_or_init(|| Name::clone(listed));
         }
         let place = Place::of(&dir);
-        let Place::There(node) = &place else {
+        let Place::Existing(node) = &place else {
             return Some(First { place, name, object: Object::Unknown });
         };
         let handle = node.handle().ok()?;
         // In a dry run, the existing object is not the one that would be published.
-        if self.job.policy.dry_run && is_replaced || !handle.capabilities().tells_objects {
+        if self.job.policy.dry_run && is_replaced || !handle.capabilities().has_object_ids {
             return Some(First { place, name, object: Object::Unknown });
         }
         // A file that differs from its base only in attributes waits, too.
@@ -319,10 +330,10 @@ impl Linker<'_> {
     /// The outcome of a name that was linked to `first`, and differed by `found`.
     fn linked(&self, first: &First, found: Changes) -> Outcome {
         let mut path = match &first.place {
-            Place::There(node) => node.path_of(Some(&first.name)),
+            Place::Existing(node) => node.path_of(Some(&first.name)),
             Place::Absent(dir) => dir.path_of(Some(&first.name)),
         };
-        if let (Place::There(_), Some(listed)) = (&first.place, self.groups.listed.get()) {
+        if let (Place::Existing(_), Some(listed)) = (&first.place, self.groups.listed.get()) {
             let top_len = path.iter().position(|byte| *byte == b'/').unwrap_or(path.len());
             path.splice(..top_len, listed.as_bytes().iter().copied());
         }
@@ -331,26 +342,26 @@ impl Linker<'_> {
     }
 
     /// Links an entry to the first name of its file in a worker, where that takes round trips.
-    pub(super) fn take_other_name(&self, first: &First, mut one: Pending) {
+    pub(super) fn link_other_name(&self, first: &First, mut pending: Pending) {
         if self.job.control.stopped() {
             return;
         }
-        let outcome = self.link(first, &mut one);
-        self.report_settled(vec![(one, 0, outcome)]);
+        let outcome = self.link(first, &mut pending);
+        self.report_settled(vec![(pending, 0, outcome)]);
     }
 
     /// Makes an entry a further name of `first`, unless it is one already.
-    fn link(&self, first: &First, one: &mut Pending) -> Outcome {
-        let Pending { dir, name, entry, .. } = one;
-        let tells_objects = match &dir.state {
+    fn link(&self, first: &First, pending: &mut Pending) -> Outcome {
+        let Pending { dir, name, entry, .. } = pending;
+        let has_object_ids = match &dir.state {
             DirState::Open(node) => {
-                node.handle().is_ok_and(|handle| handle.capabilities().tells_objects)
+                node.handle().is_ok_and(|handle| handle.capabilities().has_object_ids)
             }
             _ => true,
         };
         let left = Outcome::Skipped(Skip::Unchanged);
         // Without object numbers, an unchanged file counts as the same object.
-        let (decision, found) = self.decider.decide_about(dir, name, entry, !tells_objects);
+        let (decision, found) = self.decider.decide_about(dir, name, entry, !has_object_ids);
         let decision = self.publisher.removals.cleared(dir, name, decision, found);
         let on_existing = match decision {
             Decision::Copy(on_existing) | Decision::Base(.., on_existing) => on_existing,
@@ -360,7 +371,7 @@ impl Linker<'_> {
                 _ => OnExisting::Replace,
             },
             Decision::Settled(Outcome::WouldCopy) => return self.linked(first, found),
-            Decision::Settled(outcome) if outcome == left && tells_objects => OnExisting::Replace,
+            Decision::Settled(outcome) if outcome == left && has_object_ids => OnExisting::Replace,
             Decision::Settled(outcome) => return self.job.as_synced(outcome, found),
         };
         if self.job.policy.dry_run && !matches!(dir.state, DirState::Open(_)) {
@@ -369,10 +380,10 @@ impl Linker<'_> {
         }
         let linked = self.link_to(first, dir, name, entry, on_existing);
         match linked {
-            Ok(Linked::Before) if self.job.plan.reports_changes => {
+            Ok(Linked::Already) if self.job.plan.reports_changes => {
                 Outcome::Linked { found: Changes::default(), first: Box::default() }
             }
-            Ok(Linked::Before) => left,
+            Ok(Linked::Already) => left,
             Ok(Linked::Now(Outcome::Copied)) => self.linked(first, found),
             Ok(Linked::Now(outcome)) => outcome,
             Err(fault) => Outcome::Failed(fault),
@@ -393,30 +404,31 @@ impl Linker<'_> {
         let handle = node.handle().map_err(failed)?;
         if let Some(id) = first.id() {
             let there = handle.stat(name, false).map_err(failed)?;
-            if handle.capabilities().tells_objects
+            if handle.capabilities().has_object_ids
                 && there.is_some_and(|there| there.id == Some(id))
             {
-                return Ok(Linked::Before);
+                return Ok(Linked::Already);
             }
         }
         if self.job.policy.dry_run {
             return Ok(Linked::Now(Outcome::Copied));
         }
-        let Place::There(first_dir) = &first.place else { return Err(parent_fault()) };
+        let Place::Existing(first_dir) = &first.place else { return Err(parent_fault()) };
         dir.expect_change();
         if let Object::Waits(place) = &first.object
             && self
                 .publisher
-                .wait_with((**place, &first.name), dir, name, on_existing)
+                .link_waiting((**place, &first.name), dir, name, on_existing)
                 .map_err(failed)?
         {
             return Ok(Linked::Now(Outcome::Copied));
         }
-        self.publisher.removals.make_way(dir, name, on_existing)?;
+        self.publisher.removals.clear_place(dir, name, on_existing)?;
         let from = first_dir.handle().map_err(failed)?;
-        let named = self.publisher.naming.give_name(action, dir, name, entry, on_existing, |how| {
-            handle.make_hard_link(&*from, &first.name, first.id(), name, how)
-        });
+        let named =
+            self.publisher.naming.assign_name(action, dir, name, entry, on_existing, |how| {
+                handle.make_hard_link(&*from, &first.name, first.id(), name, how)
+            });
         if let (Some(claims), Some(id)) = (dir.claims(), first.id()) {
             claims.find(id, &*handle);
         }
@@ -425,7 +437,7 @@ impl Linker<'_> {
                 dir.remove_stale(name);
                 Ok(Linked::Now(outcome))
             }
-            None => Err(naming::another()),
+            None => Err(naming::name_taken()),
         }
     }
 }
@@ -433,7 +445,7 @@ impl Linker<'_> {
 /// The result of linking a name to the first one.
 enum Linked {
     /// The name led to the file before.
-    Before,
+    Already,
     /// The name was linked now, or the outcome says why not.
     Now(Outcome),
 }
@@ -452,7 +464,7 @@ impl First {
 impl Place {
     fn of(dir: &Arc<RecvDir>) -> Self {
         match &dir.state {
-            DirState::Open(node) => Self::There(Arc::clone(node)),
+            DirState::Open(node) => Self::Existing(Arc::clone(node)),
             _ => Self::Absent(Arc::clone(dir)),
         }
     }

@@ -2,7 +2,7 @@
 //! remote Sender may list only what the job covers, and must account for all of it.
 
 use super::prefetching::Prefetching;
-use super::{DirState, Pending, Receiver, RecvDir, is_stage, of_sender};
+use super::{DirState, Pending, Receiver, RecvDir, as_source_fault, is_stage};
 use crate::Event;
 use haul_model::{
     Entry, Fault, FaultKind, Kept, Kind, MAX_DEPTH, Meta, MetaKind, Missing, Name, Outcome, Part,
@@ -15,7 +15,7 @@ use haul_tree::Owner;
 use std::sync::Arc;
 
 /// The Sender broke this rule of the protocol.
-pub(super) struct Broken(pub(super) &'static str);
+pub(super) struct ProtocolViolation(pub(super) &'static str);
 
 /// The position in the listing.
 pub(super) struct Listing {
@@ -28,7 +28,7 @@ pub(super) struct Listing {
     pub(super) open: Vec<(u64, Arc<RecvDir>)>,
     pub(super) prefetching: Prefetching,
     /// The creation of the destination was reported.
-    has_told_made: bool,
+    has_reported_created: bool,
 }
 
 impl Listing {
@@ -39,28 +39,29 @@ impl Listing {
             source: 0,
             open: vec![(0, root)],
             prefetching: Prefetching::default(),
-            has_told_made: false,
+            has_reported_created: false,
         }
     }
 
     /// The innermost open directory, if its index is `dir`.
-    fn opened_last(&self, dir: u64) -> Result<Arc<RecvDir>, Broken> {
+    fn opened_last(&self, dir: u64) -> Result<Arc<RecvDir>, ProtocolViolation> {
         let open = self.open.last().filter(|(number, _)| *number == dir);
-        let (_, open) = open.ok_or(Broken("it listed into a directory that is not open"))?;
+        let (_, open) =
+            open.ok_or(ProtocolViolation("it listed into a directory that is not open"))?;
         Ok(Arc::clone(open))
     }
 }
 
 impl Receiver<'_> {
     /// Takes the next admitted items. Their outcomes are reported even if the job ends in between.
-    pub(super) fn take_items(&self, items: Vec<ListItem>) -> Result<(), Broken> {
+    pub(super) fn take_items(&self, items: Vec<ListItem>) -> Result<(), ProtocolViolation> {
         let _batch = self.job.ending.begin_batch();
         let (mut wants, mut outcomes) = (Vec::new(), Vec::new());
         let taken = items
             .into_iter()
             .take_while(|_| !self.job.is_ending())
             .try_for_each(|item| self.take_item(item, &mut wants, &mut outcomes));
-        self.tell_both(&mut wants, &mut outcomes);
+        self.send_outcomes_and_wants(&mut wants, &mut outcomes);
         taken
     }
 
@@ -69,15 +70,15 @@ impl Receiver<'_> {
         item: ListItem,
         wants: &mut Vec<Want>,
         outcomes: &mut Vec<OutcomeItem>,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), ProtocolViolation> {
         let cost = item.cost();
         match item {
             ListItem::DirEnd { dir } => return self.take_dir_end(dir, wants, outcomes),
             ListItem::Fault { dir, name, fault } => {
                 let (index, parent) = self.number(dir)?;
                 self.check_fault(dir, &name)?;
-                parent.passed_over(&name);
-                let outcome = self.outcome_of(of_sender(fault));
+                parent.record_unlistable(&name);
+                let outcome = self.outcome_of(as_source_fault(fault));
                 self.job.reporter.outcome(index, || name.clone(), &Kind::Special, 0, &outcome);
                 self.job.close(cost);
                 outcomes.push(OutcomeItem { index, outcome });
@@ -93,8 +94,8 @@ impl Receiver<'_> {
             ListItem::Rival(rival) => outcomes.push(self.take_rival(&rival, cost)?),
             ListItem::Entry { dir, mut entry } => {
                 let (index, parent) = self.number(dir)?;
-                if self.maker.dirs_made > 0 {
-                    self.tell_made();
+                if self.creator.dirs_created > 0 {
+                    self.report_created();
                 }
                 let (name, is_closed) = self.check_name(dir, &parent, &entry)?;
                 if self.job.task.lists() {
@@ -105,16 +106,16 @@ impl Receiver<'_> {
                 self.owners.forget_owner(&parent, &mut entry);
                 let lost = self.owners.loss(&entry).or_else(|| {
                     let is_moved = entry.kind == Kind::Dir && self.owners.moves_whole();
-                    if is_moved { self.times.loses_time(&parent, &entry) } else { None }
+                    if is_moved { self.times.check_time(&parent, &entry) } else { None }
                 });
                 self.owners.adapt(&mut entry);
                 if entry.kind == Kind::Dir {
                     // All other names in the parent directory are known now.
-                    self.tell_extras_in_turn(&parent, wants, outcomes);
+                    self.handle_extras_in_order(&parent, wants, outcomes);
                     parent.forget_prefetched();
                 }
                 let outcome = match lost {
-                    Some(fault) => self.leave_behind(index, parent, name, entry, cost, fault),
+                    Some(fault) => self.skip_lossy(index, parent, name, entry, cost, fault),
                     None => self.take_entry(index, parent, name, entry, cost, wants),
                 };
                 if let Some(outcome) = outcome {
@@ -129,17 +130,17 @@ impl Receiver<'_> {
     }
 
     /// Reports once that this job has created the destination.
-    fn tell_made(&self) {
+    fn report_created(&self) {
         if self.job.only_removes()
-            || std::mem::replace(&mut self.listing.lock().has_told_made, true)
+            || std::mem::replace(&mut self.listing.lock().has_reported_created, true)
         {
             return;
         }
         let named = Named {
             naming: self.job.control.monitor().progress().naming(),
-            dirs_made: self.maker.dirs_made as u64,
+            dirs_created: self.creator.dirs_created as u64,
         };
-        self.job.control.tell_made(named, &self.job.dest);
+        self.job.control.report_created(named, &self.job.dest);
     }
 
     /// Takes the end of a directory. The end of the root ends the listing.
@@ -148,43 +149,43 @@ impl Receiver<'_> {
         dir: u64,
         wants: &mut Vec<Want>,
         outcomes: &mut Vec<OutcomeItem>,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), ProtocolViolation> {
         let ended = self.listing.lock().open.pop_if(|(number, _)| *number == dir);
-        let (_, ended) = ended.ok_or(Broken("it ended a directory that is not open"))?;
+        let (_, ended) = ended.ok_or(ProtocolViolation("it ended a directory that is not open"))?;
         ended.forget_prefetched();
         if dir == 0 {
             self.check_end()?;
             self.job.reporter.listed_all();
         }
-        self.tell_extras_in_turn(&ended, wants, outcomes);
+        self.handle_extras_in_order(&ended, wants, outcomes);
         if dir == 0 {
-            self.tell_both(wants, outcomes);
+            self.send_outcomes_and_wants(wants, outcomes);
             self.filler.providers.renames.settle_renames(&self.filler, wants, outcomes);
             // Settling the root may end the job, so all outcomes are sent first.
-            self.tell_both(wants, outcomes);
+            self.send_outcomes_and_wants(wants, outcomes);
         }
         self.completion.settle(ended);
         Ok(())
     }
 
-    fn tell_both(&self, wants: &mut Vec<Want>, outcomes: &mut Vec<OutcomeItem>) {
-        self.job.tell_outcomes(std::mem::take(outcomes));
+    fn send_outcomes_and_wants(&self, wants: &mut Vec<Want>, outcomes: &mut Vec<OutcomeItem>) {
+        self.job.send_outcomes(std::mem::take(outcomes));
         if !wants.is_empty() {
             self.job.sender.want(std::mem::take(wants));
         }
     }
 
     /// Reports the extras of `dir`, after the outcomes found before them.
-    fn tell_extras_in_turn(
+    fn handle_extras_in_order(
         &self,
         dir: &Arc<RecvDir>,
         wants: &mut Vec<Want>,
         outcomes: &mut Vec<OutcomeItem>,
     ) {
         if dir.has_extras() {
-            self.tell_both(wants, outcomes);
+            self.send_outcomes_and_wants(wants, outcomes);
         }
-        self.tell_extras(dir);
+        self.handle_extras(dir);
     }
 
     /// Reports an entry in a job that only lists. The destination is not read.
@@ -192,7 +193,7 @@ impl Receiver<'_> {
         let path = dir.path_of(entry.name.as_ref());
         self.job.control.monitor().event(Event::Listed { path: &path, entry });
         if entry.kind == Kind::Dir {
-            self.open_ruled(index, dir, entry);
+            self.open_skipped(index, dir, entry);
         }
         self.job.close(cost);
         Outcome::Skipped(Skip::Ruled)
@@ -208,27 +209,27 @@ impl Receiver<'_> {
         cost: u64,
         wants: &mut Vec<Want>,
     ) -> Option<Outcome> {
-        self.has_listed(index, &dir, &entry, false);
+        self.record_listed(index, &dir, &entry, false);
         if dir.parent.is_none() {
             self.publisher.naming.merging.list(name.as_ref());
         }
-        if self.job.checks() {
+        if self.job.copies_nothing() {
             let (checked, outcome) = self.checker.check_entry(index, dir, name, entry, cost, wants);
             self.open(index, checked);
             return outcome;
         }
-        let is_there = name.as_ref().is_some_and(|name| dir.has_listed(name));
+        let exists = name.as_ref().is_some_and(|name| dir.record_listed(name));
         let only_removes = self.job.only_removes();
         let outcome = match &entry.kind {
-            kind if only_removes && *kind != Kind::Dir => self.job.left_alone(is_there),
+            kind if only_removes && *kind != Kind::Dir => self.job.removal_only_outcome(exists),
             Kind::Dir => {
                 let ahead = self.listing.lock().prefetching.take(index);
-                let (made, outcome) =
-                    self.maker.take_dir(index, &dir, name.clone(), &entry, cost, ahead);
-                self.open(index, Some(made));
+                let (created, outcome) =
+                    self.creator.take_dir(index, &dir, name.clone(), &entry, cost, ahead);
+                self.open(index, Some(created));
                 outcome?
             }
-            Kind::Special if !self.job.makes(&entry) => Outcome::Skipped(Skip::Special),
+            Kind::Special if !self.job.creates_special(&entry) => Outcome::Skipped(Skip::Special),
             Kind::Symlink { .. } if !self.job.plan.links => Outcome::Skipped(Skip::Special),
             Kind::Symlink { target } if self.job.is_unsafe(dir.names().len(), target) => {
                 Outcome::Skipped(Skip::Ruled)
@@ -240,9 +241,11 @@ impl Receiver<'_> {
                 let name = name.expect("only directories come without a name");
                 let mut one = Pending::new(index, dir, name, entry, OnExisting::Keep, cost);
                 one.staging.clone_from(&self.staging);
-                return match self.job.has_other_names(&one.entry) {
-                    true => self.linker.take_name(one, |one| self.maker.take_one(one, wants)),
-                    false => self.maker.take_one(one, wants),
+                return match self.job.is_hard_linked(&one.entry) {
+                    true => {
+                        self.linker.take_name(one, |one| self.creator.take_first_name(one, wants))
+                    }
+                    false => self.creator.take_first_name(one, wants),
                 };
             }
         };
@@ -256,7 +259,7 @@ impl Receiver<'_> {
     }
 
     /// Lets the Sender list entries into a directory of `parent` in which nothing is done.
-    fn open_ruled(&self, index: u64, parent: &Arc<RecvDir>, entry: &Entry) {
+    fn open_skipped(&self, index: u64, parent: &Arc<RecvDir>, entry: &Entry) {
         let (above, name) = (Some(Arc::clone(parent)), entry.name.clone());
         self.open(index, Some(RecvDir::new(above, name, DirState::Ruled, false, None)));
     }
@@ -266,12 +269,12 @@ impl Receiver<'_> {
         if self.job.plan.is_mirror && fault.kind == FaultKind::NotRecursive {
             return Outcome::Skipped(Skip::Special);
         }
-        self.publisher.removals.withhold_deletions(&fault);
+        self.publisher.removals.withhold_removals(&fault);
         Outcome::Failed(fault)
     }
 
     /// Assigns the index of the next entry. Returns it with the open directory `dir`.
-    fn number(&self, dir: u64) -> Result<(u64, Arc<RecvDir>), Broken> {
+    fn number(&self, dir: u64) -> Result<(u64, Arc<RecvDir>), ProtocolViolation> {
         let mut listing = self.listing.lock();
         let parent = listing.opened_last(dir)?;
         let index = listing.next_index;
@@ -281,7 +284,7 @@ impl Receiver<'_> {
     }
 
     /// Reports that `entry` in `dir` was listed. `is_rival`: an earlier source has its place.
-    fn has_listed(&self, index: u64, dir: &RecvDir, entry: &Entry, is_rival: bool) {
+    fn record_listed(&self, index: u64, dir: &RecvDir, entry: &Entry, is_rival: bool) {
         self.job.reporter.listed(index, entry, |place| {
             place.source = self.listing.lock().source;
             (place.is_dir, place.is_rival) = (entry.kind == Kind::Dir, is_rival);
@@ -290,7 +293,7 @@ impl Receiver<'_> {
     }
 
     /// The innermost open directory, if its index is `dir`.
-    fn open_dir_of(&self, dir: u64) -> Result<Arc<RecvDir>, Broken> {
+    fn open_dir_of(&self, dir: u64) -> Result<Arc<RecvDir>, ProtocolViolation> {
         self.listing.lock().opened_last(dir)
     }
 
@@ -301,30 +304,33 @@ impl Receiver<'_> {
         dir: u64,
         parent: &RecvDir,
         entry: &Entry,
-    ) -> Result<(Option<Name>, bool), Broken> {
+    ) -> Result<(Option<Name>, bool), ProtocolViolation> {
         let mut is_closed = false;
         if entry.kind == Kind::Dir && self.listing.lock().open.len() > MAX_DEPTH {
-            return Err(Broken("it listed a tree deeper than 2048 directories"));
+            return Err(ProtocolViolation("it listed a tree deeper than 2048 directories"));
         }
         if entry.name.is_none() && (entry.kind != Kind::Dir || dir != 0) {
-            return Err(Broken("it listed an entry without a name"));
+            return Err(ProtocolViolation("it listed an entry without a name"));
         }
-        if let Some(asked) = &self.asked {
-            let taken = asked.lock().take(dir, parent, entry)?;
+        if let Some(requested) = &self.requested {
+            let taken = requested.lock().take(dir, parent, entry)?;
             is_closed = taken.is_closed;
             let is_dir = entry.kind == Kind::Dir;
-            if taken.is_ruled && self.job.leaves_out(parent, entry.name.as_ref(), is_dir) {
-                return Err(Broken("it listed an excluded entry"));
+            if taken.must_pass_filter && self.job.excludes(parent, entry.name.as_ref(), is_dir) {
+                return Err(ProtocolViolation("it listed an excluded entry"));
             }
         }
         if dir != 0 || self.job.lists_once(entry) {
-            let name = entry.name.clone().ok_or(Broken("it listed an entry without a name"))?;
+            let name =
+                entry.name.clone().ok_or(ProtocolViolation("it listed an entry without a name"))?;
             let mut names = parent.last_names.lock();
             // Entries that are no directories come first.
             let late = entry.kind != Kind::Dir && (names.subdir.is_some() || names.dir.is_some());
             let last = if entry.kind == Kind::Dir { &mut names.dir } else { &mut names.file };
             if late || last.as_ref().is_some_and(|last| *last >= name) {
-                return Err(Broken("it listed a directory out of order, or a name twice"));
+                return Err(ProtocolViolation(
+                    "it listed a directory out of order, or a name twice",
+                ));
             }
             *last = Some(name.clone());
             return Ok((Some(name), is_closed));
@@ -334,23 +340,27 @@ impl Receiver<'_> {
         }
         let mut last = parent.last_names.lock();
         if last.file.is_some() {
-            return Err(Broken("it listed several sources for one name"));
+            return Err(ProtocolViolation("it listed several sources for one name"));
         }
         last.file.clone_from(&self.job.rename);
         Ok((self.job.rename.clone(), is_closed))
     }
 
     /// Settles an entry whose place an earlier source has taken.
-    pub(super) fn take_rival(&self, rival: &Rival, cost: u64) -> Result<OutcomeItem, Broken> {
+    pub(super) fn take_rival(
+        &self,
+        rival: &Rival,
+        cost: u64,
+    ) -> Result<OutcomeItem, ProtocolViolation> {
         let Rival { dir, entry, .. } = rival;
         let (index, parent) = self.number(*dir)?;
         let is_made = entry.kind == Kind::Special && entry.special.is_some();
         let has_place = matches!(entry.kind, Kind::File { .. } | Kind::Symlink { .. }) || is_made;
-        if self.job.checks() || !has_place {
-            return Err(Broken("it listed a rival of an unknown entry"));
+        if self.job.copies_nothing() || !has_place {
+            return Err(ProtocolViolation("it listed a rival of an unknown entry"));
         }
         let _name = self.check_name(*dir, &parent, entry)?;
-        self.has_listed(index, &parent, entry, true);
+        self.record_listed(index, &parent, entry, true);
         let outcome = match self.job.plan.is_mirror {
             true => Outcome::Skipped(Skip::Ruled),
             false => self.outcome_of_rival(rival),
@@ -370,66 +380,70 @@ impl Receiver<'_> {
             Kind::File { size } => (MetaKind::File { size: *size }, None),
             Kind::Dir => (MetaKind::Dir, None),
             Kind::Symlink { target } => (MetaKind::Symlink, Some(&**target)),
-            Kind::Special => return Outcome::Failed(of_sender(fault.clone())),
+            Kind::Special => return Outcome::Failed(as_source_fault(fault.clone())),
         };
         // No attributes of the rival would be kept.
         let plan = Plan { keeps: Kept::NONE, ..self.job.plan.clone() };
         let meta = &Meta::new(kind, first.attributes.clone());
-        let existing = Existing { meta, target, is_source: false, is_led_to: false };
+        let existing = Existing { meta, target, is_source: false, is_link_target: false };
         match decide(&plan, entry, entry.attributes.mtime, Some(existing)).0 {
             Action::Leave => Outcome::Skipped(Skip::Unchanged),
             Action::Settled(outcome @ Outcome::Skipped(_)) => outcome,
-            _ => Outcome::Failed(of_sender(fault.clone())),
+            _ => Outcome::Failed(as_source_fault(fault.clone())),
         }
     }
 
     /// Checks that the Sender may report a fault in `dir`.
-    pub(super) fn check_fault(&self, dir: u64, name: &[u8]) -> Result<(), Broken> {
-        self.asked.as_ref().map_or(Ok(()), |asked| asked.lock().take_fault(dir, name))
+    pub(super) fn check_fault(&self, dir: u64, name: &[u8]) -> Result<(), ProtocolViolation> {
+        self.requested.as_ref().map_or(Ok(()), |requested| requested.lock().take_fault(dir, name))
     }
 
     /// Checks that the listing may end: every requested source is accounted for.
-    pub(super) fn check_end(&self) -> Result<(), Broken> {
-        match &self.asked {
-            Some(asked) if !asked.lock().may_end() => Err(Broken("it ended the listing too early")),
+    pub(super) fn check_end(&self) -> Result<(), ProtocolViolation> {
+        match &self.requested {
+            Some(requested) if !requested.lock().may_end() => {
+                Err(ProtocolViolation("it ended the listing too early"))
+            }
             _ => Ok(()),
         }
     }
 
     /// Takes the names of directories that will be listed later, so that they do not count as
     /// extras.
-    fn take_subdirs(&self, dir: u64, names: &[Name]) -> Result<(), Broken> {
+    fn take_subdirs(&self, dir: u64, names: &[Name]) -> Result<(), ProtocolViolation> {
         let dir = self.open_dir_of(dir)?;
         if !self.job.task.finds_extras() || dir.parent.is_none() {
-            return Err(Broken("it listed names of directories where none are expected"));
+            return Err(ProtocolViolation(
+                "it listed names of directories where none are expected",
+            ));
         }
         let mut last = dir.last_names.lock();
         for name in names {
             if last.dir.is_some() || last.subdir.as_ref().is_some_and(|last| last >= name) {
-                return Err(Broken("it listed the names of directories out of order"));
+                return Err(ProtocolViolation("it listed the names of directories out of order"));
             }
             last.subdir = Some(name.clone());
         }
         for name in names {
-            dir.has_listed(name);
+            dir.record_listed(name);
         }
         Ok(())
     }
 
     /// Handles the extras of `dir`, once all its names are known.
-    fn tell_extras(&self, dir: &Arc<RecvDir>) {
+    fn handle_extras(&self, dir: &Arc<RecvDir>) {
         let (Some(names), DirState::Open(node)) = (dir.unlisted.lock().take(), &dir.state) else {
             return;
         };
-        if !self.job.checks() {
-            return self.filler.providers.renames.keep_or_delete(&self.filler, dir, names);
+        if !self.job.copies_nothing() {
+            return self.filler.providers.renames.defer_or_delete(&self.filler, dir, names);
         }
         self.checker.report_extras(dir, node, names);
     }
 
     /// Settles an entry that is not moved because it would lose something, given by `fault`. Its
     /// subtree is skipped, too.
-    fn leave_behind(
+    fn skip_lossy(
         &self,
         index: u64,
         dir: Arc<RecvDir>,
@@ -438,42 +452,42 @@ impl Receiver<'_> {
         cost: u64,
         fault: Fault,
     ) -> Option<Outcome> {
-        self.has_listed(index, &dir, &entry, false);
+        self.record_listed(index, &dir, &entry, false);
         if let Some(name) = &name {
-            dir.has_listed(name);
+            dir.record_listed(name);
         }
         let outcome = Outcome::Failed(fault);
         if entry.kind == Kind::Dir {
-            self.open_ruled(index, &dir, &entry);
+            self.open_skipped(index, &dir, &entry);
         }
         self.job.settle_entry(index, &dir, &entry, cost, &outcome);
         Some(outcome)
     }
 
     /// Marks a directory that the Sender did not search: nothing in it counts as an extra.
-    fn close_dir(&self, dir: u64) -> Result<(), Broken> {
+    fn close_dir(&self, dir: u64) -> Result<(), ProtocolViolation> {
         let dir = self.open_dir_of(dir)?;
         if !self.job.task.finds_extras() || dir.parent.is_none() {
-            return Err(Broken("it closed a directory unexpectedly"));
+            return Err(ProtocolViolation("it closed a directory unexpectedly"));
         }
         *dir.unlisted.lock() = None;
         Ok(())
     }
 
     /// Removes the entry whose name is that of a missing source.
-    fn take_missing(&self, dir: u64, name: &Name) -> Result<(), Broken> {
+    fn take_missing(&self, dir: u64, name: &Name) -> Result<(), ProtocolViolation> {
         let dir = self.open_dir_of(dir)?;
         if self.publisher.removals.walking().missing != Missing::Removed {
-            return Err(Broken("it reported a missing source unexpectedly"));
+            return Err(ProtocolViolation("it reported a missing source unexpectedly"));
         }
-        if let Some(asked) = &self.asked {
-            asked.lock().take_missing(&dir, name)?;
+        if let Some(requested) = &self.requested {
+            requested.lock().take_missing(&dir, name)?;
         }
         let is_own = |part| matches!(part, Part::All | Part::AllElse);
         if self.job.rename.is_none() && self.job.plan.is_mirror && is_own(self.job.plan.part) {
-            let mut told = Vec::new();
-            let removed = self.publisher.removals.remove_missing(&dir, name, &mut told);
-            self.job.tell_deleted(told);
+            let mut deleted = Vec::new();
+            let removed = self.publisher.removals.remove_missing(&dir, name, &mut deleted);
+            self.job.report_deleted(deleted);
             if let Err(error) = removed {
                 self.publisher.removals.not_removed(&dir.path_of(Some(name)), &error);
             }

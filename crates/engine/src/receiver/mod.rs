@@ -1,33 +1,32 @@
 //! The Receiver: the role that holds the destination. It alone compares entries, requests missing
 //! content and publishes files.
 
+mod ancestors;
 mod arrivals;
-mod asked;
-mod backing;
+mod backup;
 mod check;
 mod completion;
 mod context;
+mod creator;
 mod deciding;
 mod destination;
 mod dirs;
+mod disk_space;
 mod durable;
 mod ending;
 mod ends;
 mod filler;
 mod filling;
-mod full;
-mod given;
 mod hashing;
 mod hold;
 mod in_place;
 mod incoming;
 mod linking;
 mod listing;
-mod losing;
-mod mirror;
+mod loss_check;
 mod modes;
 mod naming;
-mod own;
+mod owners;
 mod pending;
 mod place;
 mod prefetching;
@@ -35,25 +34,26 @@ mod providers;
 mod proving;
 mod publish;
 mod reading;
+mod removals;
+mod requested;
 mod resume;
 mod sealing;
+mod self_copy;
 mod small;
 mod subdir;
-mod taking;
 #[cfg(test)]
 mod tests;
 mod times;
 mod waiting;
-mod way;
 mod work;
 
 pub(crate) use arrivals::Arrivals;
-pub(crate) use asked::Asked;
 pub(crate) use context::JobContext;
-pub(crate) use destination::{Destination, Made};
+pub(crate) use destination::{CreatedDirs, Destination};
 pub(crate) use filler::Filler;
-pub(crate) use own::Around;
 pub(crate) use reading::{PARTS_MAX, decode_lists, read_for_receiver, read_lane};
+pub(crate) use requested::RequestedSources;
+pub(crate) use self_copy::DestLineage;
 pub(crate) use small::{run_downloads, run_uploads};
 pub(crate) use work::{Tasks, Work, run_worker};
 
@@ -63,34 +63,34 @@ use crate::dirs::{DirNode, OpenDirs};
 use crate::link::{Proof, ReceiverPort, SenderPort, SourceHandle};
 use crate::originals::Originals;
 use crate::prefetch::{Names, Prefetched};
-use backing::{Backing, Backups};
+use backup::{BackupLocation, Backups};
 use check::Checker;
 use completion::Completion;
+use creator::Creator;
 use deciding::{Decider, Decision};
 use dirs::{DirState, RecvDir};
 use durable::Durability;
 use ending::Ending;
 pub(crate) use ends::Ends;
-use given::{Numbers, Owners};
 use haul_model::{BlockHash, Fault, FaultKind, Kept, Kind, Name, Policy, Side};
 use haul_plan::Plan;
 use haul_proto::ListItem;
 use haul_sys::Dir;
 use haul_tree::{Capabilities, StagedFile};
-use incoming::{Direct, Incoming, Piece};
+use incoming::{DirectWriter, Incoming, Piece};
 use linking::{Groups, Linker};
-use listing::{Broken, Listing};
-use mirror::Removals;
+use listing::{Listing, ProtocolViolation};
 use naming::Naming;
+use owners::{IdMap, Owners};
 use parking_lot::Mutex;
 pub(crate) use pending::Pending;
-use providers::{Bring, Chunks, Providers};
+use providers::{BaseMethod, Chunks, Providers};
 use publish::Publisher;
+use removals::Removals;
 use sealing::Sealing;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use taking::Maker;
 use times::Times;
 
 /// Tolerated excess over [`haul_proto::LIST_WINDOW`]: the cost of the largest possible item.
@@ -105,11 +105,11 @@ pub(crate) struct Receiver<'a> {
     pub(crate) completion: Arc<Completion<'a>>,
     linker: Arc<Linker<'a>>,
     pub(crate) filler: Arc<Filler<'a>>,
-    maker: Maker<'a>,
+    creator: Creator<'a>,
     checker: Checker<'a>,
     listing: Mutex<Listing>,
     /// The sources of the job, if this side named them.
-    asked: Option<Mutex<Asked>>,
+    requested: Option<Mutex<RequestedSources>>,
     /// The directory of the staged files, if they are not staged beside their final names.
     staging: Option<Arc<Dir>>,
 }
@@ -118,7 +118,7 @@ pub(crate) struct Receiver<'a> {
 pub(crate) type Resumed = (Box<dyn StagedFile>, Vec<BlockHash>);
 
 impl<'a> Receiver<'a> {
-    /// Creates a Receiver for `destination`. `asked` limits what the Sender may list, if this side
+    /// Creates a Receiver for `destination`. `requested` limits what the Sender may list, if this side
     /// knows the sources.
     ///
     /// # Errors
@@ -128,31 +128,31 @@ impl<'a> Receiver<'a> {
         sender: Arc<dyn SenderPort + 'a>,
         destination: Destination,
         job: &Job,
-        asked: Option<Asked>,
+        requested: Option<RequestedSources>,
         tasks: Tasks,
     ) -> io::Result<Arc<Self>> {
         destination.report_naming(job, control.monitor(), &*sender);
         let capabilities = destination.root.capabilities();
         let Capabilities { lanes, acts_as_root, .. } = capabilities;
-        let (has, keeps) = (destination.root.keeps(), destination.keeps_in(&job.task));
+        let (has, keeps) = (destination.root.keeps(), destination.supported_attributes(&job.task));
         let removes = job.task.removes().is_some();
-        let gives = given::allowed(job.task.keeps(), acts_as_root).and(keeps);
+        let settable = owners::allowed(job.task.keeps(), acts_as_root).and(keeps);
         // A proof covers all attributes that can be compared, even those that can't be set here.
-        let proves = if removes { job.task.keeps() } else { modes::given(&job.task, gives) };
+        let proves = if removes { job.task.keeps() } else { modes::given(&job.task, settable) };
         let policy = policy_of(job, proves.and(keeps));
         let ends = Ends::of(capabilities, &*sender, &policy);
         let chunks = Chunks::of(destination.cache, &*destination.root, job, &ends).map(Arc::new);
         let root = DirNode::root(destination.root, None, &Arc::new(OpenDirs::default()))?;
         let state = if destination.absent { DirState::Absent } else { DirState::Open(root) };
         let root = RecvDir::new(None, None, state, false, None);
-        root.begin_with(destination.scope);
+        root.set_rules(destination.scope);
         root.set_bases(providers::roots(destination.bases)?);
         providers::report_missing(destination.missing_bases, control.monitor(), &*sender);
-        let backing = Backing::of(job.backup.as_ref(), destination.backups)?;
+        let backup = BackupLocation::of(job.backup.as_ref(), destination.backups)?;
         if !removes && (job.task.mirrors().is_some() || job.task.moving().is_none()) {
-            given::tell_lacks(control.monitor(), &destination.path, job.task.keeps(), has);
+            owners::warn_unsupported(control.monitor(), &destination.path, job.task.keeps(), has);
         }
-        let is_beside = ends.sender_knows_sources || destination.sources_are_here;
+        let roles_are_local = ends.sender_knows_sources || destination.sources_are_local;
         let job_context = JobContext {
             control,
             reporter: Reporter::new(control.monitor()),
@@ -171,22 +171,22 @@ impl<'a> Receiver<'a> {
             ending: Ending::default(),
         };
         let context = Arc::new(job_context);
-        let numbers = Numbers::of(job, ends.sender_names_accounts, acts_as_root);
-        let owners = Owners::of(&context, numbers, gives);
+        let numbers = IdMap::of(job, ends.sender_names_accounts, acts_as_root);
+        let owners = Owners::of(&context, numbers, settable);
         let times = Times::of(&owners);
-        let backups = Backups::of(&owners, chunks.clone(), backing);
-        let originals = destination.sources_are_here.then(|| Originals::of(job));
-        let publisher = Publisher::of(&times, backups, originals, destination.holds_sources);
-        let completion = Completion::of(&publisher, chunks.clone(), is_beside);
+        let backups = Backups::of(&owners, chunks.clone(), backup);
+        let originals = destination.sources_are_local.then(|| Originals::of(job));
+        let publisher = Publisher::of(&times, backups, originals, destination.source_lineage);
+        let completion = Completion::of(&publisher, chunks.clone(), roles_are_local);
         let linker = Linker::of(&completion, Groups::of(job.links_memory_max));
-        let providers = Providers::of(job, ends.reads_cheaply && is_beside, chunks);
-        let filler = Filler::of(&linker, providers, destination.dirs_made > 0, lanes);
+        let providers = Providers::of(job, ends.reads_cheaply && roles_are_local, chunks);
+        let filler = Filler::of(&linker, providers, destination.dirs_created > 0, lanes);
         let checker = Checker::of(&owners, &filler, destination.may_be_source);
-        let maker = Maker::of(&filler, destination.around, destination.dirs_made);
+        let creator = Creator::of(&filler, destination.dest_lineage, destination.dirs_created);
         publisher.take_over_lot_in(&root);
-        owners.tell_unknown();
+        owners.warn_unknown();
         let listing = Mutex::new(Listing::of(root));
-        let (asked, staging, job) = (asked.map(Mutex::new), destination.staging, context);
+        let (requested, staging, job) = (requested.map(Mutex::new), destination.staging, context);
         Ok(Arc::new(Self {
             job,
             owners,
@@ -195,10 +195,10 @@ impl<'a> Receiver<'a> {
             completion,
             linker,
             filler,
-            maker,
+            creator,
             checker,
             listing,
-            asked,
+            requested,
             staging,
         }))
     }
@@ -206,12 +206,12 @@ impl<'a> Receiver<'a> {
     /// Admits items of a listing from a wire, for [`Self::take_list`]. Returns `false` if they made
     /// the job fail.
     fn admit_list(&self, items: &[ListItem]) -> bool {
-        self.job.keep_rules(self.job.admit(items))
+        self.job.check_protocol(self.job.admit(items))
     }
 
     /// Takes the next items of a listing from a wire.
     pub(crate) fn take_list(&self, items: Vec<ListItem>) {
-        self.job.keep_rules(self.take_items(items));
+        self.job.check_protocol(self.take_items(items));
     }
 }
 
@@ -225,12 +225,12 @@ impl ReceiverPort for Receiver<'_> {
     fn files(&self, files: Vec<SourceHandle>) {
         let tasks = self.job.tasks.lock().clone();
         if let Some(tasks) = tasks {
-            tasks.give_files(files);
+            tasks.enqueue_files(files);
         }
     }
 
     fn prefetch(&self, above: u64, name: &Name, entries: &mut Names<'_>) -> Option<Prefetched> {
-        self.look_ahead(above, name, entries)
+        self.prefetch_dir(above, name, entries)
     }
 
     fn take_prefetched(&self, index: u64, prefetched: Prefetched) {
@@ -249,7 +249,7 @@ fn policy_of(job: &Job, keeps: Kept) -> Policy {
 }
 
 /// A fault that the Sender reported, marked as the source's: it can't judge the destination.
-pub(crate) fn of_sender(fault: Fault) -> Fault {
+pub(crate) fn as_source_fault(fault: Fault) -> Fault {
     Fault { side: Side::Source, ..fault.clipped() }
 }
 
@@ -257,7 +257,7 @@ pub(crate) fn of_sender(fault: Fault) -> Fault {
 /// useless in another place.
 fn is_stage(kind: &Kind, name: Option<&Name>) -> bool {
     match kind {
-        Kind::Dir => name.is_some_and(haul_store::is_lot),
+        Kind::Dir => name.is_some_and(haul_store::is_batch),
         _ => name.is_some_and(haul_store::is_private),
     }
 }

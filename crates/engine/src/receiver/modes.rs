@@ -20,14 +20,14 @@ const SET_GROUP_ID: u32 = 0o2000;
 /// The attributes to set if `kept` are kept. A new entry needs a mode, even if it is not its
 /// source's.
 pub(super) fn given(task: &Task, kept: Kept) -> Kept {
-    match is_own(task) {
+    match ignores_source_modes(task) {
         true => kept.with(Kept::MODE).with(Kept::SET_ID),
         false => kept,
     }
 }
 
 /// True if the sources' modes are not kept.
-fn is_own(task: &Task) -> bool {
+fn ignores_source_modes(task: &Task) -> bool {
     task.copies().is_some_and(|policy| !policy.keeps.has(Kept::MODE))
 }
 
@@ -44,23 +44,23 @@ impl JobContext<'_> {
     pub(super) fn kept_of_dirs(&self) -> Kept {
         let keeps = self.policy.keeps.of_dirs();
         // Reading a directory changes its access time, so a mirror ignores that, as rsync does.
-        let keeps = keeps.without(Kept::ATIMES.only_if(self.plan.leaves_dir_atimes));
+        let keeps = keeps.without(Kept::ATIMES.only_if(self.plan.ignores_dir_atimes));
         // New directories inherit the set-group-ID bit from their parent.
-        if is_own(&self.task) { keeps.without(Kept::SET_ID) } else { keeps }
+        if ignores_source_modes(&self.task) { keeps.without(Kept::SET_ID) } else { keeps }
     }
 
     /// Sets the mode that `entry` gets in `dir`, where `existing` has its place.
-    pub(super) fn give_mode(&self, entry: &mut Entry, dir: &RecvDir, existing: Option<&Meta>) {
-        if !is_own(&self.task) {
+    pub(super) fn set_mode(&self, entry: &mut Entry, dir: &RecvDir, existing: Option<&Meta>) {
+        if !ignores_source_modes(&self.task) {
             return;
         }
-        let is_one_kind = |there: &&Meta| match entry.kind {
+        let is_same_kind = |there: &&Meta| match entry.kind {
             Kind::File { .. } => there.is_file(),
             Kind::Dir => there.kind == MetaKind::Dir,
             Kind::Symlink { .. } => there.kind == MetaKind::Symlink,
             Kind::Special => there.kind == MetaKind::Special,
         };
-        let Some(there) = existing.filter(is_one_kind) else {
+        let Some(there) = existing.filter(is_same_kind) else {
             entry.attributes.mode &= dir.mode_of_new();
             return;
         };
@@ -71,7 +71,7 @@ impl JobContext<'_> {
         }
         entry.attributes.mode = mode;
         if is_file {
-            keep_lent(&mut entry.attributes, &there.attributes, self.policy.keeps);
+            keep_set_id_bits(&mut entry.attributes, &there.attributes, self.policy.keeps);
         }
     }
 
@@ -82,11 +82,11 @@ impl JobContext<'_> {
         dir: &RecvDir,
         there: &Meta,
     ) -> Cow<'e, Entry> {
-        if !is_own(&self.task) {
+        if !ignores_source_modes(&self.task) {
             return Cow::Borrowed(entry);
         }
         let mut entry = entry.clone();
-        self.give_mode(&mut entry, dir, Some(there));
+        self.set_mode(&mut entry, dir, Some(there));
         Cow::Owned(entry)
     }
 
@@ -104,8 +104,8 @@ impl JobContext<'_> {
             DirState::Open(node) if !fresh => Some(node.meta()),
             _ => None,
         };
-        self.give_mode(&mut entry, above, there);
-        if entry.is_way {
+        self.set_mode(&mut entry, above, there);
+        if entry.is_implied_dir {
             entry.attributes.mode &= above.mode_of_new();
         }
         entry
@@ -114,7 +114,7 @@ impl JobContext<'_> {
     /// The mode with which the directory of `entry` is created in `above`. Its final mode is set
     /// when everything in it is done. Until then, and after a killed job, only users who may read
     /// it in the end can read it. Nobody else can change it.
-    pub(super) fn mode_when_made(&self, above: &RecvDir, entry: &Entry) -> u32 {
+    pub(super) fn initial_dir_mode(&self, above: &RecvDir, entry: &Entry) -> u32 {
         let keeps = self.kept_of_dirs();
         // An access list, or its absence, may deny what a mode allows. Until it is set, the
         // directory has the default list of its parent.
@@ -123,14 +123,14 @@ impl JobContext<'_> {
         }
         let given = self.with_dir_mode(entry, above, &DirState::Absent, true).attributes;
         let gets_owners = keeps.has(Kept::USER) || keeps.has(Kept::GROUP);
-        let rights = if gets_owners { of_anybody(given.mode) } else { given.mode };
+        let rights = if gets_owners { common_rights(given.mode) } else { given.mode };
         PRIVATE_DIR_MODE | rights & OTHERS_READ
     }
 }
 
 /// The permissions that owner, group and others all have in `mode`, for the group and others. They
 /// are right whatever the final owner and group are.
-fn of_anybody(mode: u32) -> u32 {
+fn common_rights(mode: u32) -> u32 {
     let common = mode >> 6 & mode >> 3 & mode & 0o7;
     common << 3 | common
 }
@@ -146,7 +146,7 @@ fn with_executability(mode: u32, source: u32) -> u32 {
 }
 
 /// Keeps the set-ID bits of an existing file if the new one has the same owner or group.
-fn keep_lent(given: &mut Attributes, there: &Attributes, keeps: Kept) {
+fn keep_set_id_bits(given: &mut Attributes, there: &Attributes, keeps: Kept) {
     let kinds = [
         (Kept::USER, &mut given.user, there.user, SET_USER_ID),
         (Kept::GROUP, &mut given.group, there.group, SET_GROUP_ID),
@@ -174,7 +174,7 @@ mod tests {
             (0o077, 0),
             (0o1777, 0o077),
         ] {
-            assert_eq!(of_anybody(mode), expected, "{mode:o}");
+            assert_eq!(common_rights(mode), expected, "{mode:o}");
         }
     }
 

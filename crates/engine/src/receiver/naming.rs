@@ -8,9 +8,9 @@
 //! must also have the exact spelling of the name. Over SFTP, where objects have no numbers, only
 //! the listing decides.
 
-use super::backing::not_backed_up;
-use super::own::is_own;
-use super::{Backups, DirState, JobContext, Owners, RecvDir, losing, parent_fault};
+use super::backup::not_backed_up;
+use super::self_copy::is_same_object;
+use super::{Backups, DirState, JobContext, Owners, RecvDir, loss_check, parent_fault};
 use crate::dirs::DirNode;
 use crate::originals::Originals;
 use haul_model::{Entry, Fault, FaultKind, FileId, Name, Outcome, Side, Skip};
@@ -93,7 +93,7 @@ impl Merging {
         self.has_nameless.fetch_or(name.is_none(), Ordering::Relaxed);
     }
 
-    fn may_be(&self) -> bool {
+    fn may_merge(&self) -> bool {
         self.sources.load(Ordering::Relaxed) > 1 && self.has_nameless.load(Ordering::Relaxed)
     }
 }
@@ -139,7 +139,7 @@ impl<'a> Naming<'a> {
 impl Naming<'_> {
     /// Gives an entry of `dir` its name with `publish`, called `action` in faults. `None` if
     /// another entry of the job has the name.
-    pub(super) fn give_name(
+    pub(super) fn assign_name(
         &self,
         action: &str,
         dir: &RecvDir,
@@ -148,20 +148,21 @@ impl Naming<'_> {
         on_existing: OnExisting,
         mut publish: impl FnMut(OnExisting) -> io::Result<Publication>,
     ) -> Result<Option<Outcome>, Fault> {
-        let failed = |error: io::Error| losing::not_kept(self.job.policy.moving, action, &error);
+        let failed =
+            |error: io::Error| loss_check::not_kept(self.job.policy.moving, action, &error);
         if publish(on_existing).map_err(failed)? == Publication::Published {
             return Ok(Some(Outcome::Copied));
         }
         let DirState::Open(node) = &dir.state else { return Err(parent_fault()) };
         let handle = node.handle().map_err(failed)?;
-        let there = match handle.capabilities().tells_objects {
+        let existing = match handle.capabilities().has_object_ids {
             // The directory has another spelling of the name.
-            false if !handle.spells(name).map_err(failed)? => return Ok(None),
+            false if !handle.has_spelling(name).map_err(failed)? => return Ok(None),
             false => None,
             true => handle.stat(name, false).map_err(failed)?,
         };
-        if let Some(there) = &there
-            && !self.is_free(dir, &*handle, name, there).map_err(failed)?
+        if let Some(existing) = &existing
+            && !self.is_unclaimed(dir, &*handle, name, existing).map_err(failed)?
         {
             return Ok(None);
         }
@@ -169,7 +170,9 @@ impl Naming<'_> {
         if self.job.plan.keeps_existing {
             return Ok(Some(Outcome::Skipped(Skip::Exists)));
         }
-        if let Some(refusal) = there.and_then(|there| refusal(&there, is_own(entry, there.id))) {
+        if let Some(refusal) =
+            existing.and_then(|existing| refusal(&existing, is_same_object(entry, existing.id)))
+        {
             return Err(refusal);
         }
         self.backups.back_up(node, name).map_err(not_backed_up)?;
@@ -180,34 +183,34 @@ impl Naming<'_> {
     /// False if `name` may lead to an object that another entry brought under another spelling, in
     /// a directory that treats both names as one. In a directory that existed before the job, only
     /// objects of other sources are unknown to its [`Claims`].
-    pub(super) fn is_spelled(
+    pub(super) fn has_exact_spelling(
         &self,
         dir: &RecvDir,
         handle: &dyn TreeDir,
         name: &Name,
     ) -> io::Result<bool> {
-        let asks = dir.fresh || self.merging.may_be();
-        Ok(!asks || handle.tells_names_apart() || handle.spells(name)?)
+        let needs_check = dir.fresh || self.merging.may_merge();
+        Ok(!needs_check || handle.has_distinct_names() || handle.has_spelling(name)?)
     }
 
-    /// False if `there`, to which the name of an entry leads in `dir`, belongs to another entry.
-    pub(super) fn is_free(
+    /// False if `existing`, to which the name of an entry leads in `dir`, belongs to another entry.
+    pub(super) fn is_unclaimed(
         &self,
         dir: &RecvDir,
         handle: &dyn TreeDir,
         name: &Name,
-        there: &Meta,
+        existing: &Meta,
     ) -> io::Result<bool> {
-        let is_own = match (dir.claims(), there.id) {
+        let is_same_object = match (dir.claims(), existing.id) {
             (Some(claims), Some(id)) => claims.find(id, handle),
             _ => true,
         };
-        Ok(is_own && self.is_spelled(dir, handle, name)?)
+        Ok(is_same_object && self.has_exact_spelling(dir, handle, name)?)
     }
 }
 
 /// The fault of an entry whose name another entry of the job has.
-pub(super) fn another() -> Fault {
+pub(super) fn name_taken() -> Fault {
     let message = "its name is that of another entry of this job: the destination treats both \
                    names as the same";
     Fault::new(Side::Destination, FaultKind::Taken, message)
@@ -215,7 +218,7 @@ pub(super) fn another() -> Fault {
 
 impl Naming<'_> {
     /// Sets the source's attributes that a kept file lacks.
-    pub(super) fn refresh(
+    pub(super) fn update_attributes(
         &self,
         node: &Arc<DirNode>,
         name: &Name,
@@ -223,7 +226,7 @@ impl Naming<'_> {
         existing: Option<&Meta>,
     ) -> Result<(), Fault> {
         // The existing file may be the source itself, which keeps its attributes.
-        let Some(existing) = existing.filter(|there| !is_own(entry, there.id)) else {
+        let Some(existing) = existing.filter(|existing| !is_same_object(entry, existing.id)) else {
             return Ok(());
         };
         let keeps = self.job.policy.keeps;
@@ -231,11 +234,11 @@ impl Naming<'_> {
         if which.is_empty() || self.job.policy.dry_run {
             return Ok(());
         }
-        let attributes = self.owners.with_spared(&entry.attributes, Some(&existing.attributes));
+        let attributes = self.owners.with_protected(&entry.attributes, Some(&existing.attributes));
         let set = node
             .handle()
             .and_then(|handle| handle.set_file_attributes(name, existing.id, &attributes, which));
         let action = "set the file's attributes";
-        set.map_err(|error| losing::not_kept(self.job.policy.moving, action, &error))
+        set.map_err(|error| loss_check::not_kept(self.job.policy.moving, action, &error))
     }
 }

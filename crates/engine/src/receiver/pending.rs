@@ -1,8 +1,8 @@
 //! A listed entry, other than a directory, that has no outcome yet.
 
 use super::dirs::Base;
-use super::providers::{Begun, Version};
-use super::{Bring, DirState, Filler, RecvDir};
+use super::providers::{PrefilledStage, Version};
+use super::{BaseMethod, DirState, Filler, RecvDir};
 use crate::digest;
 use haul_model::{BLOCK_LEN, Changes, ContentHash, Entry, Fault, FileId, Name, Outcome};
 use haul_proto::FileSeal;
@@ -24,34 +24,34 @@ pub(crate) struct Pending {
     /// Whole blocks that an earlier job received.
     pub(super) resumed: u64,
     /// Bytes on record in a staged file that was given up. A later job can resume there.
-    pub(super) on_record: Option<u64>,
+    pub(super) recorded_len: Option<u64>,
     /// In a mirror: the differences of the existing entry.
     pub(super) found: Changes,
     pub(super) reading: Reading,
     /// The base directory that has the content, and how the file gets it.
-    pub(super) base: Option<(Base, Bring)>,
+    pub(super) base: Option<(Base, BaseMethod)>,
     /// The chunks of the file are offered.
     pub(super) is_chunked: bool,
     /// Parts of it were taken from other files.
-    pub(super) takes_parts: bool,
+    pub(super) uses_local_parts: bool,
     /// The old version whose sums were sent.
     pub(super) old: Option<Version>,
     /// The staged file, if it begins with the old version.
-    pub(super) begun: Option<Box<Begun>>,
+    pub(super) begun: Option<Box<PrefilledStage>>,
     /// The file into which the content will be written, if the Want named one.
     pub(super) into: Option<FileId>,
     /// Space is reserved before the file is written.
-    pub(super) reserves: bool,
+    pub(super) preallocates: bool,
     /// Runs of zeros in it become holes.
-    pub(super) leaves_zeros: bool,
+    pub(super) writes_sparse: bool,
     /// The directory of the staged file, if it is not staged beside its final name.
     pub(super) staging: Option<Arc<Dir>>,
 }
 
 impl Pending {
     /// Records how much is on record, before the staged file may be given up.
-    pub(super) fn records(&mut self, into: &Assembler<Box<dyn StagedFile>>) {
-        self.on_record = Some(into.recorded() * BLOCK_LEN);
+    pub(super) fn update_recorded_len(&mut self, into: &Assembler<Box<dyn StagedFile>>) {
+        self.recorded_len = Some(into.recorded() * BLOCK_LEN);
     }
 
     /// Creates an entry as it was listed, without content.
@@ -63,11 +63,11 @@ impl Pending {
         on_existing: OnExisting,
         cost: u64,
     ) -> Self {
-        let (resumed, on_record) = (0, None);
+        let (resumed, recorded_len) = (0, None);
         let (found, reading) = (Changes::default(), Reading::default());
         let (base, old, begun, into) = (None, None, None, None);
-        let (reserves, leaves_zeros, staging, listed) = (false, false, None, entry.size());
-        let (is_chunked, takes_parts) = (false, false);
+        let (preallocates, writes_sparse, staging, listed) = (false, false, None, entry.size());
+        let (is_chunked, uses_local_parts) = (false, false);
         Self {
             index,
             dir,
@@ -77,23 +77,23 @@ impl Pending {
             on_existing,
             cost,
             resumed,
-            on_record,
+            recorded_len,
             found,
             reading,
             base,
             old,
             is_chunked,
-            takes_parts,
+            uses_local_parts,
             begun,
             into,
-            reserves,
-            leaves_zeros,
+            preallocates,
+            writes_sparse,
             staging,
         }
     }
 
     /// True if the hashed source has the listed size and time.
-    pub(super) fn is_as_listed(&self, source: &FileSeal) -> bool {
+    pub(super) fn matches_listing(&self, source: &FileSeal) -> bool {
         (source.size, source.mtime) == (self.entry.size(), self.entry.attributes.mtime)
     }
 
@@ -102,7 +102,7 @@ impl Pending {
     ///
     /// # Errors
     /// If the source has changed, unless it has only grown.
-    pub(super) fn look_again(
+    pub(super) fn recheck_source(
         &mut self,
         filler: &Filler<'_>,
         source: &dyn SourceFile,
@@ -117,9 +117,9 @@ impl Pending {
     /// is staged on a file system that shares content.
     pub(super) fn may_share(&self, filler: &Filler<'_>, source: &dyn SourceFile) -> bool {
         let DirState::Open(node) = &self.dir.state else { return false };
-        !(filler.job.looks_at_bytes() || self.reading.is_second || self.staging.is_some())
+        !(filler.job.hashes_content() || self.reading.is_retry || self.staging.is_some())
             && source.handle().is_some()
-            && node.handle().is_ok_and(|dir| dir.capabilities().shares_content)
+            && node.handle().is_ok_and(|dir| dir.capabilities().can_share_content)
     }
 }
 
@@ -127,7 +127,7 @@ impl Pending {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Reading {
     /// The source changed while it was read, and is read again.
-    pub(super) is_second: bool,
+    pub(super) is_retry: bool,
     /// The source has grown since it was opened.
     pub(super) has_grown: bool,
 }

@@ -1,7 +1,7 @@
 //! Creates directories, links and special files at their places as soon as they are listed.
 
-use super::work::Making;
-use super::{DirState, Maker, Pending, RecvDir, Work, naming, parent_fault};
+use super::work::DirCreation;
+use super::{Creator, DirState, Pending, RecvDir, Work, naming, parent_fault};
 use crate::prefetch::Prefetched;
 use haul_model::{Changes, Entry, Fault, Kept, Kind, Name, Outcome, Side, Skip};
 use haul_proto::OutcomeItem;
@@ -10,9 +10,9 @@ use haul_tree::Meta;
 use std::io;
 use std::sync::Arc;
 
-impl Maker<'_> {
+impl Creator<'_> {
     /// Creates a link, FIFO, socket or device.
-    pub(super) fn make(
+    pub(super) fn create(
         &self,
         dir: &RecvDir,
         name: &Name,
@@ -20,7 +20,7 @@ impl Maker<'_> {
         on_existing: OnExisting,
     ) -> Outcome {
         let DirState::Open(node) = &dir.state else { return Outcome::Failed(parent_fault()) };
-        if let Err(fault) = self.publisher.removals.make_way(dir, name, on_existing) {
+        if let Err(fault) = self.publisher.removals.clear_place(dir, name, on_existing) {
             return Outcome::Failed(fault);
         }
         let action = match entry.kind {
@@ -31,31 +31,34 @@ impl Maker<'_> {
         if entry.special.is_none() && !self.job.plan.new_links_get_times {
             keeps = keeps.without(Kept::TIMES);
         }
-        let made = self.publisher.naming.give_name(action, dir, name, entry, on_existing, |how| {
-            let handle = node.handle()?;
-            let made = match (&entry.kind, entry.special) {
-                (Kind::Symlink { target }, _) => {
-                    handle.make_symlink(target, name, attributes, keeps, how)?
+        let created =
+            self.publisher.naming.assign_name(action, dir, name, entry, on_existing, |how| {
+                let handle = node.handle()?;
+                let created = match (&entry.kind, entry.special) {
+                    (Kind::Symlink { target }, _) => {
+                        handle.make_symlink(target, name, attributes, keeps, how)?
+                    }
+                    (_, Some(special)) => {
+                        handle.make_special(special, name, attributes, keeps, how)?
+                    }
+                    (_, None) => return Err(io::ErrorKind::Unsupported.into()),
+                };
+                if created == Publication::Published
+                    && let Some(claims) = dir.claims()
+                    && let Some(Meta { id: Some(id), .. }) = handle.stat(name, false)?
+                {
+                    claims.bring(id);
                 }
-                (_, Some(special)) => handle.make_special(special, name, attributes, keeps, how)?,
-                (_, None) => return Err(io::ErrorKind::Unsupported.into()),
-            };
-            if made == Publication::Published
-                && let Some(claims) = dir.claims()
-                && let Some(Meta { id: Some(id), .. }) = handle.stat(name, false)?
-            {
-                claims.bring(id);
-            }
-            Ok(made)
-        });
-        match made {
+                Ok(created)
+            });
+        match created {
             Ok(Some(outcome)) => {
                 if outcome == Outcome::Copied {
                     dir.remove_stale(name);
                 }
                 outcome
             }
-            Ok(None) => Outcome::Failed(naming::another()),
+            Ok(None) => Outcome::Failed(naming::name_taken()),
             Err(fault) => Outcome::Failed(fault),
         }
     }
@@ -81,24 +84,24 @@ impl Maker<'_> {
         let entry = &self.job.with_dir_mode(entry, parent, &state, is_new);
         // A copy into an existing directory keeps that directory's mode and time, unless it becomes
         // a mirror.
-        let is_to_be_same = name.is_some() || self.job.plan.updates_top;
-        let is_given = is_to_be_same && (fresh || !entry.is_way);
+        let is_mirrored = name.is_some() || self.job.plan.updates_root;
+        let gets_attributes = is_mirrored && (fresh || !entry.is_implied_dir);
         let mut outcome =
-            self.publisher.sealing.dir_outcome(parent, entry, &state, outcome, is_given);
+            self.publisher.sealing.dir_outcome(parent, entry, &state, outcome, gets_attributes);
         let has_failed = matches!(outcome, Outcome::Failed(_));
-        let is_open = is_given && !has_failed && matches!(state, DirState::Open(_));
+        let is_open = gets_attributes && !has_failed && matches!(state, DirState::Open(_));
         let has_other_time = matches!(outcome, Outcome::Synced(found) if found.has(Changes::TIME));
         let keeps_time = self.job.kept_of_dirs().has(Kept::TIMES);
         if is_open && keeps_time && (is_new || has_other_time) {
-            self.times.loses_time(parent, entry);
+            self.times.check_time(parent, entry);
         }
-        let attributes = if is_open { self.job.sealed_with(entry) } else { None };
+        let attributes = if is_open { self.job.final_attributes(entry) } else { None };
         let shown = entry.name.clone();
         let of = |state, attributes| {
             let dir =
                 RecvDir::new(Some(Arc::clone(parent)), shown.clone(), state, fresh, attributes);
-            if entry.is_way {
-                dir.become_way();
+            if entry.is_implied_dir {
+                dir.mark_implied();
             }
             dir
         };
@@ -106,22 +109,24 @@ impl Maker<'_> {
         *dir.prefetched.lock() = prefetched;
         self.publisher.take_over_lot_in(&dir);
         if !self.job.policy.dry_run && !dir.is_searchable() {
-            dir.open_up();
+            dir.make_writable();
         }
-        if let Err(fault) = self.publisher.removals.expect_extras(&dir) {
+        if let Err(fault) = self.publisher.removals.record_existing_names(&dir) {
             // The parent has counted both directories, and waits for only one.
             parent.settle_one();
             dir = of(DirState::Failed, None);
             outcome = Outcome::Failed(fault);
         }
-        let made = match &dir.state {
-            DirState::Open(node) if fresh => node.handle().ok().and_then(|dir| dir.making()),
+        let created = match &dir.state {
+            DirState::Open(node) if fresh => {
+                node.handle().ok().and_then(|dir| dir.pending_creation())
+            }
             _ => None,
         };
-        if let Some(made) = made {
-            dir.expect_one();
-            let making = Making { index, cost, outcome, made };
-            self.job.give(Work::Made(Arc::clone(&dir), making));
+        if let Some(created) = created {
+            dir.add_pending();
+            let pending_creation = DirCreation { index, cost, outcome, created };
+            self.job.enqueue(Work::DirCreated(Arc::clone(&dir), pending_creation));
             return (dir, None);
         }
         (dir, Some(outcome))
@@ -136,23 +141,23 @@ impl Maker<'_> {
         prefetched: Option<&Prefetched>,
     ) -> (Outcome, DirState, bool) {
         let failed = |fault| (Outcome::Failed(fault), DirState::Failed, false);
-        let into_itself = self.around.holds_it(entry, parent.parent.is_none());
+        let into_itself = self.dest_lineage.contains_destination(entry, parent.parent.is_none());
         match (&parent.state, name, into_itself) {
             (DirState::Failed, ..) => failed(parent_fault()),
             (_, _, Some(fault)) => failed(fault),
-            (DirState::Absent, Some(_), _) if self.job.makes_nothing() => {
+            (DirState::Absent, Some(_), _) if self.job.creates_nothing() => {
                 (Outcome::Skipped(Skip::Ruled), DirState::Ruled, false)
             }
             // The same as for a destination that was created.
-            (DirState::Absent, None, _) if !self.job.plan.updates_top => {
+            (DirState::Absent, None, _) if !self.job.plan.updates_root => {
                 (Outcome::Skipped(Skip::Unchanged), DirState::Absent, false)
             }
             (DirState::Absent, ..) => (Outcome::WouldCopy, DirState::Absent, false),
             (DirState::Ruled, ..) => (Outcome::Skipped(Skip::Ruled), DirState::Ruled, false),
             (DirState::Open(node), None, None) => {
-                let made = self.dirs_made > 0 && self.job.plan.updates_top;
+                let created = self.dirs_created > 0 && self.job.plan.updates_root;
                 let outcome =
-                    if made { Outcome::Copied } else { Outcome::Skipped(Skip::Unchanged) };
+                    if created { Outcome::Copied } else { Outcome::Skipped(Skip::Unchanged) };
                 (outcome, DirState::Open(Arc::clone(node)), false)
             }
             (DirState::Open(node), Some(name), None) => {
@@ -163,17 +168,17 @@ impl Maker<'_> {
     }
 
     /// Waits until a directory is created, and reports its outcome.
-    pub(super) fn end_making(&self, dir: &Arc<RecvDir>, making: Making) {
-        let outcome = match (making.made)() {
-            Ok(()) => making.outcome,
+    pub(super) fn wait_for_creation(&self, dir: &Arc<RecvDir>, pending_creation: DirCreation) {
+        let outcome = match (pending_creation.created)() {
+            Ok(()) => pending_creation.outcome,
             Err(_) if self.job.control.stopped() => return,
             Err(error) => {
                 Outcome::Failed(Fault::from_io(Side::Destination, "create the directory", &error))
             }
         };
-        self.job.report(making.index, || dir.path_of(None), &Kind::Dir, 0, &outcome);
-        self.job.close(making.cost);
-        self.job.tell_outcomes(vec![OutcomeItem { index: making.index, outcome }]);
+        self.job.report(pending_creation.index, || dir.path_of(None), &Kind::Dir, 0, &outcome);
+        self.job.close(pending_creation.cost);
+        self.job.send_outcomes(vec![OutcomeItem { index: pending_creation.index, outcome }]);
         self.completion.settle(Arc::clone(dir));
     }
 
@@ -182,7 +187,7 @@ impl Maker<'_> {
         if self.job.control.stopped() {
             return;
         }
-        let outcome = self.make(&link.dir, &link.name, &link.entry, link.on_existing);
+        let outcome = self.create(&link.dir, &link.name, &link.entry, link.on_existing);
         self.linker.report_settled(vec![(link, 0, outcome)]);
     }
 }

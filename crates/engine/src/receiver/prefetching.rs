@@ -104,17 +104,17 @@ impl<'i> Ahead<'i> {
 
 impl Receiver<'_> {
     /// See [`ReceiverPort::prefetch`](crate::link::ReceiverPort::prefetch).
-    pub(super) fn look_ahead(
+    pub(super) fn prefetch_dir(
         &self,
         above: u64,
         name: &Name,
         entries: &mut Names<'_>,
     ) -> Option<Prefetched> {
-        self.look_below(above, &self.listed_dir(above)?, name, entries)
+        self.prefetch_child(above, &self.listed_dir(above)?, name, entries)
     }
 
     /// Looks up a directory of the listing, and stores the result for the lister.
-    pub(super) fn look_at_dir(&self, dir: Ahead<'_>) -> Option<Arc<DirNode>> {
+    pub(super) fn prefetch_listed(&self, dir: Ahead<'_>) -> Option<Arc<DirNode>> {
         if self.job.is_ending() || !self.listing.lock().prefetching.has_room() {
             return None;
         }
@@ -122,7 +122,7 @@ impl Receiver<'_> {
         let Ahead { number, above, parent, name, .. } = dir;
         let parent = parent.or_else(|| self.listed_dir(above))?;
         let Some(name) = name else { return Some(parent) };
-        let found = self.look_below(above, &parent, name, names)?;
+        let found = self.prefetch_child(above, &parent, name, names)?;
         let node = Arc::clone(found.dir());
         self.listing.lock().prefetching.keep(number, found);
         Some(node)
@@ -139,7 +139,7 @@ impl Receiver<'_> {
     }
 
     /// Looks up the directory `name` in `parent`, whose index is `above`, and `entries` in it.
-    fn look_below<'n>(
+    fn prefetch_child<'n>(
         &self,
         above: u64,
         parent: &Arc<DirNode>,
@@ -147,20 +147,20 @@ impl Receiver<'_> {
         entries: impl Iterator<Item = &'n Name>,
     ) -> Option<Prefetched> {
         // A job that removes sources looks at the last moment.
-        let is_of_use = self.job.ends.reads_cheaply
-            && !self.job.checks()
+        let is_useful = self.job.ends.reads_cheaply
+            && !self.job.copies_nothing()
             && !self.job.only_removes()
             && self.job.policy.moving.is_none();
-        if !is_of_use || (above == 0 && self.job.rename.is_some()) {
+        if !is_useful || (above == 0 && self.job.rename.is_some()) {
             return None;
         }
         let node = DirNode::open(parent, name.clone(), false).ok()?;
         let handle = node.handle().ok()?;
         // An entry of another name may be published in the place of one that was looked up.
-        if !handle.tells_names_apart() {
+        if !handle.has_distinct_names() {
             return None;
         }
-        let look = |name: &Name| self.job.look_at(&*handle, name).ok()?;
+        let look = |name: &Name| self.job.stat_entry(&*handle, name).ok()?;
         Some(Prefetched::of(Arc::clone(&node), entries, look))
     }
 }

@@ -18,7 +18,7 @@ const SAMPLES: u64 = 64;
 const SAMPLE_LEN: u64 = 32 << 10;
 
 /// True if the staged file really holds all `blocks`, which are read and hashed.
-pub(super) fn all_good(
+pub(super) fn stage_has_blocks(
     stage: &dyn StagedFile,
     blocks: &[BlockHash],
     control: &Control<'_>,
@@ -41,7 +41,7 @@ pub(super) fn all_good(
 ///
 /// # Errors
 /// If something can't be read.
-pub(super) fn is_of(
+pub(super) fn begins_with_blocks(
     source: &dyn SourceFile,
     blocks: &[BlockHash],
     control: &Control<'_>,
@@ -54,7 +54,7 @@ pub(super) fn is_of(
                 if control.stopped() {
                     return Err(interrupted());
                 }
-                let Some(piece) = stream.next().map_err(|error| read(&error))? else {
+                let Some(piece) = stream.next().map_err(|error| read_fault(&error))? else {
                     return Ok(false);
                 };
                 hasher.update(&piece);
@@ -70,7 +70,8 @@ pub(super) fn is_of(
         if control.stopped() {
             return Err(interrupted());
         }
-        let len = source.read_at(&mut bytes, index * BLOCK_LEN).map_err(|error| read(&error))?;
+        let len =
+            source.read_at(&mut bytes, index * BLOCK_LEN).map_err(|error| read_fault(&error))?;
         if len < bytes.len() || BlockHash::of(index, &bytes) != *block {
             return Ok(false);
         }
@@ -84,14 +85,14 @@ pub(super) fn is_of(
 ///
 /// # Errors
 /// If something can't be read.
-pub(super) fn may_be_of(
+pub(super) fn begins_with_stage(
     source: &dyn SourceFile,
     stage: &dyn StagedFile,
     blocks: &[BlockHash],
     control: &Control<'_>,
 ) -> Result<bool, Fault> {
     let (true, Some(there)) = (source.reads_slowly(), stage.handle()) else {
-        return is_of(source, blocks, control);
+        return begins_with_blocks(source, blocks, control);
     };
     let random = |index: u64| RandomState::new().hash_one(index);
     let parts = samples(blocks.len() as u64 * BLOCK_LEN, random);
@@ -103,7 +104,7 @@ pub(super) fn may_be_of(
         seen += bytes.len() as u64;
         Ok(())
     });
-    compared.map_err(|error| read(&error))?;
+    compared.map_err(|error| read_fault(&error))?;
     Ok(is_same && seen == SAMPLES * SAMPLE_LEN)
 }
 
@@ -119,7 +120,7 @@ fn samples(len: u64, random: impl Fn(u64) -> u64) -> Vec<Range<u64>> {
     (0..SAMPLES).map(start).map(|start| start..start + SAMPLE_LEN).collect()
 }
 
-fn read(error: &io::Error) -> Fault {
+fn read_fault(error: &io::Error) -> Fault {
     Fault::from_io(Side::Source, "read", error)
 }
 

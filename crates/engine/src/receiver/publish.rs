@@ -1,7 +1,7 @@
 //! Publishing: gives whole files their names, at once or at the end of the job.
 
 use super::hold::Holding;
-use super::naming::another;
+use super::naming::name_taken;
 use super::waiting::Waiting;
 use super::{Backups, Durability, JobContext, Naming, Pending, Removals, Sealing, Times};
 use crate::originals::Originals;
@@ -33,13 +33,13 @@ impl<'a> Publisher<'a> {
         times: &Arc<Times<'a>>,
         backups: Arc<Backups<'a>>,
         originals: Option<Originals>,
-        holds_sources: HashSet<FileId>,
+        source_lineage: HashSet<FileId>,
     ) -> Arc<Self> {
         Arc::new(Self {
             job: Arc::clone(&times.job),
             times: Arc::clone(times),
             naming: Naming::of(&backups, originals),
-            removals: Removals::of(&backups, holds_sources),
+            removals: Removals::of(&backups, source_lineage),
             backups,
             sealing: Sealing::of(times),
             durability: Durability::of(&times.job),
@@ -59,10 +59,10 @@ impl Publisher<'_> {
         const ACTION: &str = "rename the file into place";
         let failed = |error: io::Error| Fault::from_io(Side::Destination, ACTION, &error);
         let Pending { dir, name, entry, on_existing, .. } = pending;
-        if self.job.delays() {
+        if self.job.delays_updates() {
             return self.keep_waiting(pending, sealed);
         }
-        if let Some(there) = self.naming.to_update(pending)? {
+        if let Some(there) = self.naming.file_to_update(pending)? {
             return self.naming.update(pending, &there, sealed);
         }
         if let Some(claims) = dir.claims()
@@ -71,10 +71,10 @@ impl Publisher<'_> {
             // Before the file is published, so that another entry that finds it recognises it.
             claims.bring(id);
         }
-        self.removals.make_way(dir, name, *on_existing)?;
+        self.removals.clear_place(dir, name, *on_existing)?;
         let outcome = self
             .naming
-            .give_name(ACTION, dir, name, entry, *on_existing, |how| sealed.publish(name, how));
+            .assign_name(ACTION, dir, name, entry, *on_existing, |how| sealed.publish(name, how));
         match outcome {
             Ok(Some(outcome)) => {
                 if outcome == Outcome::Copied {
@@ -86,7 +86,7 @@ impl Publisher<'_> {
             }
             Ok(None) => {
                 sealed.discard();
-                Err(another())
+                Err(name_taken())
             }
             Err(error) => Err(error),
         }

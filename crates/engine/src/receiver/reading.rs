@@ -1,12 +1,12 @@
 //! Input from a wire: reads listings, contents, and the Sender's messages at the end of a move.
 
 use super::prefetching::Scout;
-use super::{Arrivals, Direct, Incoming, Piece, Receiver, Work};
+use super::{Arrivals, DirectWriter, Incoming, Piece, Receiver, Work};
 use crate::JobError;
 use crate::copy::STEP_LEN;
 use crate::link::wire::{
-    End, Listed, Lists, Offers, ReadEnd, aborted, read_header, read_payload, refused, take_offer,
-    unexpected,
+    End, ListingReceiver, ListingSender, Offers, ReadEnd, aborted, read_header, read_payload,
+    refused, take_offer, unexpected,
 };
 use crossbeam_channel::Sender as Giver;
 use haul_model::BLOCK_LEN;
@@ -31,7 +31,7 @@ const PARTS_ENOUGH: usize = 2;
 const INCOMING_MAX: usize = 64;
 
 /// Minimum number of bytes of pieces in one progress report.
-const TOLD_MIN: u64 = 256 << 10;
+const REPORT_LEN_MIN: u64 = 256 << 10;
 
 /// The interval between checks whether a file's queue has room again.
 const FULL_POLL: Duration = Duration::from_millis(1);
@@ -41,12 +41,12 @@ const FULL_POLL: Duration = Duration::from_millis(1);
 pub(crate) fn read_for_receiver(
     input: impl Read,
     receiver: &Receiver<'_>,
-    lists: &Lists,
+    lists: &ListingSender,
     offers: Option<&Offers>,
     arrivals: &Arrivals,
 ) -> Result<End, ReadEnd> {
     let (main, part) = (Some(Main { lists, offers }), vec![0; STEP_LEN]);
-    let mut reading = Reading { receiver, arrivals, lane: 0, main, part, taken: 0, untold: 0 };
+    let mut reading = Reading { receiver, arrivals, lane: 0, main, part, taken: 0, unreported: 0 };
     match read_contents(input, &mut reading) {
         // A Sender that knows of the job's end disconnects.
         Err(ReadEnd::Lost(_)) if receiver.completion.is_done() => Ok(End::Job),
@@ -55,7 +55,11 @@ pub(crate) fn read_for_receiver(
 }
 
 /// Decodes the listing and passes it to the lister, until the input or the job has ended.
-pub(crate) fn decode_lists(receiver: &Receiver<'_>, listed: &Listed, parts: &Giver<Vec<ListItem>>) {
+pub(crate) fn decode_lists(
+    receiver: &Receiver<'_>,
+    listed: &ListingReceiver,
+    parts: &Giver<Vec<ListItem>>,
+) {
     let mut scout = Scout::default();
     listed.each(|payload| {
         if receiver.job.control.stopped() {
@@ -65,7 +69,8 @@ pub(crate) fn decode_lists(receiver: &Receiver<'_>, listed: &Listed, parts: &Giv
             Ok(Message::List(items)) => {
                 if receiver.admit_list(&items) {
                     let looks = cfg!(debug_assertions) || parts.len() >= PARTS_ENOUGH;
-                    scout.pass(&items, |dir| looks.then(|| receiver.look_at_dir(dir)).flatten());
+                    scout
+                        .pass(&items, |dir| looks.then(|| receiver.prefetch_listed(dir)).flatten());
                     // Fails only if the job has ended.
                     let _ = parts.send(items);
                 }
@@ -87,12 +92,12 @@ struct Reading<'r, 'a> {
     /// The number of frames taken.
     taken: u64,
     /// Bytes of pieces that were not reported yet.
-    untold: u64,
+    unreported: u64,
 }
 
 /// The queues for lane 0's other messages.
 struct Main<'r> {
-    lists: &'r Lists,
+    lists: &'r ListingSender,
     offers: Option<&'r Offers>,
 }
 
@@ -108,7 +113,8 @@ pub(crate) fn read_lane(
     lane: u8,
 ) -> (u64, Result<(), ReadEnd>) {
     let part = vec![0; STEP_LEN];
-    let mut reading = Reading { receiver, arrivals, lane, main: None, part, taken: 0, untold: 0 };
+    let mut reading =
+        Reading { receiver, arrivals, lane, main: None, part, taken: 0, unreported: 0 };
     let read = match read_contents(input, &mut reading) {
         Err(ReadEnd::Lost(_)) if receiver.completion.is_done() => Ok(()),
         read => read.map(drop),
@@ -151,7 +157,7 @@ impl Reading<'_, '_> {
             header.kind,
             FrameType::Pack | FrameType::Data | FrameType::BlockSeal | FrameType::Reuse
         );
-        if is_content && receiver.job.checks() {
+        if is_content && receiver.job.copies_nothing() {
             return Err(unexpected(header.kind));
         }
         match header.kind {
@@ -163,12 +169,12 @@ impl Reading<'_, '_> {
                 input.read_exact(&mut payload)?;
                 let view = decode_pack(&payload).map_err(refused)?;
                 let bytes = view.items.iter().map(|(_, content)| content.len() as u64).sum();
-                self.arrivals.tell(
+                self.arrivals.report_arrived(
                     receiver,
                     self.lane,
                     Arrived { bytes, index: None, blocks: 0, size: None },
                 );
-                receiver.job.give(Work::Pack(payload, view));
+                receiver.job.enqueue(Work::Pack(payload, view));
                 Ok(Ended::Continue(()))
             }
             FrameType::Data => self.take_data(header.payload_len as usize, input),
@@ -195,7 +201,7 @@ impl Reading<'_, '_> {
         self.wait_for_room(&file, view.offset);
         self.arrived(view.index, view.content.len() as u64, 0);
         let route = self.arrivals.route(self.lane);
-        if let Some(direct) = file.directly(&receiver.filler, route) {
+        if let Some(direct) = file.open_direct(&receiver.filler, route) {
             take_directly(input, direct, view, len, &mut self.part)?;
             return Ok(Ended::Continue(()));
         }
@@ -204,17 +210,17 @@ impl Reading<'_, '_> {
         };
         payload[..start].copy_from_slice(&self.part[..start]);
         input.read_exact(&mut payload[start..])?;
-        hand_on(receiver, file, Piece::Data(payload, view, route));
+        queue_piece(receiver, file, Piece::Data(payload, view, route));
         Ok(Ended::Continue(()))
     }
 
     /// Counts the arrived bytes and block ends of a file, and reports them from time to time.
     fn arrived(&mut self, index: u64, len: u64, blocks: u8) {
-        self.untold += len;
-        if blocks > 0 || self.untold >= TOLD_MIN {
-            let bytes = std::mem::take(&mut self.untold);
+        self.unreported += len;
+        if blocks > 0 || self.unreported >= REPORT_LEN_MIN {
+            let bytes = std::mem::take(&mut self.unreported);
             let arrived = Arrived { bytes, index: Some(index), blocks, size: None };
-            self.arrivals.tell(self.receiver, self.lane, arrived);
+            self.arrivals.report_arrived(self.receiver, self.lane, arrived);
         }
     }
 
@@ -239,28 +245,28 @@ impl Reading<'_, '_> {
                 take_reuse(receiver, file, reuse, self.arrivals.route(self.lane))?;
             }
             Message::FileEnd(end)
-                if receiver.job.checks() || receiver.filler.is_hashing(end.index) =>
+                if receiver.job.copies_nothing() || receiver.filler.is_hashing(end.index) =>
             {
                 if !receiver.filler.admit_seal(end.index) {
                     return Ok(Ended::Break(End::Job));
                 }
-                receiver.job.give(Work::Sealed(end));
+                receiver.job.enqueue(Work::Sealed(end));
             }
             Message::FileEnd(end) => {
                 let file = self.open_incoming(end.index)?;
                 if !end.by_blocks {
                     self.arrivals.incoming.lock().remove(&end.index);
                 }
-                receiver.filler.providers.versions.end_signed(&receiver.filler, end.index);
-                hand_on(receiver, file, Piece::End(end));
+                receiver.filler.providers.versions.end_delta(&receiver.filler, end.index);
+                queue_piece(receiver, file, Piece::End(end));
             }
             message => match &self.main {
                 Some(_) if self.arrivals.expects_lanes && kind == FrameType::LaneOver => {
                     if let Message::LaneOver(LaneOver { lane }) = message {
-                        self.arrivals.give_up(receiver, lane);
+                        self.arrivals.end_lane(receiver, lane);
                     }
                 }
-                Some(main) => return take_words(receiver, main, message, kind),
+                Some(main) => return take_control_message(receiver, main, message, kind),
                 None => return Err(unexpected(kind)),
             },
         }
@@ -297,7 +303,7 @@ impl Reading<'_, '_> {
     /// Waits until a block may begin, if another lane may have missing blocks before it.
     fn wait_for_room(&self, file: &Incoming, offset: u64) {
         while self.arrivals.has_lanes()
-            && !file.has_room_for(offset, self.arrivals.has_lost())
+            && !file.has_room_for(offset, self.arrivals.has_lost_lane())
             && !self.receiver.job.control.stopped()
         {
             std::thread::sleep(FULL_POLL);
@@ -306,14 +312,14 @@ impl Reading<'_, '_> {
 }
 
 /// Takes a message that only lane 0 may send.
-fn take_words(
+fn take_control_message(
     receiver: &Receiver<'_>,
     main: &Main<'_>,
     message: Message,
     kind: FrameType,
 ) -> Result<Ended, ReadEnd> {
     match message {
-        Message::Offer(offer) if !receiver.job.checks() => {
+        Message::Offer(offer) if !receiver.job.copies_nothing() => {
             while receiver.filler.providers.has_many_offers() && !receiver.job.control.stopped() {
                 std::thread::sleep(FULL_POLL);
             }
@@ -323,8 +329,8 @@ fn take_words(
             receiver.completion.take_removals(removed);
         }
         // Not by a worker: all of them may be hashing for hours.
-        Message::Prove(asked) if receiver.completion.awaits_removals() => {
-            receiver.completion.prove(asked)
+        Message::Prove(requested) if receiver.completion.awaits_removals() => {
+            receiver.completion.prove(requested)
         }
         Message::Direct(offer) => take_offer(main.offers, offer)?,
         Message::Abort(abort) => return Err(ReadEnd::Refused(aborted(abort))),
@@ -337,7 +343,7 @@ fn take_words(
 /// Takes a piece directly from the stream; `part` has the beginning of its payload.
 fn take_directly(
     input: &mut impl Read,
-    mut file: Direct<'_>,
+    mut file: DirectWriter<'_>,
     view: DataView,
     payload_len: usize,
     part: &mut [u8],
@@ -354,10 +360,10 @@ fn take_directly(
 }
 
 fn check_block(receiver: &Receiver<'_>, file: Arc<Incoming>, seal: BlockSeal, route: Route) {
-    match file.checks_block(&receiver.filler, &seal, route) {
-        Some(true) => receiver.job.give(Work::Arrived(file)),
+    match file.try_check_block(&receiver.filler, &seal, route) {
+        Some(true) => receiver.job.enqueue(Work::Arrived(file)),
         Some(false) => {}
-        None => hand_on(receiver, file, Piece::Seal(seal, route)),
+        None => queue_piece(receiver, file, Piece::Seal(seal, route)),
     }
 }
 
@@ -370,15 +376,15 @@ fn take_reuse(
     if !file.allows(&receiver.filler, &reuse) {
         return Err(refused("the peer sent a part of a file that does not exist"));
     }
-    hand_on(receiver, file, Piece::Reuse(reuse, route));
+    queue_piece(receiver, file, Piece::Reuse(reuse, route));
     Ok(())
 }
 
-fn hand_on(receiver: &Receiver<'_>, file: Arc<Incoming>, piece: Piece) {
+fn queue_piece(receiver: &Receiver<'_>, file: Arc<Incoming>, piece: Piece) {
     while file.is_full() && !receiver.job.control.stopped() {
         std::thread::sleep(FULL_POLL);
     }
     if file.push(piece) {
-        receiver.job.give(Work::Arrived(file));
+        receiver.job.enqueue(Work::Arrived(file));
     }
 }

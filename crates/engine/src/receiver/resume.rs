@@ -29,18 +29,18 @@ pub(super) fn find_resumed(
         handle.remove_leftovers(name, &source);
         return Ok(0);
     }
-    if earlier == Earlier::OfAnother {
+    if earlier == Earlier::OtherSource {
         job.warn(&dir.path_of(entry.name.as_ref()), REPLACED);
         return Ok(0);
     }
     let (stage, blocks) = match handle.resume(name, &source) {
         Ok(found) => found,
-        Err(error) if work::stops_all(&error) => return Err(failed(error)),
+        Err(error) if work::affects_all_files(&error) => return Err(failed(error)),
         Err(_) => return Ok(0),
     };
     if job.policy.proves_resumed()
         && job.ends.reads_back
-        && !proving::all_good(&*stage, &blocks, job.control).map_err(failed)?
+        && !proving::stage_has_blocks(&*stage, &blocks, job.control).map_err(failed)?
     {
         stage.discard();
         return Ok(0);
@@ -56,7 +56,7 @@ impl Pending {
     ///
     /// # Errors
     /// If it can't be opened, or has changed since the listing.
-    pub(super) fn continue_stage(&self, filler: &Filler<'_>) -> Result<Option<Resumed>, Fault> {
+    pub(super) fn open_partial(&self, filler: &Filler<'_>) -> Result<Option<Resumed>, Fault> {
         let (1.., Some(source), DirState::Open(node)) =
             (self.resumed, filler.job.source_id(&self.entry), &self.dir.state)
         else {
@@ -67,33 +67,35 @@ impl Pending {
         if blocks.len() as u64 != self.resumed {
             return Err(work::written_meanwhile());
         }
-        Ok(Some((self.with_zeros(filler.publisher.durability.written_out(stage)), blocks)))
+        Ok(Some((self.with_zeros(filler.publisher.durability.with_early_write_out(stage)), blocks)))
     }
 
-    /// Like [`Self::continue_stage`], for a file whose source is open here. A partial file of
+    /// Like [`Self::open_partial`], for a file whose source is open here. A partial file of
     /// another source is discarded, and the file is copied from its start.
     ///
     /// # Errors
     /// Also if the source can't be read, or has changed since the listing.
-    pub(super) fn continue_from(
+    pub(super) fn open_partial_of(
         &mut self,
         filler: &Filler<'_>,
         source: &dyn SourceFile,
     ) -> Result<Option<Resumed>, Fault> {
-        let Some((stage, blocks)) = self.continue_stage(filler)? else { return Ok(None) };
-        if !work::is_as_listed(source, &self.entry, true) {
+        let Some((stage, blocks)) = self.open_partial(filler)? else { return Ok(None) };
+        if !work::matches_listing(source, &self.entry, true) {
             stage.discard();
             return Err(changed());
         }
         let control = filler.job.control;
-        let is_its_own = match self.entry.ctime {
-            _ if filler.job.policy.proves_resumed() => proving::is_of(source, &blocks, control)?,
+        let is_same_source = match self.entry.ctime {
+            _ if filler.job.policy.proves_resumed() => {
+                proving::begins_with_blocks(source, &blocks, control)?
+            }
             Some(_) => true,
-            None => proving::may_be_of(source, &*stage, &blocks, control)?,
+            None => proving::begins_with_stage(source, &*stage, &blocks, control)?,
         };
-        if !is_its_own {
+        if !is_same_source {
             stage.discard();
-            filler.job.reporter.not_resumed(self.resumed * BLOCK_LEN);
+            filler.job.reporter.uncount_resumed(self.resumed * BLOCK_LEN);
             filler.job.warn(&self.dir.path_of(self.entry.name.as_ref()), REPLACED);
             self.resumed = 0;
             return Ok(None);

@@ -1,10 +1,10 @@
 //! Sealing: sets the attributes of directories, once everything in them is done.
 
-use super::deciding::left_or_updated;
-use super::{DirState, JobContext, Owners, RecvDir, Times, losing};
+use super::deciding::kept_or_updated;
+use super::{DirState, JobContext, Owners, RecvDir, Times, loss_check};
 use crate::dirs::DirNode;
 use haul_model::{Attributes, Changes, Entry, Fault, Kept, Outcome, Side, Skip};
-use haul_tree::{Outstanding, TreeDir};
+use haul_tree::{PendingOperation, TreeDir};
 use parking_lot::Mutex;
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 const SEALING_MAX: usize = 256;
 
 /// The mode bits that the owner of a directory needs to reach its entries.
-const KEEPS_WAY: u32 = 0o100;
+const OWNER_SEARCH: u32 = 0o100;
 
 /// Sets the attributes of directories.
 pub(super) struct Sealing<'a> {
@@ -23,7 +23,7 @@ pub(super) struct Sealing<'a> {
     pub(super) owners: Arc<Owners<'a>>,
     pub(super) times: Arc<Times<'a>>,
     /// Directories whose attributes a server is setting.
-    pub(super) queue: Mutex<VecDeque<(Arc<RecvDir>, Outstanding)>>,
+    pub(super) queue: Mutex<VecDeque<(Arc<RecvDir>, PendingOperation)>>,
 }
 
 impl<'a> Sealing<'a> {
@@ -42,9 +42,9 @@ impl Sealing<'_> {
         if self.job.policy.dry_run || self.job.control.stopped() {
             return;
         }
-        let keeps = dir.given(self.job.kept_of_dirs());
-        let was_tidied = || node.handle().is_ok_and(|handle| handle.was_tidied());
-        let which = match dir.is_touched() || was_tidied() {
+        let keeps = dir.attributes_to_set(self.job.kept_of_dirs());
+        let was_cleaned = || node.handle().is_ok_and(|handle| handle.was_cleaned());
+        let which = match dir.is_touched() || was_cleaned() {
             true => keeps,
             false => match self.changes_of_dir(node, attributes) {
                 Ok(found) => found.attributes(keeps),
@@ -54,22 +54,22 @@ impl Sealing<'_> {
         if which.is_empty() {
             return;
         }
-        if attributes.mode & KEEPS_WAY != KEEPS_WAY {
+        if attributes.mode & OWNER_SEARCH != OWNER_SEARCH {
             // With this mode, nothing below the directory can be reached.
-            self.end_sealing(0);
+            self.wait_for_sealing(0);
         }
         let set = node.handle().and_then(|handle| {
-            handle.set_attributes(&*self.with_spared_of(&*handle, attributes)?, which)
+            handle.set_attributes(&*self.with_protected_of(&*handle, attributes)?, which)
         });
         match set {
             Ok(None) => {}
             Ok(Some(later)) => self.queue.lock().push_back((Arc::clone(dir), later)),
             Err(error) => self.not_sealed(dir, &error),
         }
-        self.end_sealing(SEALING_MAX);
+        self.wait_for_sealing(SEALING_MAX);
     }
 
-    /// The outcome of a directory that was opened or created. `is_given`: it gets attributes of the
+    /// The outcome of a directory that was opened or created. `gets_attributes`: it gets attributes of the
     /// source.
     pub(super) fn dir_outcome(
         &self,
@@ -77,27 +77,27 @@ impl Sealing<'_> {
         entry: &Entry,
         state: &DirState,
         outcome: Outcome,
-        is_given: bool,
+        gets_attributes: bool,
     ) -> Outcome {
         match (&outcome, state) {
             (Outcome::Copied | Outcome::WouldCopy | Outcome::Skipped(Skip::Unchanged), _)
-                if entry.is_way =>
+                if entry.is_implied_dir =>
             {
                 Outcome::Skipped(Skip::Unchanged)
             }
             // An earlier source brought the directory, and its outcome was counted then.
-            (Outcome::WouldCopy | Outcome::Skipped(Skip::Unchanged), _) if entry.is_again => {
+            (Outcome::WouldCopy | Outcome::Skipped(Skip::Unchanged), _) if entry.is_repeated => {
                 Outcome::Skipped(Skip::Unchanged)
             }
             (Outcome::Skipped(_) | Outcome::Copied | Outcome::WouldCopy, _)
                 if self.job.only_removes() =>
             {
-                self.job.left_alone(outcome == Outcome::Skipped(Skip::Unchanged))
+                self.job.removal_only_outcome(outcome == Outcome::Skipped(Skip::Unchanged))
             }
-            (Outcome::Skipped(Skip::Unchanged), DirState::Open(node)) if is_given => {
+            (Outcome::Skipped(Skip::Unchanged), DirState::Open(node)) if gets_attributes => {
                 match self.changes_of_dir(node, &entry.attributes) {
                     Ok(found) => match self.probe(node, &entry.attributes, found) {
-                        Ok(()) => left_or_updated(found),
+                        Ok(()) => kept_or_updated(found),
                         Err(error) => Outcome::Failed(self.not_set(&error)),
                     },
                     Err(error) => Outcome::Failed(Fault::from_io(
@@ -107,7 +107,7 @@ impl Sealing<'_> {
                     )),
                 }
             }
-            _ => self.job.as_synced(outcome, self.changes_of_made(parent, entry)),
+            _ => self.job.as_synced(outcome, self.changes_of_new(parent, entry)),
         }
     }
 
@@ -133,16 +133,16 @@ impl Sealing<'_> {
         node: &Arc<DirNode>,
         attributes: &Attributes,
     ) -> io::Result<Changes> {
-        let there = self.job.in_its_seconds(node.meta().clone());
+        let there = self.job.round_mtime(node.meta().clone());
         let there = self.job.with_extended(&*node.handle()?, None, there)?;
-        let mtime = self.times.kept_time(attributes.mtime, node, Some(&there));
+        let mtime = self.times.stored_time(attributes.mtime, node, Some(&there));
         let listed = Attributes { mtime, ..attributes.clone() };
-        let listed = self.owners.with_spared(&listed, Some(&there.attributes));
+        let listed = self.owners.with_protected(&listed, Some(&there.attributes));
         Ok(listed.changes(&there.attributes, self.job.kept_of_dirs()))
     }
 
     /// Adds to `attributes` the extended attributes of `handle` that the rules protect.
-    fn with_spared_of<'a>(
+    fn with_protected_of<'a>(
         &self,
         handle: &dyn TreeDir,
         attributes: &'a Attributes,
@@ -152,11 +152,11 @@ impl Sealing<'_> {
         }
         let extended = handle.extended(None, Kept::XATTRS)?;
         let there = Attributes { extended, ..attributes.clone() };
-        Ok(self.owners.with_spared(attributes, Some(&there)))
+        Ok(self.owners.with_protected(attributes, Some(&there)))
     }
 
     /// Waits for pending changes of directories' attributes, until at most `left` are pending.
-    pub(super) fn end_sealing(&self, left: usize) {
+    pub(super) fn wait_for_sealing(&self, left: usize) {
         loop {
             let next = {
                 let mut sealing = self.queue.lock();
@@ -176,13 +176,13 @@ impl Sealing<'_> {
     }
 
     fn not_set(&self, error: &io::Error) -> Fault {
-        losing::not_kept(self.job.policy.moving, "set the directory's attributes", error)
+        loss_check::not_kept(self.job.policy.moving, "set the directory's attributes", error)
     }
 }
 
 impl Sealing<'_> {
     /// The changes that are reported for a new directory, compared with the base directories.
-    pub(crate) fn changes_of_made(&self, parent: &RecvDir, entry: &Entry) -> Changes {
+    pub(crate) fn changes_of_new(&self, parent: &RecvDir, entry: &Entry) -> Changes {
         let open = |base: &Arc<DirNode>| match &entry.name {
             Some(name) => DirNode::open(base, name.clone(), false),
             None => Ok(Arc::clone(base)),

@@ -2,12 +2,12 @@
 //! files in flight, so that no file costs a round trip of its own.
 
 use super::{DirState, Filler, Pending, Work};
-use crate::control::Step;
+use crate::control::CopyStep;
 use crate::link::SourceHandle;
 use haul_model::{Attributes, ContentHash, Fault, FaultKind, Kind, Outcome, Side};
 use haul_proto::PACK_FILE_MAX;
 use haul_store::{OnExisting, Publication};
-use haul_tree::{Downloads, NotPut, Put, SmallFile, Uploads, changed, check_size};
+use haul_tree::{Downloads, Put, PutError, SmallFile, Uploads, changed, check_size};
 use std::collections::HashMap;
 
 /// Maximum length, in bytes, of a small file.
@@ -27,20 +27,20 @@ pub(crate) fn run_uploads<'t>(
     files: &crossbeam_channel::Receiver<SourceHandle>,
     lane: Box<dyn Uploads + 't>,
 ) {
-    let mut putting = Putting { filler, lane, sent: HashMap::new(), refused: Vec::new() };
+    let mut uploading = Uploading { filler, lane, sent: HashMap::new(), refused: Vec::new() };
     while !filler.job.control.stopped() {
         while let Ok(file) = files.try_recv() {
-            putting.begin(&file);
+            uploading.begin(&file);
             // Files may come without end, so outcomes are reported in between.
-            while let Some((index, result)) = putting.lane.take_done() {
-                putting.end(index, result);
+            while let Some((index, result)) = uploading.lane.try_next_done() {
+                uploading.end(index, result);
             }
         }
-        match putting.lane.next_done() {
-            Some((index, result)) => putting.end(index, result),
-            None if !putting.refused.is_empty() => putting.leave_refused(),
+        match uploading.lane.next_done() {
+            Some((index, result)) => uploading.end(index, result),
+            None if !uploading.refused.is_empty() => uploading.queue_refused(),
             None => match files.recv() {
-                Ok(file) => putting.begin(&file),
+                Ok(file) => uploading.begin(&file),
                 Err(_) => break,
             },
         }
@@ -48,7 +48,7 @@ pub(crate) fn run_uploads<'t>(
 }
 
 /// The uploads of one lane.
-struct Putting<'r, 'a, 't> {
+struct Uploading<'r, 'a, 't> {
     filler: &'r Filler<'a>,
     lane: Box<dyn Uploads + 't>,
     sent: HashMap<u64, (Pending, SourceHandle)>,
@@ -57,15 +57,16 @@ struct Putting<'r, 'a, 't> {
     refused: Vec<(Pending, SourceHandle)>,
 }
 
-impl Putting<'_, '_, '_> {
+impl Uploading<'_, '_, '_> {
     fn begin(&mut self, file: &SourceHandle) {
         if self.filler.job.control.stopped() {
             return;
         }
         let Some(mut pending) = self.filler.claim(file.index) else { return };
-        if pending.on_existing == OnExisting::Replace && self.filler.publisher.backups.backs_up() {
+        if pending.on_existing == OnExisting::Replace && self.filler.publisher.backups.is_enabled()
+        {
             // A worker makes the backup first.
-            return self.leave(pending, file.clone());
+            return self.queue_for_worker(pending, file.clone());
         }
         match self.read(&mut pending, file) {
             Ok(Some(put)) => {
@@ -73,12 +74,12 @@ impl Putting<'_, '_, '_> {
                 self.lane.push(file.index, put);
             }
             // It has grown.
-            Ok(None) => self.leave(pending, file.clone()),
+            Ok(None) => self.queue_for_worker(pending, file.clone()),
             Err(_) if self.filler.job.control.stopped() => {}
-            Err(fault) if self.filler.begins_again(&mut pending, &fault, 0) => {
-                self.leave(pending, file.clone());
+            Err(fault) if self.filler.restart_file(&mut pending, &fault, 0) => {
+                self.queue_for_worker(pending, file.clone());
             }
-            Err(fault) => self.tell(pending, 0, Outcome::Failed(fault)),
+            Err(fault) => self.report(pending, 0, Outcome::Failed(fault)),
         }
     }
 
@@ -99,7 +100,7 @@ impl Putting<'_, '_, '_> {
         if read < content.len() {
             return Err(changed());
         }
-        pending.look_again(self.filler, &*source, || Ok(Some(ContentHash::of(&content))))?;
+        pending.recheck_source(self.filler, &*source, || Ok(Some(ContentHash::of(&content))))?;
         let DirState::Open(node) = &pending.dir.state else { return Err(super::parent_fault()) };
         let dir = node.handle().map_err(|error| {
             Fault::from_io(Side::Destination, "create a file in the directory", &error)
@@ -120,47 +121,47 @@ impl Putting<'_, '_, '_> {
         put.map(Some).map_err(|_| super::parent_fault())
     }
 
-    fn end(&mut self, index: u64, result: Result<Publication, NotPut>) {
+    fn end(&mut self, index: u64, result: Result<Publication, PutError>) {
         let Some((pending, file)) = self.sent.remove(&index) else { return };
         let size = pending.entry.size();
         let fault = match result {
             Ok(Publication::Published) => {
-                self.filler.job.reporter.came_by(Step::Moved(size));
+                self.filler.job.reporter.count_progress(CopyStep::Moved(size));
                 pending.dir.remove_stale(&pending.name);
-                return self.tell(pending, size, Outcome::Copied);
+                return self.report(pending, size, Outcome::Copied);
             }
             // A worker finds out which entry has the name. That takes further requests.
-            Ok(Publication::Kept) => return self.leave(pending, file),
-            Err(NotPut::Corrupt(message)) => {
+            Ok(Publication::Kept) => return self.queue_for_worker(pending, file),
+            Err(PutError::Corrupt(message)) => {
                 Fault::new(Side::Destination, FaultKind::Corrupt, message)
             }
-            Err(NotPut::Failed { .. }) if self.filler.job.control.stopped() => return,
-            Err(NotPut::Failed { error, .. })
+            Err(PutError::Failed { .. }) if self.filler.job.control.stopped() => return,
+            Err(PutError::Failed { error, .. })
                 if matches!(FaultKind::of(&error), FaultKind::NoSpace | FaultKind::Io) =>
             {
                 return self.refused.push((pending, file));
             }
-            Err(NotPut::Failed { operation, error }) => {
+            Err(PutError::Failed { operation, error }) => {
                 Fault::from_io(Side::Destination, &format!("{operation} the file"), &error)
             }
         };
-        self.tell(pending, 0, Outcome::Failed(fault));
+        self.report(pending, 0, Outcome::Failed(fault));
     }
 
     /// Queues a file for a worker.
-    fn leave(&self, pending: Pending, file: SourceHandle) {
+    fn queue_for_worker(&self, pending: Pending, file: SourceHandle) {
         self.filler.put_back(pending);
-        self.filler.job.give(Work::Files(vec![file]));
+        self.filler.job.enqueue(Work::Files(vec![file]));
     }
 
     /// Queues the refused files for workers, once the others are done.
-    fn leave_refused(&mut self) {
+    fn queue_refused(&mut self) {
         for (pending, file) in std::mem::take(&mut self.refused) {
-            self.leave(pending, file);
+            self.queue_for_worker(pending, file);
         }
     }
 
-    fn tell(&self, pending: Pending, moved: u64, outcome: Outcome) {
+    fn report(&self, pending: Pending, moved: u64, outcome: Outcome) {
         self.filler.linker.report_settled(vec![(pending, moved, outcome)]);
     }
 }
@@ -172,12 +173,12 @@ pub(crate) fn run_downloads<'t>(
     files: &crossbeam_channel::Receiver<SourceHandle>,
     lane: Box<dyn Downloads + 't>,
 ) {
-    let mut fetching = Fetching { filler, lane, asked: HashMap::new() };
+    let mut fetching = Fetching { filler, lane, requested: HashMap::new() };
     let mut next = None;
     while !filler.job.control.stopped() {
         while let Some(file) = next.take().or_else(|| files.try_recv().ok()) {
             next = fetching.begin(file);
-            while let Some((index, fetched)) = fetching.lane.take_done() {
+            while let Some((index, fetched)) = fetching.lane.try_next_done() {
                 fetching.end(index, fetched);
             }
             if next.is_some() || filler.job.control.stopped() {
@@ -198,7 +199,7 @@ pub(crate) fn run_downloads<'t>(
 struct Fetching<'r, 'a, 't> {
     filler: &'r Filler<'a>,
     lane: Box<dyn Downloads + 't>,
-    asked: HashMap<u64, SourceHandle>,
+    requested: HashMap<u64, SourceHandle>,
 }
 
 impl Fetching<'_, '_, '_> {
@@ -208,20 +209,20 @@ impl Fetching<'_, '_, '_> {
         let get = dir.as_ref().and_then(|dir| Some(dir.small_files()?.get(&file.name, file.size)));
         let Some(get) = get else {
             // The worker reports the fault.
-            self.filler.job.give(Work::Files(vec![file]));
+            self.filler.job.enqueue(Work::Files(vec![file]));
             return None;
         };
         let control = self.filler.job.control;
         if !self.lane.push(file.index, get, &|| control.stopped()) {
             return Some(file);
         }
-        self.asked.insert(file.index, file);
+        self.requested.insert(file.index, file);
         None
     }
 
     fn end(&mut self, index: u64, fetched: Option<haul_tree::Fetched>) {
-        let Some(source) = self.asked.remove(&index) else { return };
-        self.filler.job.give(match fetched {
+        let Some(source) = self.requested.remove(&index) else { return };
+        self.filler.job.enqueue(match fetched {
             Some(file) => Work::Content(Fetched { index, size: source.size, file }),
             // A worker opens it again, and reports the fault.
             None => Work::Files(vec![source]),

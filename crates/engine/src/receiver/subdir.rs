@@ -1,7 +1,7 @@
 //! Finds the place of a directory at the destination: opens the existing directory or creates one.
 
-use super::own::{self, is_own};
-use super::{DirState, Maker, RecvDir, naming};
+use super::self_copy::{self, is_same_object};
+use super::{Creator, DirState, RecvDir, naming};
 use crate::beneath;
 use crate::dirs::DirNode;
 use haul_model::{Entry, Fault, FaultKind, Name, Outcome, Side, Skip};
@@ -10,7 +10,7 @@ use haul_tree::{Meta, MetaKind, TreeDir};
 use std::io;
 use std::sync::Arc;
 
-impl Maker<'_> {
+impl Creator<'_> {
     /// Opens or creates the directory `name`, unless it was opened `ahead`. Returns its outcome,
     /// its state, and true if it was created.
     pub(super) fn open_dir(
@@ -25,11 +25,11 @@ impl Maker<'_> {
         let handle = parent.handle().map_err(|e| fault("open the directory above", e))?;
         let found = match ahead {
             Some(node) => Presence::Found(Ok(Arc::clone(node))),
-            None => self.find_or_make_dir(above, parent, &*handle, name, entry)?,
+            None => self.find_or_create_dir(above, parent, &*handle, name, entry)?,
         };
-        let (made, opened) = match found {
+        let (created, opened) = match found {
             Presence::Found(opened) => (false, opened),
-            Presence::Made(opened) => (true, opened),
+            Presence::Created(opened) => (true, opened),
             Presence::Absent => return Ok((Outcome::WouldCopy, DirState::Absent, false)),
             Presence::Ruled => {
                 return Ok((Outcome::Skipped(Skip::Ruled), DirState::Ruled, false));
@@ -38,38 +38,38 @@ impl Maker<'_> {
         let node = match opened {
             Ok(node) => {
                 if let (true, true, Some(origin)) =
-                    (made, self.becomes_dest(above), &self.job.origin)
+                    (created, self.becomes_dest(above), &self.job.origin)
                     && let Ok(handle) = node.handle()
                 {
-                    handle.remember_origin(origin);
+                    handle.record_origin(origin);
                 }
                 node
             }
             Err(error) if FaultKind::of(&error) == FaultKind::NotDirectory => {
-                return Err(in_the_way(&*handle, name));
+                return Err(not_a_dir_fault(&*handle, name));
             }
             Err(error) => return Err(fault("open the directory", error)),
         };
-        if is_own(entry, node.id()) {
-            return Err(own::same_directory());
+        if is_same_object(entry, node.id()) {
+            return Err(self_copy::same_directory());
         }
-        let is_spelled =
-            || match self.job.task.finds_extras() && !handle.capabilities().tells_objects {
-                true => handle.spells(name),
-                false => self.publisher.naming.is_spelled(above, &*handle, name),
+        let has_exact_spelling =
+            || match self.job.task.finds_extras() && !handle.capabilities().has_object_ids {
+                true => handle.has_spelling(name),
+                false => self.publisher.naming.has_exact_spelling(above, &*handle, name),
             };
-        if !made && !is_spelled().map_err(|e| fault("read the directory", e))? {
-            return Err(naming::another());
+        if !created && !has_exact_spelling().map_err(|e| fault("read the directory", e))? {
+            return Err(naming::name_taken());
         }
         if let (Some(claims), Some(id)) = (above.claims(), node.id()) {
-            if made {
+            if created {
                 claims.bring(id);
             } else if !claims.find(id, &*handle) {
-                return Err(naming::another());
+                return Err(naming::name_taken());
             }
         }
-        let outcome = if made { Outcome::Copied } else { Outcome::Skipped(Skip::Unchanged) };
-        Ok((outcome, DirState::Open(node), made))
+        let outcome = if created { Outcome::Copied } else { Outcome::Skipped(Skip::Unchanged) };
+        Ok((outcome, DirState::Open(node), created))
     }
 
     /// True if a directory in `above` becomes the destination itself.
@@ -78,7 +78,7 @@ impl Maker<'_> {
     }
 
     /// Opens the directory `name`, or creates it if it does not exist.
-    fn find_or_make_dir(
+    fn find_or_create_dir(
         &self,
         above: &RecvDir,
         parent: &Arc<DirNode>,
@@ -88,11 +88,11 @@ impl Maker<'_> {
     ) -> Result<Presence, Fault> {
         let fault =
             |action: &str, error: io::Error| Fault::from_io(Side::Destination, action, &error);
-        let open = || self.open_there(parent, name, entry.is_way);
+        let open = || self.open_existing(parent, name, entry.is_implied_dir);
         // Directories on the way to a source stay as they are.
-        let or_cleared = |found| match entry.is_way {
+        let found_or_replaced = |found| match entry.is_implied_dir {
             true => Ok(Presence::Found(found)),
-            false => self.or_cleared(above, parent, handle, (name, entry), found, open),
+            false => self.found_or_replaced(above, parent, handle, (name, entry), found, open),
         };
         // In directories that existed before, most subdirectories exist, too, so opening comes
         // first unless each operation takes a round trip.
@@ -104,45 +104,46 @@ impl Maker<'_> {
             },
         };
         if let Some(found) = found {
-            return or_cleared(found);
+            return found_or_replaced(found);
         }
-        let is_ruled = self.job.makes_nothing();
-        if self.job.policy.dry_run || is_ruled {
-            let there = handle.stat(name, false);
-            let is_there =
-                there.map_err(|e| fault("read the metadata of the destination", e))?.is_some();
-            return match (is_there, is_ruled) {
-                (true, _) => or_cleared(open()),
+        let creates_nothing = self.job.creates_nothing();
+        if self.job.policy.dry_run || creates_nothing {
+            let existing = handle.stat(name, false);
+            let exists =
+                existing.map_err(|e| fault("read the metadata of the destination", e))?.is_some();
+            return match (exists, creates_nothing) {
+                (true, _) => found_or_replaced(open()),
                 (false, true) => Ok(Presence::Ruled),
                 (false, false) => Ok(Presence::Absent),
             };
         }
-        above.open_up();
-        let mode = self.job.mode_when_made(above, entry);
-        let made = match self.job.origin.as_ref().filter(|_| self.becomes_dest(above)) {
-            Some(origin) => handle.make_dir_of(name, mode, origin),
+        above.make_writable();
+        let mode = self.job.initial_dir_mode(above, entry);
+        let created = match self.job.origin.as_ref().filter(|_| self.becomes_dest(above)) {
+            Some(origin) => handle.make_dir_with_origin(name, mode, origin),
             None => handle.make_dir(name, mode),
         };
-        match made {
+        match created {
             Ok(()) => {
                 above.touch();
-                Ok(Presence::Made(open()))
+                Ok(Presence::Created(open()))
             }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => or_cleared(open()),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => found_or_replaced(open()),
             Err(error) => Err(fault("create the directory", error)),
         }
     }
 
     /// Opens the directory `name` of `parent`. Follows a symbolic link if the plan keeps links to
     /// directories. Also follows one on the way to a source if the plan leaves the way as it is.
-    fn open_there(
+    fn open_existing(
         &self,
         parent: &Arc<DirNode>,
         name: &Name,
-        is_way: bool,
+        is_implied_dir: bool,
     ) -> io::Result<Arc<DirNode>> {
         let opened = DirNode::open(parent, name.clone(), false);
-        let follows = self.job.plan.keeps_dir_links || is_way && self.job.plan.leaves_ways;
+        let follows = self.job.plan.keeps_dir_links
+            || is_implied_dir && self.job.plan.keeps_implied_dir_links;
         let Err(error) = opened else { return opened };
         if !follows || FaultKind::of(&error) != FaultKind::NotDirectory {
             return Err(error);
@@ -159,7 +160,7 @@ impl Maker<'_> {
 
     /// Handles the entry that was `found` at the place. If the plan replaces other kinds, an entry
     /// that is no directory is replaced by one.
-    fn or_cleared(
+    fn found_or_replaced(
         &self,
         above: &RecvDir,
         parent: &Arc<DirNode>,
@@ -176,15 +177,15 @@ impl Maker<'_> {
             return Ok(Presence::Ruled);
         }
         // Entries that this job has brought are not replaced.
-        let there = handle.stat(name, false);
-        let is_free = there.and_then(|there| match there {
-            Some(there) => self.publisher.naming.is_free(above, handle, name, &there),
+        let existing = handle.stat(name, false);
+        let is_unclaimed = existing.and_then(|existing| match existing {
+            Some(existing) => self.publisher.naming.is_unclaimed(above, handle, name, &existing),
             None => Ok(true),
         });
         let looked_at =
             |e| Fault::from_io(Side::Destination, "read the metadata of the destination", &e);
-        if !is_free.map_err(looked_at)? {
-            return Err(naming::another());
+        if !is_unclaimed.map_err(looked_at)? {
+            return Err(naming::name_taken());
         }
         if self.job.policy.dry_run {
             return Ok(Presence::Absent);
@@ -192,12 +193,12 @@ impl Maker<'_> {
         above.expect_change();
         let cleared =
             self.publisher.backups.back_up(parent, name).and_then(|()| handle.remove_file(name));
-        let mode = self.job.mode_when_made(above, entry);
-        let made = cleared.and_then(|()| handle.make_dir(name, mode));
-        made.map_err(|error| {
+        let mode = self.job.initial_dir_mode(above, entry);
+        let created = cleared.and_then(|()| handle.make_dir(name, mode));
+        created.map_err(|error| {
             Fault::from_io(Side::Destination, "remove what blocks the directory", &error)
         })?;
-        Ok(Presence::Made(open()))
+        Ok(Presence::Created(open()))
     }
 }
 
@@ -206,7 +207,7 @@ enum Presence {
     /// The directory existed.
     Found(io::Result<Arc<DirNode>>),
     /// The directory was created.
-    Made(io::Result<Arc<DirNode>>),
+    Created(io::Result<Arc<DirNode>>),
     /// A dry run: the directory would be created.
     Absent,
     /// The directory does not exist, and the rules forbid to create it.
@@ -214,7 +215,7 @@ enum Presence {
 }
 
 /// The fault of a directory whose place another entry has.
-fn in_the_way(parent: &dyn TreeDir, name: &Name) -> Fault {
+fn not_a_dir_fault(parent: &dyn TreeDir, name: &Name) -> Fault {
     match parent.stat(name, false) {
         Ok(Some(Meta { kind: MetaKind::Symlink, .. })) => Fault::new(
             Side::Destination,

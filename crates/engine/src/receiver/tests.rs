@@ -19,7 +19,7 @@ const MTIME: Timestamp = Timestamp { secs: 1_000_000_000, nanos: 0 };
 
 /// A Sender that records the messages to it.
 #[derive(Default)]
-struct Heard {
+struct RemoverMessage {
     wants: Mutex<Vec<u64>>,
     outcomes: Mutex<Vec<(u64, Outcome)>>,
     extras: Mutex<Vec<String>>,
@@ -27,7 +27,7 @@ struct Heard {
     done: Mutex<Option<Summary>>,
 }
 
-impl SenderPort for Heard {
+impl SenderPort for RemoverMessage {
     fn want(&self, wants: Vec<Want>) {
         self.wants.lock().extend(wants.iter().map(|want| want.index));
     }
@@ -54,7 +54,7 @@ impl SenderPort for Heard {
 /// A Receiver at work in a directory.
 struct Bench<'a> {
     receiver: &'a Receiver<'a>,
-    heard: &'a Heard,
+    heard: &'a RemoverMessage,
     control: &'a Control<'a>,
     path: &'a Path,
     work: &'a crossbeam_channel::Receiver<Work>,
@@ -66,11 +66,11 @@ fn with(task: Task, prepare: impl FnOnce(&Path), test: impl FnOnce(&Bench<'_>)) 
     prepare(dir.path());
     let dest = dir.path().as_os_str().as_bytes().to_vec();
     let job = Job { task, dest, recursive: true, ..Job::default() };
-    let (silent, heard) = (Silent::default(), Arc::new(Heard::default()));
+    let (silent, heard) = (Silent::default(), Arc::new(RemoverMessage::default()));
     let control = Control::new(&silent);
     let destination = Destination::find(&LocalTree::PLAIN, &job).expect("a destination");
     let (tasks, work) = crossbeam_channel::unbounded();
-    let sender: Arc<dyn SenderPort> = Arc::<Heard>::clone(&heard);
+    let sender: Arc<dyn SenderPort> = Arc::<RemoverMessage>::clone(&heard);
     let tasks = Tasks::to_all(tasks);
     let receiver =
         Receiver::new(&control, sender, destination, &job, None, tasks).expect("a receiver");
@@ -317,9 +317,9 @@ fn an_empty_directory_is_removed_only_for_its_replacement() {
     with(task, prepare, |bench| {
         let (_, root) = bench.receiver.listing.lock().open[0].clone();
         let removals = &bench.receiver.publisher.removals;
-        removals.make_way(&root, &name("a"), OnExisting::Keep).expect("nothing is done");
+        removals.clear_place(&root, &name("a"), OnExisting::Keep).expect("nothing is done");
         assert!(bench.path.join("a").exists());
-        removals.make_way(&root, &name("a"), OnExisting::Replace).expect("it is removed");
+        removals.clear_place(&root, &name("a"), OnExisting::Replace).expect("it is removed");
         assert!(!bench.path.join("a").exists());
     });
 }
@@ -356,7 +356,7 @@ fn a_check_reports_differences_and_extras_and_changes_nothing() {
 #[test]
 fn delayed_files_are_published_at_the_end() {
     let prepare = |path: &Path| write(&path.join("a"), "old!");
-    with(mirror(Mirror { delays: true, ..Mirror::default() }), prepare, |bench| {
+    with(mirror(Mirror { delays_updates: true, ..Mirror::default() }), prepare, |bench| {
         bench.list(0, [dir(None)]);
         bench.list(1, [file("a", 3)]);
         bench.fill(2, "new");
@@ -442,10 +442,10 @@ fn tasks_are_dropped_once_the_queue_is_closed() {
         |_| {},
         |bench| {
             let job = &bench.receiver.job;
-            job.give(Work::Offered);
+            job.enqueue(Work::Offered);
             assert_eq!(bench.work.len(), 1);
             job.close_tasks();
-            job.give(Work::Offered);
+            job.enqueue(Work::Offered);
             assert_eq!(bench.work.len(), 1);
         },
     );

@@ -49,7 +49,7 @@ const ASSUMED: &str = "all mtimes there are multiples of two seconds: treating e
 pub(super) struct Units {
     by_place: Mutex<HashMap<FileId, Unit>>,
     /// The warning about an assumed unit was sent.
-    is_told: AtomicBool,
+    has_warned: AtomicBool,
     /// The known ranges of times: by device, or by directory where devices are unknown.
     ranges: Mutex<HashMap<FileId, Range>>,
 }
@@ -69,7 +69,7 @@ impl Range {
     }
 
     /// Records whether `secs` was stored unchanged.
-    fn learn(&mut self, secs: i64, is_kept: bool) {
+    fn record(&mut self, secs: i64, is_kept: bool) {
         let (first, last) = (*self.kept.start(), *self.kept.end());
         match is_kept {
             true => self.kept = first.min(secs)..=last.max(secs),
@@ -114,47 +114,48 @@ impl<'a> Times<'a> {
 
 impl Times<'_> {
     /// `entry` with its time as both sides can store it, and with the protected extended attributes
-    /// of `there`, the existing entry in `node`.
+    /// of `existing`, the existing entry in `node`.
     pub(super) fn as_kept<'e>(
         &self,
         entry: &'e Entry,
         node: &Arc<DirNode>,
-        there: Option<&Meta>,
+        existing: Option<&Meta>,
     ) -> Cow<'e, Entry> {
         let mtime = entry.attributes.mtime;
-        let kept = self.kept_time(mtime, node, there);
-        let spared =
-            self.owners.with_spared(&entry.attributes, there.map(|there| &there.attributes));
-        if kept == mtime && matches!(spared, Cow::Borrowed(_)) {
+        let kept = self.stored_time(mtime, node, existing);
+        let protected = self
+            .owners
+            .with_protected(&entry.attributes, existing.map(|existing| &existing.attributes));
+        if kept == mtime && matches!(protected, Cow::Borrowed(_)) {
             return Cow::Borrowed(entry);
         }
-        let attributes = Attributes { mtime: kept, ..spared.into_owned() };
+        let attributes = Attributes { mtime: kept, ..protected.into_owned() };
         Cow::Owned(Entry { attributes, ..entry.clone() })
     }
 
-    /// `mtime` as both sides can store it. `there`: the existing entry in `node`.
-    pub(super) fn kept_time(
+    /// `mtime` as both sides can store it. `existing`: the existing entry in `node`.
+    pub(super) fn stored_time(
         &self,
         mtime: Timestamp,
         node: &Arc<DirNode>,
-        there: Option<&Meta>,
+        existing: Option<&Meta>,
     ) -> Timestamp {
         let mtime = if self.job.whole_seconds { in_whole_seconds(mtime) } else { mtime };
-        if let Some(there) = there
-            && let Some(time) = self.job.plan.in_window(mtime, there.attributes.mtime)
+        if let Some(existing) = existing
+            && let Some(time) = self.job.plan.in_window(mtime, existing.attributes.mtime)
         {
             return time;
         }
-        let Some(found) = there.map(|there| there.attributes.mtime) else { return mtime };
+        let Some(found) = existing.map(|existing| existing.attributes.mtime) else { return mtime };
         if found == mtime || Granularity::between(mtime, found).is_none() {
             return mtime;
         }
         let (unit, is_assumed) =
-            there.map_or((Granularity::FINEST, false), |there| self.unit_of(node, there));
+            existing.map_or((Granularity::FINEST, false), |existing| self.unit_of(node, existing));
         if unit.kept(mtime) != found {
             return mtime;
         }
-        if is_assumed && !self.units.is_told.swap(true, Ordering::Relaxed) {
+        if is_assumed && !self.units.has_warned.swap(true, Ordering::Relaxed) {
             self.job.warn(&self.job.dest, ASSUMED);
         }
         found
@@ -162,14 +163,15 @@ impl Times<'_> {
 
     /// Checks that the destination can store the time of `entry`, a file or directory in `dir` that
     /// gets it. If not, sends a warning, or returns the fault of a source that must stay.
-    pub(super) fn loses_time(&self, dir: &RecvDir, entry: &Entry) -> Option<Fault> {
+    pub(super) fn check_time(&self, dir: &RecvDir, entry: &Entry) -> Option<Fault> {
         let mtime = entry.attributes.mtime;
         let DirState::Open(node) = &dir.state else { return None };
         // The check may have to write, so jobs that change nothing skip it.
-        let is_given = self.job.policy.keeps.has(Kept::TIMES)
+        let sets_times = self.job.policy.keeps.has(Kept::TIMES)
             && !self.job.policy.dry_run
-            && !self.job.checks();
-        if !is_given || KEPT_EVERYWHERE.contains(&mtime.secs) || self.keeps_time(node, mtime) {
+            && !self.job.copies_nothing();
+        if !sets_times || KEPT_EVERYWHERE.contains(&mtime.secs) || self.can_store_time(node, mtime)
+        {
             return None;
         }
         if self.owners.moves_whole() {
@@ -181,24 +183,24 @@ impl Times<'_> {
     }
 
     /// True if a file in `node` can have that time, or if it is unknown.
-    fn keeps_time(&self, node: &Arc<DirNode>, mtime: Timestamp) -> bool {
+    fn can_store_time(&self, node: &Arc<DirNode>, mtime: Timestamp) -> bool {
         let (Some(id), Ok(handle)) = (node.id(), node.handle()) else { return true };
         // Where objects have no numbers, each directory may be on a file system of its own.
-        let place = if handle.capabilities().tells_objects { FileId { ino: 0, ..id } } else { id };
+        let place = if handle.capabilities().has_object_ids { FileId { ino: 0, ..id } } else { id };
         let known = self.units.ranges.lock().get(&place).and_then(|range| range.keeps(mtime.secs));
         if let Some(known) = known {
             return known;
         }
         // Problems of the directory show when something is created in it.
-        let Ok(kept) = handle.kept_time(mtime) else { return true };
+        let Ok(kept) = handle.stored_time(mtime) else { return true };
         let is_kept = Granularity::between(mtime, kept).is_some();
-        self.units.ranges.lock().entry(place).or_default().learn(mtime.secs, is_kept);
+        self.units.ranges.lock().entry(place).or_default().record(mtime.secs, is_kept);
         is_kept
     }
 
-    /// The unit of the file system of `there`, an entry of `node`; true if it is assumed.
-    fn unit_of(&self, node: &Arc<DirNode>, there: &Meta) -> (Granularity, bool) {
-        let of_system = there.id.map(|id| FileId { ino: 0, ..id });
+    /// The unit of the file system of `existing`, an entry of `node`; true if it is assumed.
+    fn unit_of(&self, node: &Arc<DirNode>, existing: &Meta) -> (Granularity, bool) {
+        let of_system = existing.id.map(|id| FileId { ino: 0, ..id });
         let Some(place) = of_system.or_else(|| node.id()) else {
             return (Granularity::FINEST, false);
         };
@@ -209,37 +211,37 @@ impl Times<'_> {
             None => BTreeSet::new(),
         };
         // Without the lock: this may take round trips, and finding a unit twice does no harm.
-        let unit = self.find_unit(node, there, &mut times);
-        let told = match unit {
+        let unit = self.find_unit(node, existing, &mut times);
+        let result = match unit {
             Unit::Known(unit) => (unit, false),
             Unit::Assumed { unit, .. } => (unit, true),
         };
         self.units.by_place.lock().insert(place, unit);
-        told
+        result
     }
 
-    /// Determines the unit of the file system of `there`. `times` were seen before.
+    /// Determines the unit of the file system of `existing`. `times` were seen before.
     fn find_unit(
         &self,
         node: &Arc<DirNode>,
-        there: &Meta,
+        existing: &Meta,
         times: &mut BTreeSet<Timestamp>,
     ) -> Unit {
         let Ok(handle) = node.handle() else { return Unit::Known(Granularity::FINEST) };
         if !self.job.policy.dry_run
-            && let Ok(kept) = handle.kept_time(PROBE)
+            && let Ok(kept) = handle.stored_time(PROBE)
             && let Some(unit) = Granularity::between(PROBE, kept)
         {
             return Unit::Known(unit);
         }
-        if see_times(&*handle, there, times).is_err() {
+        if collect_times(&*handle, existing, times).is_err() {
             return Unit::Known(Granularity::FINEST);
         }
         let explains =
             |unit: &Granularity| times.iter().all(|&time: &Timestamp| unit.kept(time) == time);
         let unit = Granularity::ALL.into_iter().rev().find(explains);
         let unit = unit.unwrap_or(Granularity::FINEST);
-        if there.ctime.is_some() || times.len() >= WITNESSES_MIN {
+        if existing.ctime.is_some() || times.len() >= WITNESSES_MIN {
             return Unit::Known(unit);
         }
         // A job that writes but could not probe rather writes once too often.
@@ -250,11 +252,15 @@ impl Times<'_> {
     }
 }
 
-/// Adds the times of `there`, and of other entries in `dir`, to `times`.
-fn see_times(dir: &dyn TreeDir, there: &Meta, times: &mut BTreeSet<Timestamp>) -> io::Result<()> {
-    times.extend(there.ctime);
+/// Adds the times of `existing`, and of other entries in `dir`, to `times`.
+fn collect_times(
+    dir: &dyn TreeDir,
+    existing: &Meta,
+    times: &mut BTreeSet<Timestamp>,
+) -> io::Result<()> {
+    times.extend(existing.ctime);
     let mut add = |meta: Meta| {
-        if meta.id.map(|id| id.dev) == there.id.map(|id| id.dev) {
+        if meta.id.map(|id| id.dev) == existing.id.map(|id| id.dev) {
             times.extend(meta.ctime);
             times.insert(meta.attributes.mtime);
         }

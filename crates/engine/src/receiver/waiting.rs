@@ -2,7 +2,7 @@
 //! everything else is done. Then they are published, directory by directory. A job that ends before
 //! that leaves all old files as they were.
 //!
-//! They wait under their final names in private directories ([`Lot`]), one on each file system. So
+//! They wait under their final names in private directories ([`DelayedBatch`]), one on each file system. So
 //! memory holds none of these names, only the directories in which files will appear, and their
 //! parents.
 //!
@@ -18,7 +18,7 @@ use haul_model::{
     Attributes, Entry, Fault, FileId, Kept, Kind, Name, Outcome, Sameness, Side, Timestamp,
 };
 use haul_plan::changes;
-use haul_store::{Lot, OnExisting, Row, RowNumber, StaleStages};
+use haul_store::{DelayedBatch, OnExisting, Row, RowNumber, StaleStages};
 use haul_tree::{Meta, SealedFile, TreeDir};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
@@ -33,13 +33,13 @@ const DIRS_MAX: usize = 1 << 18;
 #[derive(Default)]
 pub(super) struct Waiting {
     /// The lots, by device.
-    lots: Mutex<HashMap<u64, Arc<Lot>>>,
+    batches: Mutex<HashMap<u64, Arc<DelayedBatch>>>,
     /// Objects with several names that an earlier job left waiting, and that this job already uses.
     claimed: Mutex<HashSet<FileId>>,
     /// Settled directories, each behind its subdirectories.
     dirs: Mutex<Vec<Arc<RecvDir>>>,
     /// There were more than [`DIRS_MAX`] directories.
-    has_overflown: AtomicBool,
+    has_overflowed: AtomicBool,
 }
 
 /// A file that waits.
@@ -68,12 +68,12 @@ impl Publisher<'_> {
     ) -> Result<Outcome, Fault> {
         let Pending { dir, name, on_existing, .. } = pending;
         let waits = (|| {
-            let (lot, row) = self.row_of(dir, *on_existing)?;
-            sealed.wait(&lot, row, name)
+            let (batch, row) = self.row_of(dir, *on_existing)?;
+            sealed.wait(&batch, row, name)
         })();
         match waits {
             Ok(()) => Ok(Outcome::Copied),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(naming::another()),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(naming::name_taken()),
             Err(error) => {
                 let action = "keep the file until the job ends";
                 Err(Fault::from_io(Side::Destination, action, &error))
@@ -82,36 +82,40 @@ impl Publisher<'_> {
     }
 
     /// The row in which files for `dir` wait, and its lot.
-    fn row_of(&self, dir: &RecvDir, on_existing: OnExisting) -> io::Result<(Arc<Lot>, Row)> {
+    fn row_of(
+        &self,
+        dir: &RecvDir,
+        on_existing: OnExisting,
+    ) -> io::Result<(Arc<DelayedBatch>, Row)> {
         let DirState::Open(node) = &dir.state else { return Err(io::ErrorKind::NotFound.into()) };
-        let lot = self.lot_of(dir, node)?;
-        dir.expect_waiting();
-        Ok((lot, Row { number: dir.row_number(), on_existing }))
+        let batch = self.batch_of(dir, node)?;
+        dir.record_waiting();
+        Ok((batch, Row { number: dir.row_number(), on_existing }))
     }
 
     /// The lot of the file system of `node`, the directory of `dir`. Creates it if there is none.
-    fn lot_of(&self, dir: &RecvDir, node: &Arc<DirNode>) -> io::Result<Arc<Lot>> {
+    fn batch_of(&self, dir: &RecvDir, node: &Arc<DirNode>) -> io::Result<Arc<DelayedBatch>> {
         let device = node.id().ok_or(io::ErrorKind::Unsupported)?.dev;
-        let mut lots = self.waiting.lots.lock();
-        if let Some(lot) = lots.get(&device) {
-            return Ok(Arc::clone(lot));
+        let mut batches = self.waiting.batches.lock();
+        if let Some(batch) = batches.get(&device) {
+            return Ok(Arc::clone(batch));
         }
         let top = self.top_of(node);
         let mut above = Some(dir);
         while let Some(here) = above {
             if matches!(&here.state, DirState::Open(node) if node.id() == top.id()) {
-                here.open_up();
+                here.make_writable();
             }
             above = here.parent.as_deref();
         }
-        let lot = Arc::new(top.handle()?.begin_lot()?);
-        lots.insert(device, Arc::clone(&lot));
-        Ok(lot)
+        let batch = Arc::new(top.handle()?.begin_batch()?);
+        batches.insert(device, Arc::clone(&batch));
+        Ok(batch)
     }
 
     /// The lot of a file system, if it has one.
-    fn lot_on(&self, device: u64) -> Option<Arc<Lot>> {
-        self.waiting.lots.lock().get(&device).cloned()
+    fn batch_on(&self, device: u64) -> Option<Arc<DelayedBatch>> {
+        self.waiting.batches.lock().get(&device).cloned()
     }
 
     /// The directory that holds the lot for files in `node`: the highest directory of the
@@ -132,17 +136,17 @@ impl Publisher<'_> {
     /// Takes over the lot that an earlier job left in `dir`, if `dir` is a directory for lots.
     pub(super) fn take_over_lot_in(&self, dir: &RecvDir) {
         let DirState::Open(node) = &dir.state else { return };
-        if self.job.delays()
+        if self.job.delays_updates()
             && !dir.fresh
             && Arc::ptr_eq(self.top_of(node), node)
             && let Some(id) = node.id()
             && let Ok(handle) = node.handle()
-            && let Some(lot) = handle.take_over_lot(&|| dir.open_up())
+            && let Some(batch) = handle.take_over_batch(&|| dir.make_writable())
         {
             // A lot that the job already has stays. A file system may be mounted in several places;
             // files that wait in another of them are sent again.
-            let lot = Arc::new(lot);
-            self.waiting.lots.lock().entry(id.dev).or_insert_with(|| Arc::clone(&lot));
+            let batch = Arc::new(batch);
+            self.waiting.batches.lock().entry(id.dev).or_insert_with(|| Arc::clone(&batch));
         }
     }
 
@@ -150,36 +154,36 @@ impl Publisher<'_> {
     /// connection was lost.
     pub(crate) fn leave_waiting(&self, error: &JobError) {
         if matches!(error, JobError::Connection(_)) {
-            self.waiting.lots.lock().values().for_each(|lot| lot.leave());
+            self.waiting.batches.lock().values().for_each(|batch| batch.abandon());
         }
     }
 
     /// Reuses the whole file that an earlier job left waiting. False if there is none, or it is not
     /// the file that this job would write.
-    pub(super) fn keep_before(&self, file: &Pending) -> io::Result<bool> {
+    pub(super) fn reuse_waiting(&self, file: &Pending) -> io::Result<bool> {
         let Pending { dir, name, entry, on_existing, .. } = file;
-        if !matches!(self.job.plan.same_by, Sameness::SizeAndTime | Sameness::Size) {
+        if !matches!(self.job.plan.compare_by, Sameness::SizeAndTime | Sameness::Size) {
             return Ok(false);
         }
         let DirState::Open(node) = &dir.state else { return Ok(false) };
-        let Some(lot) = node.id().and_then(|id| self.lot_on(id.dev)) else { return Ok(false) };
+        let Some(batch) = node.id().and_then(|id| self.batch_on(id.dev)) else { return Ok(false) };
         let keeps = self.job.policy.keeps.with(Kept::TIMES).with(Kept::MODE);
         let handle = node.handle()?;
         for left in [OnExisting::Keep, OnExisting::Replace] {
             let row = Row { number: dir.row_number(), on_existing: left };
-            let Some(before) = handle.row_before(&lot, row)? else { continue };
-            let Some(there) = self.job.look_at(&*before, name)? else { continue };
+            let Some(before) = handle.previous_row(&batch, row)? else { continue };
+            let Some(there) = self.job.stat_entry(&*before, name)? else { continue };
             let entry = &*self.times.as_kept(entry, node, Some(&there));
             // A file with several names may belong to another file by now, or may still be
             // resumable.
-            let is_own = there.links == 1 || self.job.has_other_names(entry);
+            let is_own = there.links == 1 || self.job.is_hard_linked(entry);
             let found = changes(entry, &there, None, keeps);
             let is_it = found.is_empty()
                 && is_own
                 && is_like_new(&self.job, node, &*before, name, &there)?
                 && (self.job.may_have_holes(entry)
-                    || !before.lacks_content(name, &there, self.job.policy.sync)?)
-                && self.claims_alone(&there);
+                    || !before.has_lost_content(name, &there, self.job.policy.sync)?)
+                && self.claim_exclusively(&there);
             if !is_it {
                 // A large file is resumed under its other name.
                 before.remove_file(name)?;
@@ -188,8 +192,8 @@ impl Publisher<'_> {
             if self.job.policy.sync {
                 before.sync(Some(name))?;
             }
-            let (lot, to) = self.row_of(dir, *on_existing)?;
-            lot.claim(row, name, to)?;
+            let (batch, to) = self.row_of(dir, *on_existing)?;
+            batch.claim(row, name, to)?;
             return Ok(true);
         }
         Ok(false)
@@ -197,7 +201,7 @@ impl Publisher<'_> {
 
     /// False if this job already uses the object `there` under another of its names. The names of
     /// one old file may belong to two files by now.
-    fn claims_alone(&self, there: &Meta) -> bool {
+    fn claim_exclusively(&self, there: &Meta) -> bool {
         let id = there.id.filter(|_| there.links > 1);
         id.is_none_or(|id| self.waiting.claimed.lock().insert(id))
     }
@@ -206,28 +210,28 @@ impl Publisher<'_> {
     pub(super) fn waits(&self, dir: &RecvDir, name: &Name) -> Option<WaitingFile> {
         let (number, DirState::Open(node)) = (*dir.row.get()?, &dir.state) else { return None };
         let device = node.id()?.dev;
-        let lot = self.lot_on(device)?;
+        let batch = self.batch_on(device)?;
         let of = |on_existing| {
             let row = Row { number, on_existing };
-            Some(WaitingFile { device, row, id: lot.id(row, name)? })
+            Some(WaitingFile { device, row, id: batch.id(row, name)? })
         };
         of(OnExisting::Keep).or_else(|| of(OnExisting::Replace))
     }
 
     /// Makes a further name of the waiting file `first` wait, too. False if `first` is published by
     /// now.
-    pub(super) fn wait_with(
+    pub(super) fn link_waiting(
         &self,
         (place, first): (WaitingFile, &Name),
         dir: &RecvDir,
         name: &Name,
         on_existing: OnExisting,
     ) -> io::Result<bool> {
-        let (lot, row) = self.row_of(dir, on_existing)?;
-        if !self.lot_on(place.device).is_some_and(|other| Arc::ptr_eq(&lot, &other)) {
+        let (batch, row) = self.row_of(dir, on_existing)?;
+        if !self.batch_on(place.device).is_some_and(|other| Arc::ptr_eq(&batch, &other)) {
             return Err(io::ErrorKind::CrossesDevices.into());
         }
-        match lot.link(place.row, first, place.id, row, name) {
+        match batch.link(place.row, first, place.id, row, name) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
@@ -235,12 +239,12 @@ impl Publisher<'_> {
     }
 
     /// True if the settled `dir` gets its attributes only at the end of the job.
-    pub(super) fn puts_off(&self, dir: &Arc<RecvDir>) -> bool {
+    pub(super) fn defer_sealing(&self, dir: &Arc<RecvDir>) -> bool {
         if !dir.has_waiting() {
             return false;
         }
         if let Some(parent) = &dir.parent {
-            parent.expect_waiting();
+            parent.record_waiting();
         }
         let dirs = {
             let mut dirs = self.waiting.dirs.lock();
@@ -248,7 +252,7 @@ impl Publisher<'_> {
             if dirs.len() < DIRS_MAX { Vec::new() } else { std::mem::take(&mut *dirs) }
         };
         if !dirs.is_empty() {
-            if !self.waiting.has_overflown.swap(true, Ordering::Relaxed) {
+            if !self.waiting.has_overflowed.swap(true, Ordering::Relaxed) {
                 let message = format!(
                     "files are waiting in {DIRS_MAX} directories: renaming them into place before the end"
                 );
@@ -261,13 +265,13 @@ impl Publisher<'_> {
     }
 
     /// Publishes the waiting files, once everything else is done.
-    pub(super) fn publish_waiting(&self) {
+    pub(super) fn publish_delayed(&self) {
         let dirs = std::mem::take(&mut *self.waiting.dirs.lock());
         self.publish_in(&dirs);
         // Before directories get modes that keep their owner from writing. After a lost connection,
         // the files that still wait are left.
         if !self.job.control.stopped() {
-            self.waiting.lots.lock().clear();
+            self.waiting.batches.lock().clear();
         }
         self.seal_all(&dirs);
     }
@@ -294,14 +298,14 @@ impl Publisher<'_> {
         let failed =
             |error: io::Error| Fault::from_io(Side::Destination, "find the waiting files", &error);
         let DirState::Open(node) = &dir.state else { return Err(parent_fault()) };
-        let lot = node.id().and_then(|id| self.lot_on(id.dev));
-        let Some(lot) = lot else { return Ok(()) };
+        let batch = node.id().and_then(|id| self.batch_on(id.dev));
+        let Some(batch) = batch else { return Ok(()) };
         let (seen, by_rsync) = (OnceLock::new(), OnceLock::new());
-        for name in lot.names(row).map_err(failed)? {
+        for name in batch.names(row).map_err(failed)? {
             if self.job.control.stopped() {
                 return Ok(());
             }
-            match self.publish_one(dir, node, (&lot, row), &name, &seen) {
+            match self.publish_one(dir, node, (&batch, row), &name, &seen) {
                 Err(fault) => self.job.fail_late(&dir.path_of(Some(&name)), fault),
                 Ok(()) => {
                     let by_rsync = by_rsync.get_or_init(|| self.left_by_rsync(dir, node));
@@ -314,7 +318,7 @@ impl Publisher<'_> {
             // The directory stays if it is not empty.
             let _ = handle.remove_dir(&name);
         }
-        lot.end(row.number);
+        batch.end(row.number);
         Ok(())
     }
 
@@ -328,32 +332,32 @@ impl Publisher<'_> {
         const NAME: &[u8] = b".~tmp~";
         let name = Name::new(NAME).ok().filter(|_| !dir.fresh)?;
         let left = node.handle().ok()?.open_dir(&name, false).ok()?;
-        self.job.leaves_out(dir, Some(&name), true).then_some((name, left))
+        self.job.excludes(dir, Some(&name), true).then_some((name, left))
     }
 
     fn publish_one(
         &self,
         dir: &RecvDir,
         node: &Arc<DirNode>,
-        (lot, row): (&Lot, Row),
+        (batch, row): (&DelayedBatch, Row),
         name: &Name,
         seen: &OnceLock<StaleStages>,
     ) -> Result<(), Fault> {
         const ACTION: &str = "rename the file into place";
         let failed = |error: io::Error| Fault::from_io(Side::Destination, ACTION, &error);
         let handle = node.handle().map_err(failed)?;
-        if let (Some(claims), Some(id)) = (dir.claims(), lot.id(row, name)) {
+        if let (Some(claims), Some(id)) = (dir.claims(), batch.id(row, name)) {
             claims.bring(id);
         }
-        self.removals.make_way(dir, name, row.on_existing)?;
+        self.removals.clear_place(dir, name, row.on_existing)?;
         // Only the name and the kind matter by now.
         let none = Attributes::new(0, Timestamp { secs: 0, nanos: 0 });
         let entry = Entry::new(Some(name.clone()), Kind::File { size: 0 }, none);
-        let named = self.naming.give_name(ACTION, dir, name, &entry, row.on_existing, |how| {
-            handle.publish_waiting(lot, row, name, how)
+        let named = self.naming.assign_name(ACTION, dir, name, &entry, row.on_existing, |how| {
+            handle.publish_delayed(batch, row, name, how)
         });
         if named?.is_none() {
-            return Err(naming::another());
+            return Err(naming::name_taken());
         }
         // The partial files of this file are not needed any more.
         handle.remove_stale(name, seen);
@@ -367,7 +371,7 @@ fn may_have_lots(dir: &Meta) -> bool {
     /// The rights of others to write and to search.
     const WRITABLE: u32 = 0o003;
     dir.owner.is_none_or(|owner| {
-        let rights = if haul_sys::is_of_group(owner.group) { WRITABLE << 3 } else { WRITABLE };
+        let rights = if haul_sys::is_in_group(owner.group) { WRITABLE << 3 } else { WRITABLE };
         haul_sys::is_root()
             || owner.user == haul_sys::effective_user()
             || dir.attributes.mode & rights == rights

@@ -1,13 +1,13 @@
 //! The Receiver's workers: they write the content of wanted files, and publish them. They block;
 //! one task is one file or one pack.
 
-use super::filling::{Copying, Filled, given_up};
+use super::filling::{Copying, Filled, abandon_stage};
 use super::hold::{Filling, HOLD_MAX, Whole};
 use super::linking::First;
 use super::providers::BaseDirs;
 use super::small::{Fetched, SMALL_MAX};
-use super::{DirState, Filler, Incoming, Pending, Receiver, RecvDir, losing};
-use crate::control::Step;
+use super::{DirState, Filler, Incoming, Pending, Receiver, RecvDir, loss_check};
+use crate::control::CopyStep;
 use crate::link::SourceHandle;
 use crate::pool::Buf;
 use crate::{copy, digest};
@@ -18,7 +18,7 @@ use haul_model::{
 };
 use haul_proto::{FileEnd, PackItem, PackView};
 use haul_store::{Mover, Verified, Written};
-use haul_tree::{Outstanding, SourceFile, StagedFile, TreeDir, changed};
+use haul_tree::{PendingOperation, SourceFile, StagedFile, TreeDir, changed};
 use std::io;
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub(crate) enum Work {
     /// Copy files of this machine, or hash them.
     Files(Vec<SourceHandle>),
     /// Send the sums of this file's old version.
-    Sign(Box<Pending>),
+    Signature(Box<Pending>),
     /// Answer the waiting offers of chunks.
     Offered,
     /// Publish small files that arrived whole.
@@ -43,11 +43,11 @@ pub(crate) enum Work {
     /// Create a link, FIFO, socket or device at a far destination.
     Link(Box<Pending>),
     /// Make this file a further name of the file of a far base.
-    OfBase(Box<Pending>),
+    LinkBase(Box<Pending>),
     /// Make this entry a further name of a file at a far destination.
     Name(Box<(First, Pending)>),
     /// Wait for this directory to be created.
-    Made(Arc<RecvDir>, Making),
+    DirCreated(Arc<RecvDir>, DirCreation),
 }
 
 /// The queues of the workers.
@@ -73,31 +73,31 @@ impl Tasks {
         Self { all, small: Some(small) }
     }
 
-    pub(super) fn give(&self, task: Work) {
+    pub(super) fn enqueue(&self, task: Work) {
         // Fails only if the workers have ended because the job has.
         let _ = self.all.send(task);
     }
 
-    pub(super) fn give_files(&self, files: Vec<SourceHandle>) {
-        let Some(small) = &self.small else { return self.give(Work::Files(files)) };
+    pub(super) fn enqueue_files(&self, files: Vec<SourceHandle>) {
+        let Some(small) = &self.small else { return self.enqueue(Work::Files(files)) };
         for file in files {
             if file.size <= SMALL_MAX && !file.hashes {
                 // As above.
                 let _ = small.send(file);
             } else {
-                self.give(Work::Files(vec![file]));
+                self.enqueue(Work::Files(vec![file]));
             }
         }
     }
 }
 
 /// A directory that is being created. Its outcome is reported afterwards.
-pub(crate) struct Making {
+pub(crate) struct DirCreation {
     pub(super) index: u64,
     pub(super) cost: u64,
     /// The outcome if the creation succeeds.
     pub(super) outcome: Outcome,
-    pub(super) made: Outstanding,
+    pub(super) created: PendingOperation,
 }
 
 /// A wanted file, the bytes of it that were counted as done, and its outcome.
@@ -121,7 +121,7 @@ pub(crate) fn run_worker(receiver: &Receiver<'_>, tasks: &crossbeam_channel::Rec
         }
         match task {
             Ok(Work::Hash(index)) => filler.hash_own(index, &mut part),
-            Ok(Work::Sign(file)) => filler.providers.versions.sign(filler, file),
+            Ok(Work::Signature(file)) => filler.providers.versions.send_signature(filler, file),
             Ok(Work::Offered) => filler.providers.answer_offers(&filler.job),
             Ok(Work::Sealed(end)) => filler.take_seal(end),
             Ok(Work::Files(files)) => {
@@ -132,10 +132,12 @@ pub(crate) fn run_worker(receiver: &Receiver<'_>, tasks: &crossbeam_channel::Rec
             Ok(Work::Pack(bytes, view)) => take_pack(filler, &bytes, view),
             Ok(Work::Arrived(incoming)) => incoming.work(filler),
             Ok(Work::Content(fetched)) => filler.take_fetched(fetched),
-            Ok(Work::Link(link)) => receiver.maker.take_link(*link),
-            Ok(Work::OfBase(file)) => BaseDirs.bring_from_base(filler, *file, 0, false),
-            Ok(Work::Name(name)) => filler.linker.take_other_name(&name.0, name.1),
-            Ok(Work::Made(dir, making)) => receiver.maker.end_making(&dir, making),
+            Ok(Work::Link(link)) => receiver.creator.take_link(*link),
+            Ok(Work::LinkBase(file)) => BaseDirs.bring_from_base(filler, *file, 0, false),
+            Ok(Work::Name(name)) => filler.linker.link_other_name(&name.0, name.1),
+            Ok(Work::DirCreated(dir, pending_creation)) => {
+                receiver.creator.wait_for_creation(&dir, pending_creation)
+            }
             Err(RecvTimeoutError::Timeout) => {
                 filler.linker.report_settled(filler.publisher.publish_held())
             }
@@ -154,12 +156,12 @@ fn take_files(filler: &Filler<'_>, files: Vec<SourceHandle>, scratch: &mut copy:
         let mut counted = 0;
         let mut copied = copy_file(filler, &mut pending, &file, scratch, &mut counted);
         if let Err(fault) = &copied
-            && filler.begins_again(&mut pending, fault, counted)
+            && filler.restart_file(&mut pending, fault, counted)
         {
             copied = copy_file(filler, &mut pending, &file, scratch, &mut counted);
         }
         if let Err(fault) = &copied
-            && filler.decider.asks_after_all(&mut pending, fault)
+            && filler.decider.falls_back_to_sender(&mut pending, fault)
         {
             filler.want_now(pending, counted);
             continue;
@@ -184,10 +186,10 @@ fn take_pack(filler: &Filler<'_>, bytes: &[u8], view: PackView) {
                 (index, Err(changed()))
             }
             PackItem::File { index, mtime, hash, grew, .. } => (index, Ok((mtime, hash, grew))),
-            PackItem::Fault { index, fault } => (index, Err(super::of_sender(fault))),
+            PackItem::Fault { index, fault } => (index, Err(super::as_source_fault(fault))),
         };
         let Some(mut pending) = filler.claim(index) else {
-            filler.job.refuse("it sent a file that was not requested");
+            filler.job.fail_protocol("it sent a file that was not requested");
             break;
         };
         let content = &bytes[range];
@@ -196,7 +198,7 @@ fn take_pack(filler: &Filler<'_>, bytes: &[u8], view: PackView) {
             pending.take_whole(filler, content, mtime, hash)
         });
         let moved = if whole.is_ok() { content.len() as u64 } else { 0 };
-        filler.job.reporter.came_by(Step::Moved(moved));
+        filler.job.reporter.count_progress(CopyStep::Moved(moved));
         filler.conclude(pending, moved, whole, &mut settled);
     }
     filler.linker.report_settled(settled);
@@ -215,44 +217,44 @@ fn copy_file(
     let source = source.map_err(|error| Fault::from_io(Side::Source, "open", &error))?;
     let seal = source.seal();
     *counted = pending.resumed * BLOCK_LEN;
-    let resumed = pending.continue_from(filler, &*source)?;
+    let resumed = pending.open_partial_of(filler, &*source)?;
     *counted = pending.resumed * BLOCK_LEN;
     let (dir, index, entry) = (Arc::clone(&pending.dir), pending.index, pending.entry.clone());
     let is_based = pending.base.is_some();
-    let as_listed = is_as_listed(&*source, &pending.entry, resumed.is_some());
+    let as_listed = matches_listing(&*source, &pending.entry, resumed.is_some());
     let by_blocks = as_listed && !source.is_mostly_holes();
     let is_resumable = filler.job.resumable(&pending.entry).is_some() && !is_based;
     let is_recorded = resumed.is_some() || is_resumable && by_blocks;
-    let mut count = |step: Step| {
+    let mut count = |step: CopyStep| {
         *counted += step.len();
-        filler.job.reporter.came_by(step);
-        let recorded = if is_recorded { recorded_of(filler, *counted) } else { 0 };
-        filler.job.has_come_to(&dir, index, &entry, recorded);
-        if let (Step::Moved(len), false) = (step, is_based) {
-            filler.job.control.pace(len, 0);
+        filler.job.reporter.count_progress(step);
+        let recorded = if is_recorded { min_recorded(filler, *counted) } else { 0 };
+        filler.job.report_recorded(&dir, index, &entry, recorded);
+        if let (CopyStep::Moved(len), false) = (step, is_based) {
+            filler.job.control.throttle(len, 0);
         }
     };
     let in_lanes = !is_resumable && filler.lanes > 1 && seal.size > 2 * BLOCK_LEN;
-    let hashes = filler.job.looks_at_bytes() || pending.reading.is_second;
+    let hashes = filler.job.hashes_content() || pending.reading.is_retry;
     let copying = Copying { filler, source: &*source, size: seal.size, hashes };
     let filled = match resumed {
-        Some(resumed) => copying.go_on(pending, resumed, &mut count)?,
+        Some(resumed) => copying.resume(pending, resumed, &mut count)?,
         None if (is_resumable || in_lanes) && by_blocks => {
             copying.by_blocks(pending, scratch, &mut count)?
         }
-        None => copying.at_once(pending, scratch, &mut count)?,
+        None => copying.copy_whole(pending, scratch, &mut count)?,
     };
     drop(precedence);
     let Filled { verified, filling } = filled;
     // The staged file may use pages of the source until it is sealed.
-    let was_sent = verified.stage().takes_pages();
-    if !was_sent {
+    let uses_source_pages = verified.stage().sends_live_pages();
+    if !uses_source_pages {
         let copied = || match verified.hash() {
             Some(hash) => Ok(Some(hash)),
             None => digest::hash_of_stage(&**verified.stage(), filler.job.control),
         };
-        if let Err(fault) = pending.look_again(filler, &*source, copied) {
-            return Err(given_up(verified.into_stage(), fault));
+        if let Err(fault) = pending.recheck_source(filler, &*source, copied) {
+            return Err(abandon_stage(verified.into_stage(), fault));
         }
     }
     pending.entry.kind = Kind::File { size: seal.size };
@@ -262,7 +264,9 @@ fn copy_file(
     };
     let mtime = if pending.base.is_some() { pending.entry.attributes.mtime } else { seal.mtime };
     let whole = pending.seal(&filler.job.policy, verified, mtime, filling)?;
-    if was_sent && let Err(fault) = pending.look_again(filler, &*source, || Ok(whole.hash)) {
+    if uses_source_pages
+        && let Err(fault) = pending.recheck_source(filler, &*source, || Ok(whole.hash))
+    {
         whole.sealed.discard();
         return Err(fault);
     }
@@ -271,13 +275,13 @@ fn copy_file(
 
 /// A lower bound of the bytes that are on record, if `counted` bytes were counted. On this machine
 /// several threads copy blocks, which are recorded in order.
-fn recorded_of(filler: &Filler<'_>, counted: u64) -> u64 {
+fn min_recorded(filler: &Filler<'_>, counted: u64) -> u64 {
     (counted / BLOCK_LEN).saturating_sub(filler.job.ends.record_lag_max) * BLOCK_LEN
 }
 
 /// True if a source is the listed file. For a file that is resumed, the change time must match,
 /// too: nobody can set it back.
-pub(super) fn is_as_listed(source: &dyn SourceFile, listed: &Entry, is_continued: bool) -> bool {
+pub(super) fn matches_listing(source: &dyn SourceFile, listed: &Entry, is_continued: bool) -> bool {
     let seal = source.seal();
     let is_same = (seal.size, seal.mtime) == (listed.size(), listed.attributes.mtime);
     let is_there = |ctime| source.ctime() == Some(ctime);
@@ -302,48 +306,48 @@ impl Pending {
     /// Prepares the staged file: reserves space and turns zeros into holes, as its file needs.
     fn prepared(&self, stage: Box<dyn StagedFile>) -> Result<Box<dyn StagedFile>, Fault> {
         let stage = self.with_zeros(stage);
-        if self.reserves {
+        if self.preallocates {
             let reserved = stage.reserve(self.entry.size());
-            reserved.map_err(|error| destination("allocate space for the file", &error))?;
+            reserved.map_err(|error| destination_fault("allocate space for the file", &error))?;
         }
         Ok(stage)
     }
 
     /// Makes the staged file turn zeros into holes, if its file wants that.
     pub(super) fn with_zeros(&self, mut stage: Box<dyn StagedFile>) -> Box<dyn StagedFile> {
-        if self.leaves_zeros {
-            stage.leave_zeros();
+        if self.writes_sparse {
+            stage.write_sparse();
         }
         stage
     }
 
     /// True if `fault`, from writing blocks in any order, may not occur when writing in order: the
     /// file system may accept only that.
-    pub(super) fn may_be_sequential(&self, fault: &Fault) -> bool {
+    pub(super) fn should_retry_in_order(&self, fault: &Fault) -> bool {
         fault.side == Side::Destination && fault.kind == FaultKind::Io && self.is_sequential()
     }
 
     /// True if the file is large and the file system may accept only writes in order.
-    pub(super) fn is_in_order(&self) -> bool {
+    pub(super) fn needs_order(&self) -> bool {
         self.entry.size() > BLOCK_LEN && self.is_sequential()
     }
 
     /// True if the content is accepted without a hash. A file that is read again is hashed: the
     /// hash shows whether it has only grown.
     pub(super) fn is_unhashed(&self, filler: &Filler<'_>) -> bool {
-        let is_plain = self.resumed == 0 && self.old.is_none() && !self.reading.is_second;
+        let is_plain = self.resumed == 0 && self.old.is_none() && !self.reading.is_retry;
         is_plain && filler.job.ends.accepts_unhashed
     }
 
     fn is_sequential(&self) -> bool {
         let DirState::Open(node) = &self.dir.state else { return false };
-        node.handle().is_ok_and(|dir| !dir.takes_any_order())
+        node.handle().is_ok_and(|dir| !dir.supports_random_writes())
     }
 
     /// Creates the staged file. A large one can be resumed by a later job.
     pub(super) fn stage_for(&self, filler: &Filler<'_>) -> Result<Box<dyn StagedFile>, Fault> {
         // Content that is read again is not the listed content.
-        let source = filler.job.resumable(&self.entry).filter(|_| !self.reading.is_second);
+        let source = filler.job.resumable(&self.entry).filter(|_| !self.reading.is_retry);
         let (Some(source), DirState::Open(node)) = (source, &self.dir.state) else {
             return self.stage();
         };
@@ -355,9 +359,11 @@ impl Pending {
                 drop(stage);
                 Err(written_meanwhile())
             }
-            Ok((stage, _)) => self.prepared(filler.publisher.durability.written_out(stage)),
-            Err(error) if stops_all(&error) => {
-                Err(destination("create a file in the directory", &error))
+            Ok((stage, _)) => {
+                self.prepared(filler.publisher.durability.with_early_write_out(stage))
+            }
+            Err(error) if affects_all_files(&error) => {
+                Err(destination_fault("create a file in the directory", &error))
             }
             // The file system has no locks, or reports no owners. The copy continues, but can't be
             // resumed.
@@ -374,15 +380,15 @@ impl Pending {
         hash: Option<ContentHash>,
     ) -> Result<Whole, Fault> {
         let len = content.len() as u64;
-        let write = |error: io::Error| destination("write", &error);
+        let write = |error: io::Error| destination_fault("write", &error);
         let verified = match hash {
-            Some(hash) => Written::of(self.stage()?, content).map_err(write)?.is_sent(&hash),
+            Some(hash) => Written::of(self.stage()?, content).map_err(write)?.verify_hash(&hash),
             None if self.is_unhashed(filler) => {
                 let mut into = Mover::new(self.stage()?);
                 into.write(content).map_err(write)?;
-                into.finish().map_err(write)?.is_whole(len)
+                into.finish().map_err(write)?.verify_len(len)
             }
-            None => return Err(lacks_hash()),
+            None => return Err(missing_hash()),
         };
         let verified = verified.map_err(|(_, error)| {
             Fault::new(Side::Destination, FaultKind::Corrupt, error.to_string())
@@ -422,7 +428,7 @@ impl Pending {
             return Err(super::parent_fault());
         };
         let begun = node.handle().and_then(|dir| begin(&*dir));
-        begun.map_err(|error| destination("create a file in the directory", &error))
+        begun.map_err(|error| destination_fault("create a file in the directory", &error))
     }
 
     /// Sets the attributes of a verified staged file.
@@ -435,19 +441,19 @@ impl Pending {
     ) -> Result<Whole, Fault> {
         // A later job can't distinguish a lost block from a hole.
         let filling = match filling {
-            Filling::Dense if self.leaves_zeros => Filling::WithHoles,
+            Filling::Dense if self.writes_sparse => Filling::WithHoles,
             filling => filling,
         };
-        let durable_first = filling.is_durable_first(self.entry.size(), &**verified.stage());
-        if durable_first {
+        let sync_first = filling.needs_sync_first(self.entry.size(), &**verified.stage());
+        if sync_first {
             verified.stage().expect_sync();
         }
         let hash = verified.hash();
         let attributes = Attributes { mtime, ..self.entry.attributes.clone() };
         let sealed = verified.seal(&attributes, policy.keeps);
-        let sealed =
-            sealed.map_err(|error| losing::not_kept(policy.moving, "finish the file", &error))?;
-        Ok(Whole { sealed, hash, durable_first })
+        let sealed = sealed
+            .map_err(|error| loss_check::not_kept(policy.moving, "finish the file", &error))?;
+        Ok(Whole { sealed, hash, sync_first })
     }
 }
 
@@ -462,15 +468,15 @@ pub(super) fn written_meanwhile() -> Fault {
 }
 
 /// The fault of content that was sent without the requested hash.
-pub(super) fn lacks_hash() -> Fault {
+pub(super) fn missing_hash() -> Fault {
     Fault::new(Side::Destination, FaultKind::Corrupt, "it was sent without its hash")
 }
 
-pub(super) fn destination(action: &str, error: &io::Error) -> Fault {
+pub(super) fn destination_fault(action: &str, error: &io::Error) -> Fault {
     Fault::from_io(Side::Destination, action, error)
 }
 
 /// True if an error of a resumable staged file would occur with any other, too.
-pub(super) fn stops_all(error: &io::Error) -> bool {
+pub(super) fn affects_all_files(error: &io::Error) -> bool {
     matches!(FaultKind::of(error), FaultKind::Busy | FaultKind::NoSpace | FaultKind::ReadOnly)
 }

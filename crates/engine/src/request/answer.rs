@@ -1,10 +1,10 @@
 //! Answers to single requests about files of this machine.
 
-use crate::control::{Control, Step};
+use crate::control::{Control, CopyStep};
 use crate::link::wire::{OutFrame, Outbox};
-use crate::mark::{self, Held};
+use crate::marker::{self, Held};
 use crate::monitor::Silent;
-use crate::{Rights, aside, digest};
+use crate::{Rights, digest, parked};
 use haul_model::{ContentHash, Entry, Fault, FaultKind, Kept, Name, Side, words};
 use haul_proto::{Hashing, Listed, Message, Reply, Request};
 use haul_sys::Dir;
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 const ENTRIES_PER_REPLY_MAX: usize = 32;
 
 /// The shortest time between two progress reports for a hash.
-const TELL_AFTER: Duration = Duration::from_millis(250);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Answers a request of a client with these rights. The error is that of the output. A requested
 /// mark is stored in `held`.
@@ -31,34 +31,35 @@ pub(crate) fn answer(
     rights: Rights,
 ) -> io::Result<()> {
     let reply = match request {
-        Request::Mark { .. } if rights == Rights::Read => {
+        Request::Marker { .. } if rights == Rights::Read => {
             let message = "can't create anything in it: this login is read-only";
             Err(Fault::new(Side::Destination, FaultKind::PermissionDenied, message))
         }
-        Request::Mark { path, mark, both } => {
-            mark::mark(words::without_tilde(&path), mark.as_ref(), both, held).map(Reply::Mark)
+        Request::Marker { path, marker, both } => {
+            marker::marker(words::without_tilde(&path), marker.as_ref(), both, held)
+                .map(Reply::Marker)
         }
-        Request::Unmark => mark::unmark(held).map(|()| Reply::End),
+        Request::RemoveMarker => marker::remove_marker(held).map(|()| Reply::End),
         Request::Restore { .. } if rights == Rights::Read => Ok(Reply::Made(false)),
         Request::Restore { path } => {
-            aside::restore_named(words::without_tilde(&path)).map(Reply::Made)
+            parked::restore_named(words::without_tilde(&path)).map(Reply::Made)
         }
         Request::Stat { path, follow } => {
             stat(words::without_tilde(&path), follow).map(Reply::Entry)
         }
         Request::Hash { path } => {
-            let mut told = Instant::now();
+            let mut progress = Instant::now();
             hash(words::without_tilde(&path), &mut |hashing| {
-                if hashing.done < hashing.size && told.elapsed() >= TELL_AFTER {
-                    told = Instant::now();
+                if hashing.done < hashing.size && progress.elapsed() >= PROGRESS_INTERVAL {
+                    progress = Instant::now();
                     // If this fails, the answer fails too.
-                    let _ = tell(output, Reply::Hashing(hashing));
+                    let _ = send_reply(output, Reply::Hashing(hashing));
                 }
             })
             .map(Reply::Hash)
         }
         Request::Made { path, origin } => {
-            Ok(Reply::Made(is_of_origin(words::without_tilde(&path), &origin)))
+            Ok(Reply::Made(has_origin(words::without_tilde(&path), &origin)))
         }
         Request::List { path } => {
             let mut part = Vec::new();
@@ -67,22 +68,22 @@ pub(crate) fn answer(
                 if part.len() < ENTRIES_PER_REPLY_MAX {
                     return Ok(());
                 }
-                tell(output, Reply::Entries(std::mem::take(&mut part)))
+                send_reply(output, Reply::Entries(std::mem::take(&mut part)))
             });
             if !part.is_empty() {
-                tell(output, Reply::Entries(part))?;
+                send_reply(output, Reply::Entries(part))?;
             }
             listed.map(|()| Reply::End)
         }
     };
-    tell(output, reply.unwrap_or_else(Reply::Fault))
+    send_reply(output, reply.unwrap_or_else(Reply::Fault))
 }
 
-pub(super) fn is_of_origin(path: &[u8], origin: &[u8; 16]) -> bool {
-    open_dir(path_or_dot(path)).is_ok_and(|dir| dir.is_of_origin(origin))
+pub(super) fn has_origin(path: &[u8], origin: &[u8; 16]) -> bool {
+    open_dir(path_or_dot(path)).is_ok_and(|dir| dir.has_origin(origin))
 }
 
-fn tell(output: &Outbox, reply: Reply) -> io::Result<()> {
+fn send_reply(output: &Outbox, reply: Reply) -> io::Result<()> {
     let frame = OutFrame::message(&Message::Reply(reply));
     output.send(frame).ok_or_else(|| io::ErrorKind::BrokenPipe.into())
 }
@@ -136,7 +137,7 @@ pub(super) fn list(
         let meta = meta.map_or_else(|| dir.stat(&name, false), |meta| Ok(Some(*meta)));
         let looked = meta.and_then(|meta| {
             let Some(meta) = meta else { return Ok(None) };
-            let id = meta.id.filter(|_| dir.capabilities().tells_objects);
+            let id = meta.id.filter(|_| dir.capabilities().has_object_ids);
             let target = || target.map_or_else(|| dir.read_link(&name), Ok);
             entry(Some(name.as_bytes()), Meta { id, ..meta }, target).map(Some)
         });
@@ -153,7 +154,7 @@ pub(super) fn list(
 }
 
 /// Hashes the file at `path`, and reports the progress.
-pub(super) fn hash(path: &[u8], told: &mut dyn FnMut(Hashing)) -> Result<ContentHash, Fault> {
+pub(super) fn hash(path: &[u8], progress: &mut dyn FnMut(Hashing)) -> Result<ContentHash, Fault> {
     let split = words::split(path);
     let Some(name) = split.name.filter(|_| !split.slash) else {
         // A slash after a file's name is reported as its own error.
@@ -169,12 +170,12 @@ pub(super) fn hash(path: &[u8], told: &mut dyn FnMut(Hashing)) -> Result<Content
     let monitor = Silent::default();
     digest::hash(&*file, &mut Vec::new(), &Control::new(&monitor), &mut |step| {
         let (len, read) = match step {
-            Step::Passed(len) => (len, 0),
-            Step::Moved(len) | Step::Matched(len) | Step::Hashed(len) => (len, len),
+            CopyStep::Passed(len) => (len, 0),
+            CopyStep::Moved(len) | CopyStep::Matched(len) | CopyStep::Hashed(len) => (len, len),
         };
         hashing.done += len;
         hashing.read += read;
-        told(hashing);
+        progress(hashing);
     })
     .map_err(|fault| match fault.kind {
         FaultKind::Changed => Fault { message: "it shrank while it was hashed".into(), ..fault },

@@ -2,14 +2,14 @@
 //! sides bound the time and bytes of each. None of the user's files is changed.
 
 mod answering;
+mod direct_port;
 mod disk;
-mod door;
 mod flow;
 mod processor;
 
 pub(crate) use answering::Measuring;
 
-use self::flow::{Bounds, FLOW_MAX, drain, pour};
+use self::flow::{Bounds, FLOW_MAX, receive_filler, send_filler};
 use super::Peer;
 use crate::JobError;
 use crate::link::greeting::read_message;
@@ -48,17 +48,19 @@ fn measured(peer: &mut Peer, asked: Measure) -> Result<Measured, ReadEnd> {
         Measure::Flow(flow) => (Some(flow), FLOW_MAX),
         _ => (None, ANSWER_MAX),
     };
-    peer.say(OutFrame::message(&Message::Measure(asked)), limit);
+    peer.send_frame(OutFrame::message(&Message::Measure(asked)), limit);
     let poured = match flow {
         None => None,
         Some(flow @ Flow { to_agent: false, .. }) => return filler(peer, Bounds::of(flow)),
-        Some(flow) => Some(pour(flow, |frame| {
-            let sent = peer.say(OutFrame::whole(frame.to_vec()), limit);
+        Some(flow) => Some(send_filler(flow, |frame| {
+            let sent = peer.send_frame(OutFrame::whole(frame.to_vec()), limit);
             sent.ok_or_else(|| io::ErrorKind::TimedOut.into())
         })),
     };
     // If the host takes no more data, the answer contains the reason.
-    let Message::Measured(measured) = heard(peer, limit)? else { return Err(other_answer()) };
+    let Message::Measured(measured) = receive_answer(peer, limit)? else {
+        return Err(other_answer());
+    };
     let took = begun.elapsed();
     Ok(match (measured, poured) {
         (Measured::Flow(amount), Some(Ok(sent))) => Measured::Flow(within(amount, sent, took)?),
@@ -68,7 +70,7 @@ fn measured(peer: &mut Peer, asked: Measure) -> Result<Measured, ReadEnd> {
             Measured::Disk { written, read: within(read, written.bytes, took)? }
         }
         (Measured::Fault(fault), None) => Measured::Fault(fault.clipped()),
-        (door @ Measured::Door(_), None) => door,
+        (direct_port @ Measured::DirectPort(_), None) => direct_port,
         _ => return Err(other_answer()),
     })
 }
@@ -76,15 +78,17 @@ fn measured(peer: &mut Peer, asked: Measure) -> Result<Measured, ReadEnd> {
 /// Receives the filler of a flow.
 fn filler(peer: &mut Peer, mut bounds: Bounds) -> Result<Measured, ReadEnd> {
     loop {
-        let Message::Filler(len) = heard(peer, FLOW_MAX)? else { return Err(other_answer()) };
+        let Message::Filler(len) = receive_answer(peer, FLOW_MAX)? else {
+            return Err(other_answer());
+        };
         if let Some(amount) = bounds.take(len)? {
             return plausible(amount).map(Measured::Flow);
         }
     }
 }
 
-fn heard(peer: &mut Peer, limit: Duration) -> Result<Message, ReadEnd> {
-    peer.hear_within(limit).map_err(ReadEnd::Refused)
+fn receive_answer(peer: &mut Peer, limit: Duration) -> Result<Message, ReadEnd> {
+    peer.receive_within(limit).map_err(ReadEnd::Refused)
 }
 
 fn other_answer() -> ReadEnd {
@@ -92,7 +96,7 @@ fn other_answer() -> ReadEnd {
 }
 
 /// Measures a flow over a direct connection to the port that the agent opened for
-/// [`Measure::Door`]. The connection's patience bounds each read and write.
+/// [`Measure::DirectPort`]. The connection's patience bounds each read and write.
 ///
 /// # Errors
 /// When the connection breaks, or the agent breaks the protocol.
@@ -100,9 +104,9 @@ pub fn measure_directly(direct: &mut Direct, flow: Flow) -> io::Result<Amount> {
     let begun = Instant::now();
     direct.write_all(&encode(&Message::Measure(Measure::Flow(flow))))?;
     if !flow.to_agent {
-        return Ok(drain(flow, direct).and_then(plausible)?);
+        return Ok(receive_filler(flow, direct).and_then(plausible)?);
     }
-    let sent = pour(flow, |frame| direct.write_all(frame))?;
+    let sent = send_filler(flow, |frame| direct.write_all(frame))?;
     direct.flush()?;
     match read_message(direct)? {
         Message::Measured(Measured::Flow(amount)) => Ok(within(amount, sent, begun.elapsed())?),

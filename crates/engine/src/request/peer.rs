@@ -2,12 +2,12 @@
 
 use super::{RequestError, Session};
 use crate::JobError;
-use crate::assembly::{FromPeer, listen};
+use crate::assembly::{PeerInput, watch_reader};
 use crate::link::greeting::{hello, read_message, welcome};
 use crate::link::wire::{OutFrame, Outbox, ReadEnd, aborted, refused, run_writer};
-use crate::vigil::{Vigil, Watch, sign_after};
+use crate::watchdog::{Watch, Watchdog, keepalive_after};
 use crossbeam_channel::{Receiver, Sender};
-use haul_net::{Closer, ConnectError, Connection, Whereabouts, Writer};
+use haul_net::{Closer, ConnectError, Connection, HostAddresses, Writer};
 use haul_proto::{Caps, Message, Reply, Request, Welcome};
 use std::io;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub(crate) struct Peer {
     awaited: Sender<()>,
     answers: Receiver<Result<Answer, ReadEnd>>,
     watch: Watch,
-    vigil: Arc<Vigil>,
+    watchdog: Arc<Watchdog>,
     closer: Option<Closer>,
     name: String,
     /// The negotiated capabilities.
@@ -36,7 +36,7 @@ pub(crate) struct Peer {
     /// The version of the peer's program.
     version: String,
     /// The two threads return their streams here when they end.
-    streams: (Receiver<FromPeer>, Receiver<Writer>),
+    streams: (Receiver<PeerInput>, Receiver<Writer>),
 }
 
 /// A message of a peer.
@@ -48,9 +48,9 @@ enum Answer {
 
 /// A connection to an agent that has greeted and answered all requests.
 pub struct Greeted {
-    pub(crate) input: FromPeer,
+    pub(crate) input: PeerInput,
     pub(crate) output: Writer,
-    pub(crate) vigil: Arc<Vigil>,
+    pub(crate) watchdog: Arc<Watchdog>,
     pub(crate) closer: Closer,
     /// The negotiated capabilities.
     pub(crate) caps: Caps,
@@ -68,44 +68,44 @@ impl Peer {
         session: Session,
         cancelled: Option<&dyn Fn() -> bool>,
     ) -> Result<Self, JobError> {
-        let (mut input, mut writer, vigil, closer, greeted) = match session {
+        let (mut input, mut writer, watchdog, closer, greeted) = match session {
             Session::New(Connection { reader, writer, closer }) => {
-                let vigil = Vigil::new(closer.patience());
-                (listen(reader, &vigil), writer, vigil, closer, None)
+                let watchdog = Watchdog::new(closer.timeout());
+                (watch_reader(reader, &watchdog), writer, watchdog, closer, None)
             }
-            Session::Greeted(Greeted { input, output, vigil, closer, caps, version }) => {
-                (input, output, vigil, closer, Some((caps, version)))
+            Session::Greeted(Greeted { input, output, watchdog, closer, caps, version }) => {
+                (input, output, watchdog, closer, Some((caps, version)))
             }
         };
-        let (name, patience) = (closer.peer().to_owned(), closer.patience());
+        let (name, timeout) = (closer.peer().to_owned(), closer.timeout());
         let (keeps, mut is_greeted) = (closer.keeps(), greeted.is_some());
         let (outbox, frames) = Outbox::new(false);
-        let hello = if is_greeted { Vec::new() } else { hello(keeps, patience) };
+        let hello = if is_greeted { Vec::new() } else { hello(keeps, timeout) };
         let (give_writer, writers) = crossbeam_channel::bounded(1);
         let write = move || {
-            let sign_after = sign_after(patience.silence_max);
+            let keepalive_after = keepalive_after(timeout.silence_max);
             // If the connection breaks, the reader finds out why.
-            if run_writer(&mut writer, &frames, hello, sign_after, None).is_ok() {
+            if run_writer(&mut writer, &frames, hello, keepalive_after, None).is_ok() {
                 let _ = give_writer.send(writer);
             }
         };
         let (awaited, awaits) = crossbeam_channel::bounded(AT_ONCE_MAX);
-        let (tell, answers) = crossbeam_channel::bounded(AT_ONCE_MAX);
+        let (messages, answers) = crossbeam_channel::bounded(AT_ONCE_MAX);
         let (give_reader, readers) = crossbeam_channel::bounded(1);
-        let (watch, peer) = (Watch::new(&vigil, &name), name.clone());
-        let (refused, heard) = (tell.clone(), Arc::clone(&vigil));
+        let (watch, peer) = (Watch::new(&watchdog, &name), name.clone());
+        let (refused, received) = (messages.clone(), Arc::clone(&watchdog));
         let read = move || {
             for () in awaits {
                 let next = if is_greeted {
                     read_message(&mut input).map(|message| Answer::Message(Box::new(message)))
                 } else {
                     let greeting = welcome(&mut input, &peer, keeps);
-                    heard.greeted(patience.silence_max);
+                    received.greeted(timeout.silence_max);
                     is_greeted = true;
                     greeting.map(|greeting| Answer::Welcome(Box::new(greeting)))
                 };
                 let is_end = next.is_err();
-                if tell.send(next).is_err() || is_end {
+                if messages.send(next).is_err() || is_end {
                     return;
                 }
             }
@@ -120,8 +120,18 @@ impl Peer {
         let (closer, streams) = (Some(closer), (readers, writers));
         let is_new = greeted.is_none();
         let (caps, version) = greeted.unwrap_or((Caps::NONE, String::new()));
-        let mut peer =
-            Self { outbox, awaited, answers, watch, vigil, closer, name, caps, version, streams };
+        let mut peer = Self {
+            outbox,
+            awaited,
+            answers,
+            watch,
+            watchdog,
+            closer,
+            name,
+            caps,
+            version,
+            streams,
+        };
         if is_new {
             let _ = peer.awaited.send(());
             match peer.take_unless(cancelled)? {
@@ -135,7 +145,7 @@ impl Peer {
     }
 
     pub(super) fn ask(&mut self, request: Request) -> Result<Reply, RequestError> {
-        self.outbox.tell(&Message::Request(request));
+        self.outbox.send_message(&Message::Request(request));
         self.read()
     }
 
@@ -157,8 +167,8 @@ impl Peer {
                 on_their_way -= 1;
             }
             // If the peer reads nothing, waiting for its reply reports that.
-            let patience = self.vigil.max().unwrap_or(Duration::MAX);
-            self.outbox.tell_within(&Message::Request(request), patience);
+            let timeout = self.watchdog.max().unwrap_or(Duration::MAX);
+            self.outbox.send_message_within(&Message::Request(request), timeout);
             let _ = self.awaited.send(());
             on_their_way += 1;
         }
@@ -192,8 +202,8 @@ impl Peer {
     }
 
     fn take_unless(&mut self, cancelled: Option<&dyn Fn() -> bool>) -> Result<Answer, JobError> {
-        let heard = self.watch.receive_unless(&self.answers, cancelled)?;
-        heard
+        let received = self.watch.receive_unless(&self.answers, cancelled)?;
+        received
             .unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::BrokenPipe).into()))
             .map_err(|end| self.broken(end))
     }
@@ -217,13 +227,13 @@ impl Peer {
     }
 
     /// The addresses of the host, looked up by its name.
-    pub(crate) fn whereabouts(&self) -> Whereabouts {
+    pub(crate) fn host_addresses(&self) -> HostAddresses {
         let closer = self.closer.as_ref();
-        closer.map_or_else(|| Whereabouts::at(Vec::new()), Closer::whereabouts)
+        closer.map_or_else(|| HostAddresses::at(Vec::new()), Closer::host_addresses)
     }
 
     /// Sends a frame within `limit`. If that fails, the next awaited message contains the reason.
-    pub(crate) fn say(&self, frame: OutFrame, limit: Duration) -> Option<()> {
+    pub(crate) fn send_frame(&self, frame: OutFrame, limit: Duration) -> Option<()> {
         self.outbox.send_within(frame, limit)
     }
 
@@ -231,15 +241,15 @@ impl Peer {
     ///
     /// # Errors
     /// When the connection fails, the peer aborts, or nothing arrives.
-    pub(crate) fn hear_within(&mut self, limit: Duration) -> Result<Message, JobError> {
+    pub(crate) fn receive_within(&mut self, limit: Duration) -> Result<Message, JobError> {
         // A reader that has ended has sent the reason.
         let _ = self.awaited.send(());
-        let heard = self.watch.receive_within(&self.answers, limit)?;
-        let Some(heard) = heard else {
+        let received = self.watch.receive_within(&self.answers, limit)?;
+        let Some(received) = received else {
             return Err(self.broken(refused("the peer did not finish in time")));
         };
         let end = || Err(io::Error::from(io::ErrorKind::BrokenPipe).into());
-        match heard.unwrap_or_else(|_| end()).map_err(|end| self.broken(end))? {
+        match received.unwrap_or_else(|_| end()).map_err(|end| self.broken(end))? {
             Answer::Message(message) => match *message {
                 Message::Abort(abort) => Err(self.broken(ReadEnd::Refused(aborted(abort)))),
                 message => Ok(message),
@@ -265,8 +275,8 @@ impl Peer {
         if !self.caps.has(Caps::SESSIONS) {
             return;
         }
-        self.outbox.tell_within(&Message::Rest, LEAVING_MAX);
-        let is_at_rest = matches!(self.hear_within(LEAVING_MAX), Ok(Message::Rest));
+        self.outbox.send_message_within(&Message::Rest, LEAVING_MAX);
+        let is_at_rest = matches!(self.receive_within(LEAVING_MAX), Ok(Message::Rest));
         if let Some(greeted) = self.into_greeted().filter(|_| is_at_rest)
             && greeted.input.buffer().is_empty()
         {
@@ -277,14 +287,14 @@ impl Peer {
 
     /// The idle connection; `None` if it can't be used any more.
     pub(super) fn into_greeted(self) -> Option<Greeted> {
-        let Self { outbox, awaited, vigil, closer, caps, version, streams, .. } = self;
+        let Self { outbox, awaited, watchdog, closer, caps, version, streams, .. } = self;
         let (readers, writers) = streams;
         // Nothing is awaited: the reader waits for this, and the writer has sent everything.
         drop(awaited);
         outbox.close();
-        let patience = vigil.max().unwrap_or(Duration::MAX);
-        let input = readers.recv_timeout(patience).ok()?;
-        let output = writers.recv_timeout(patience).ok()?;
-        Some(Greeted { input, output, vigil, closer: closer?, caps, version })
+        let timeout = watchdog.max().unwrap_or(Duration::MAX);
+        let input = readers.recv_timeout(timeout).ok()?;
+        let output = writers.recv_timeout(timeout).ok()?;
+        Some(Greeted { input, output, watchdog, closer: closer?, caps, version })
     }
 }

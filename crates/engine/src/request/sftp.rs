@@ -8,7 +8,7 @@ use haul_model::{ContentHash, Entry, Fault, FaultKind, Side, words};
 use haul_net::Connection;
 use haul_proto::{Hashing, Listed};
 use haul_sftp::{FileType, OpenFlags, Options, Session, StartError};
-use haul_tree::sftp::{Lost, Sessions, SftpHost, SftpTree, as_asked, meta_of};
+use haul_tree::sftp::{SessionLoss, Sessions, SftpHost, SftpTree, meta_of, relative_to_home};
 use std::io;
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl From<StartError> for JobError {
 
 impl SftpPeer {
     pub(super) fn start(connection: Connection) -> Result<Self, JobError> {
-        let lost = Lost::new(connection.closer.peer());
+        let lost = SessionLoss::new(connection.closer.peer());
         let session = Session::start(connection, Options::default())?;
         let sessions = Sessions::new(session.client().clone(), 0);
         let host = SftpHost::new(sessions, &lost, None, false, false);
@@ -39,12 +39,12 @@ impl SftpPeer {
 
     /// An identifier of the directory at `path`, unique among all hosts.
     pub(super) fn place(&self, path: &[u8]) -> Option<Vec<u8>> {
-        let real = self.host.io(self.host.client().real_path(as_asked(path))).ok()?;
+        let real = self.host.io(self.host.client().real_path(relative_to_home(path))).ok()?;
         Some(self.host.place(&real))
     }
 
     pub(super) fn stat(&mut self, path: &[u8], follow: bool) -> Result<Entry, RequestError> {
-        let (host, path) = (Arc::clone(&self.host), as_asked(path));
+        let (host, path) = (Arc::clone(&self.host), relative_to_home(path));
         let client = host.client();
         let attrs = if follow { client.stat(path) } else { client.lstat(path) };
         let target = || host.io(client.read_link(path)).map(<[u8]>::into_vec);
@@ -59,12 +59,12 @@ impl SftpPeer {
         self.session.filter(Session::is_open)
     }
 
-    pub(super) fn look_at_each(
+    pub(super) fn check_each(
         &mut self,
         paths: &[Vec<u8>],
     ) -> Result<Vec<Result<(), Fault>>, JobError> {
         let mut looked: Vec<_> = paths.iter().map(|_| Ok(())).collect();
-        let path_of = |number: usize| as_asked(&paths[number]).to_vec();
+        let path_of = |number: usize| relative_to_home(&paths[number]).to_vec();
         self.host.client().lstat_each(paths.len(), path_of, |number, attrs| {
             let attrs = self.host.io(attrs);
             looked[number] = attrs.map(drop).map_err(|error| source("read its metadata", &error));
@@ -80,7 +80,7 @@ impl SftpPeer {
     ) -> Result<(), RequestError> {
         let dir = SftpTree::source(&self.host).unasked(path);
         let listed = list(&*dir, &mut |listed| {
-            if self.host.lost.happened() {
+            if self.host.lost.is_lost() {
                 return Err(io::ErrorKind::NotConnected.into());
             }
             each(listed);
@@ -92,9 +92,9 @@ impl SftpPeer {
     pub(super) fn hash(
         &mut self,
         path: &[u8],
-        told: &mut dyn FnMut(Hashing),
+        progress: &mut dyn FnMut(Hashing),
     ) -> Result<ContentHash, RequestError> {
-        let hash = hash(&self.host, path, told);
+        let hash = hash(&self.host, path, progress);
         self.answer(hash)
     }
 
@@ -116,12 +116,16 @@ impl SftpPeer {
 }
 
 /// Hashes the file at `path` of `host`, and reports the progress.
-fn hash(host: &SftpHost, path: &[u8], told: &mut dyn FnMut(Hashing)) -> Result<ContentHash, Fault> {
+fn hash(
+    host: &SftpHost,
+    path: &[u8],
+    progress: &mut dyn FnMut(Hashing),
+) -> Result<ContentHash, Fault> {
     let split = words::split(path);
     if split.name.is_none() {
         return Err(is_dir());
     }
-    let (client, path) = (host.client(), as_asked(path));
+    let (client, path) = (host.client(), relative_to_home(path));
     let open = |error: io::Error| source("open", &error);
     // Opening a FIFO would block the server.
     let attrs = host.io(client.stat(path)).map_err(open)?;
@@ -141,7 +145,7 @@ fn hash(host: &SftpHost, path: &[u8], told: &mut dyn FnMut(Hashing)) -> Result<C
     let hashed = file.hash(u64::MAX, &mut |len| {
         hashing.done += len;
         hashing.read += len;
-        told(hashing);
+        progress(hashing);
     });
     host.io(hashed).map_err(|error| source("read", &error))
 }

@@ -7,9 +7,9 @@ use std::collections::HashSet;
 
 /// Users and groups whose names were sent.
 #[derive(Default)]
-pub(super) struct ToldAccounts(HashSet<(AccountKind, u32)>);
+pub(super) struct SentAccounts(HashSet<(AccountKind, u32)>);
 
-impl ToldAccounts {
+impl SentAccounts {
     /// The accounts of `attributes` that were not sent before; `None` if there are more than
     /// [`ACCOUNTS_MAX`] users and groups. An account without a name is left out: the attributes
     /// have its number.
@@ -25,8 +25,8 @@ impl ToldAccounts {
             _ => None,
         });
         let new = owner.chain(listed).filter(|account| self.0.insert(*account));
-        let told = new.filter_map(|(kind, number)| account(kind, number)).collect();
-        (self.0.len() <= ACCOUNTS_MAX).then_some(told)
+        let new_accounts = new.filter_map(|(kind, number)| account(kind, number)).collect();
+        (self.0.len() <= ACCOUNTS_MAX).then_some(new_accounts)
     }
 }
 
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn more_accounts_than_the_bound_are_an_error() {
-        let mut names = ToldAccounts::default();
+        let mut names = SentAccounts::default();
         let mut of = |user| {
             let time = Timestamp { secs: 0, nanos: 0 };
             names.of(&Attributes { user: Some(user), ..Attributes::new(0o644, time) })

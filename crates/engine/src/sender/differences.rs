@@ -4,9 +4,9 @@
 use super::offers::Part;
 use super::pieces::{Outgoing, PIECE_LEN, Sent, given_up};
 use super::read::read;
-use crate::control::Step as Progress;
+use crate::control::CopyStep as Progress;
 use crate::link::wire::{Body, OutFrame};
-use haul_delta::{Matcher, Step};
+use haul_delta::{DeltaStep, Matcher};
 use haul_model::BLOCK_LEN;
 use haul_proto::{Message, Reuse, data_head};
 use haul_sys::{VectorWork, with_vectors};
@@ -33,33 +33,33 @@ impl Search {
 struct Window {
     bytes: Vec<u8>,
     /// The bytes of sent Reuses that are not hashed yet. Hashing many bytes at once is faster.
-    told: Range<usize>,
+    sent: Range<usize>,
     /// The end of the bytes that were read.
     read: usize,
 }
 
 impl Window {
     fn new(len: usize) -> Self {
-        Self { bytes: vec![0; len], told: 0..0, read: 0 }
+        Self { bytes: vec![0; len], sent: 0..0, read: 0 }
     }
 
     /// The bytes that were read and not sent yet.
-    fn untold(&self) -> &[u8] {
-        &self.bytes[self.told.end..self.read]
+    fn unsent(&self) -> &[u8] {
+        &self.bytes[self.sent.end..self.read]
     }
 
     /// Drops the bytes that were sent, and returns the room after the others.
     fn room(&mut self) -> &mut [u8] {
-        debug_assert!(self.told.is_empty());
-        self.bytes.copy_within(self.told.end..self.read, 0);
-        self.read -= self.told.end;
-        self.told = 0..0;
+        debug_assert!(self.sent.is_empty());
+        self.bytes.copy_within(self.sent.end..self.read, 0);
+        self.read -= self.sent.end;
+        self.sent = 0..0;
         &mut self.bytes[self.read..]
     }
 
     /// Drops all bytes.
     fn clear(&mut self) {
-        (self.told, self.read) = (0..0, 0);
+        (self.sent, self.read) = (0..0, 0);
     }
 }
 
@@ -71,10 +71,10 @@ struct Next<'s> {
 }
 
 impl VectorWork for Next<'_> {
-    type Output = Step;
+    type Output = DeltaStep;
 
     #[inline(always)]
-    fn run(self) -> Step {
+    fn run(self) -> DeltaStep {
         self.matcher.next(self.bytes, self.is_end)
     }
 }
@@ -83,18 +83,18 @@ impl Outgoing<'_, '_, '_> {
     /// Sends the content up to `end`, and Reuses for the parts that the Receiver has.
     pub(super) fn send_differences(&mut self, search: &mut Search, end: u64) -> Sent {
         search.window.clear();
-        while self.told(&search.window) < end {
+        while self.sent(&search.window) < end {
             if !self.reader.sender.ledger.is_awaited(self.item.index) {
                 return Some(Err(given_up()));
             }
             let Search { matcher, window, .. } = search;
-            let read_to = self.told(window) + window.untold().len() as u64;
-            let step = match window.untold() {
-                [] => Step::More,
+            let read_to = self.sent(window) + window.unsent().len() as u64;
+            let step = match window.unsent() {
+                [] => DeltaStep::NeedMore,
                 bytes => with_vectors(Next { matcher, bytes, is_end: read_to == end }),
             };
             match step {
-                Step::More => {
+                DeltaStep::NeedMore => {
                     self.catch_up(window);
                     let room = window.room();
                     let len = room.len().min((end - read_to) as usize);
@@ -107,30 +107,30 @@ impl Outgoing<'_, '_, '_> {
                         Err(error) => return Some(Err(read(&error))),
                     }
                 }
-                Step::Literal(len) => {
-                    self.tell_reuse(&mut search.reuse)?;
+                DeltaStep::Literal(len) => {
+                    self.send_reuse(&mut search.reuse)?;
                     self.catch_up(window);
-                    self.send_literal(&window.untold()[..len])?;
-                    let told = window.told.end + len;
-                    window.told = told..told;
+                    self.send_literal(&window.unsent()[..len])?;
+                    let sent = window.sent.end + len;
+                    window.sent = sent..sent;
                 }
-                Step::Reuse { from, len } => self.reuse(search, from, len)?,
+                DeltaStep::Reuse { from, len } => self.reuse(search, from, len)?,
             }
         }
         self.catch_up(&mut search.window);
-        self.tell_reuse(&mut search.reuse)?;
+        self.send_reuse(&mut search.reuse)?;
         Some(Ok(()))
     }
 
     /// The end of the content that was sent, in bytes.
-    fn told(&self, window: &Window) -> u64 {
-        self.passed.len() + window.told.len() as u64
+    fn sent(&self, window: &Window) -> u64 {
+        self.passed.len() + window.sent.len() as u64
     }
 
     /// Hashes the bytes of sent Reuses.
     fn catch_up(&mut self, window: &mut Window) {
-        self.passed.update(&window.bytes[window.told.clone()]);
-        window.told.start = window.told.end;
+        self.passed.update(&window.bytes[window.sent.clone()]);
+        window.sent.start = window.sent.end;
     }
 
     fn send_literal(&mut self, mut bytes: &[u8]) -> Option<()> {
@@ -144,7 +144,7 @@ impl Outgoing<'_, '_, '_> {
             bytes = later;
             self.passed.update(now);
             if let Part::Known(_) = part {
-                self.tell_known(at)?;
+                self.send_known(at)?;
                 continue;
             }
             let mut body = pool.take(len, control)?;
@@ -153,7 +153,7 @@ impl Outgoing<'_, '_, '_> {
             let effort = self.reader.effort(Some(self.item.index));
             let counts = self.counts(len as u64);
             self.reader.send_content(effort, head, Body::Bytes(body), counts)?;
-            self.passes(len as u64);
+            self.record_passed(len as u64);
             self.seal_block()?;
         }
         Some(())
@@ -164,23 +164,26 @@ impl Outgoing<'_, '_, '_> {
     fn reuse(&mut self, search: &mut Search, mut old: u64, mut len: usize) -> Option<()> {
         let Search { window, reuse, .. } = search;
         while len > 0 {
-            let at = self.told(window);
+            let at = self.sent(window);
             let now = ((BLOCK_LEN - at % BLOCK_LEN) as usize).min(len);
             match reuse {
-                Some(told) if told.from.map(|from| from + u64::from(told.len)) == Some(old) => {
-                    told.len += now as u32;
+                Some(sent) if sent.from.map(|from| from + u64::from(sent.len)) == Some(old) => {
+                    sent.len += now as u32;
                 }
                 _ => {
-                    self.tell_reuse(reuse)?;
+                    self.send_reuse(reuse)?;
                     let index = self.item.index;
                     *reuse = Some(Reuse { index, at, from: Some(old), len: now as u32 });
                 }
             }
-            self.reader.sender.ledger.came_by(self.item.index, Progress::Matched(now as u64));
-            self.passes(now as u64);
-            window.told.end += now;
-            if self.told(window).is_multiple_of(BLOCK_LEN) {
-                self.tell_reuse(reuse)?;
+            self.reader
+                .sender
+                .ledger
+                .count_progress(self.item.index, Progress::Matched(now as u64));
+            self.record_passed(now as u64);
+            window.sent.end += now;
+            if self.sent(window).is_multiple_of(BLOCK_LEN) {
+                self.send_reuse(reuse)?;
                 self.catch_up(window);
                 self.seal_block()?;
             }
@@ -189,7 +192,7 @@ impl Outgoing<'_, '_, '_> {
         Some(())
     }
 
-    fn tell_reuse(&self, pending: &mut Option<Reuse>) -> Option<()> {
+    fn send_reuse(&self, pending: &mut Option<Reuse>) -> Option<()> {
         match pending.take() {
             Some(reuse) => self.reader.outbox().send(OutFrame::message(&Message::Reuse(reuse))),
             None => Some(()),

@@ -15,7 +15,7 @@ use std::io;
 use std::sync::Arc;
 
 /// Bytes of a path that a message shows, counted from its end.
-const TOLD_LEN: usize = 200;
+const SHOWN_LEN_MAX: usize = 200;
 
 /// The earlier sources of a job, and the current position of the walk in them.
 pub(super) struct Earlier<'s> {
@@ -70,7 +70,7 @@ impl<'s> Earlier<'s> {
     pub(super) fn of(job: &'s Job, tree: &'s dyn Tree) -> Option<Self> {
         let Job { sources, follow, filter, .. } = job;
         let is_whole = |path: &Vec<u8>| {
-            words::travel_name(words::without_tilde(path)).is_ok_and(|name| name.is_none())
+            words::wire_name(words::without_tilde(path)).is_ok_and(|name| name.is_none())
         };
         if sources.len() < 2 || !sources.iter().any(is_whole) {
             return None;
@@ -152,8 +152,8 @@ impl<'s> Earlier<'s> {
     pub(super) fn rival(&self, dir: u64, entry: &Entry) -> Option<Box<Rival>> {
         let name = entry.name.as_ref()?;
         // Such entries are not copied.
-        let is_passed_over = entry.kind == Kind::Special && entry.special.is_none();
-        if is_passed_over || haul_store::is_private(name) {
+        let is_skipped = entry.kind == Kind::Special && entry.special.is_none();
+        if is_skipped || haul_store::is_private(name) {
             return None;
         }
         let (first, path) = self.first(name, true)?;
@@ -175,19 +175,19 @@ impl<'s> Earlier<'s> {
         };
         let is_it = |meta: &Meta| or_dir || meta.kind != MetaKind::Dir;
         let found = |layer: &Layer| {
-            let meta = look(&layer.node, name, self.follow).filter(is_it)?;
+            let meta = stat_entry(&layer.node, name, self.follow).filter(is_it)?;
             // Other special files are not copied.
             let is_made = || meta.special.is_some_and(|special| self.keeps.has(special.kept()));
             let is_copied = (meta.kind != MetaKind::Special || is_made())
                 && !haul_store::is_private(name)
-                && !self.leaves_out(layer, name, meta.kind == MetaKind::Dir);
+                && !self.excludes(layer, name, meta.kind == MetaKind::Dir);
             let kind = is_copied.then(|| kind(&layer.node, name, &meta))?.ok()?;
             Some((layer.number, First { path: join(&layer.path, name), meta, kind }))
         };
         let in_whole = layers.dirs.iter().find_map(found);
         let named = layers.is_root.then(|| self.find_named(name)).flatten();
         let named = named.and_then(|(number, node, name, follow)| {
-            let meta = look(&node, &name, follow).filter(is_it)?;
+            let meta = stat_entry(&node, &name, follow).filter(is_it)?;
             let kind = kind(&node, &name, &meta).ok()?;
             Some((number, First { path: self.named[&name].1.clone(), meta, kind }))
         });
@@ -197,9 +197,9 @@ impl<'s> Earlier<'s> {
 
     /// True if rules exclude `name` from an earlier source's directory. If the rules can't be read,
     /// everything is excluded.
-    fn leaves_out(&self, layer: &Layer, name: &Name, is_dir: bool) -> bool {
+    fn excludes(&self, layer: &Layer, name: &Name, is_dir: bool) -> bool {
         let selected = layer.node.select(self.filter);
-        selected.map_or(true, |mut selection| selection.leaves_out(name, is_dir))
+        selected.map_or(true, |mut selection| selection.excludes(name, is_dir))
     }
 
     /// The directories of earlier sources at the root of the destination.
@@ -210,7 +210,7 @@ impl<'s> Earlier<'s> {
     /// The directories named `name` in `layers`.
     fn below(&self, layers: &Layers, name: &Name) -> Layers {
         let open = |layer: &Layer| {
-            if self.leaves_out(layer, name, true) {
+            if self.excludes(layer, name, true) {
                 return None;
             }
             let node = DirNode::open(&layer.node, name.clone(), self.follow).ok()?;
@@ -255,16 +255,16 @@ impl First {
 
     /// The fault of the entry at `path`, which would replace it.
     pub(super) fn fault(&self, path: &[u8]) -> Fault {
-        let (first, second) = (told(&self.path), told(path));
+        let (first, second) = (shorten(&self.path), shorten(path));
         let message = format!("{first} and {second} have the same destination: keeping the first");
         Fault::new(Side::Source, FaultKind::Taken, message)
     }
 }
 
 /// The metadata of `name` in `node`. An entry that can't be inspected was not copied.
-fn look(node: &Arc<DirNode>, name: &Name, follow: bool) -> Option<Meta> {
+fn stat_entry(node: &Arc<DirNode>, name: &Name, follow: bool) -> Option<Meta> {
     let dir = node.handle().ok()?;
-    dir.expect_looks();
+    dir.expect_lookups();
     let meta = dir.stat(name, false).ok()??;
     match meta.kind {
         MetaKind::Symlink if follow => dir.stat(name, true).ok()?,
@@ -284,8 +284,8 @@ fn join(path: &[u8], name: &Name) -> Vec<u8> {
 }
 
 /// `path`, shortened for a message.
-fn told(path: &[u8]) -> String {
-    match path.len().checked_sub(TOLD_LEN) {
+fn shorten(path: &[u8]) -> String {
+    match path.len().checked_sub(SHOWN_LEN_MAX) {
         None | Some(0) => escape_bytes(path),
         Some(cut) => format!("...{}", escape_bytes(&path[cut..])),
     }

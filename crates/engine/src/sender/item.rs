@@ -15,7 +15,7 @@ pub(super) enum Repeat {
     /// again.
     Offered,
     /// The Receiver has requested it again.
-    Asked,
+    Requested,
 }
 
 /// A listed entry whose outcome is not known yet.
@@ -68,18 +68,18 @@ impl Item {
     }
 
     /// True if the Receiver may send checksums of an old version.
-    pub(super) fn may_be_signed(&self) -> bool {
+    pub(super) fn may_have_signature(&self) -> bool {
         self.size() > PACK_FILE_MAX
     }
 
     /// Bytes of a file that are not wanted.
-    pub(super) fn left_out(&self) -> u64 {
-        self.blocks.left_out(self.size())
+    pub(super) fn unwanted_len(&self) -> u64 {
+        self.blocks.unwanted_len(self.size())
     }
 
     /// Bytes that are sent again and were already counted.
     pub(super) fn recounted(&self) -> u64 {
-        if self.is_repeated { self.counted.saturating_sub(self.left_out()) } else { 0 }
+        if self.is_repeated { self.counted.saturating_sub(self.unwanted_len()) } else { 0 }
     }
 
     /// True if the blocks are sent unchanged and in any order.
@@ -89,7 +89,7 @@ impl Item {
 
     /// Bytes of a file that are wanted.
     pub(super) fn len_wanted(&self) -> u64 {
-        self.size().saturating_sub(self.left_out())
+        self.size().saturating_sub(self.unwanted_len())
     }
 
     /// The path to show, not escaped.

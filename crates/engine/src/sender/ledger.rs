@@ -3,7 +3,7 @@
 
 use super::Item;
 use super::item::Repeat;
-use crate::control::{CANCEL_POLL, Control, Reporter, Step};
+use crate::control::{CANCEL_POLL, Control, CopyStep, Reporter};
 use crate::in_flight::InFlight;
 use crate::link::wire::Counted;
 use haul_model::{Fault, Kind, Policy, Resume, Task};
@@ -19,7 +19,7 @@ pub(crate) struct Ledger<'a> {
     /// See [`super::Sender::resume_len_min`].
     pub(super) resume_len_min: u64,
     pub(super) in_flight: Mutex<InFlight<Item>>,
-    pub(super) room: Condvar,
+    pub(super) released: Condvar,
 }
 
 impl<'a> Ledger<'a> {
@@ -29,14 +29,14 @@ impl<'a> Ledger<'a> {
         reporter: Option<&'a Reporter<'a>>,
         resume_len_min: u64,
     ) -> Self {
-        let (in_flight, room) = (Mutex::default(), Condvar::new());
-        Self { control, reporter, task, resume_len_min, in_flight, room }
+        let (in_flight, released) = (Mutex::default(), Condvar::new());
+        Self { control, reporter, task, resume_len_min, in_flight, released }
     }
 }
 
 impl Ledger<'_> {
     /// Lets the Receiver request a file again.
-    pub(super) fn offer_again(&self, index: u64) {
+    pub(super) fn allow_repeat(&self, index: u64) {
         if let Some(item) = self.in_flight.lock().get_mut(index)
             && item.repeat == Repeat::No
         {
@@ -45,7 +45,7 @@ impl Ledger<'_> {
     }
 
     /// Records that a wanted file was opened with a length of `size` bytes.
-    pub(super) fn was_opened(&self, index: u64, size: u64) {
+    pub(super) fn record_opened(&self, index: u64, size: u64) {
         if self.reporter.is_some()
             && let Some(item) = self.in_flight.lock().get_mut(index)
         {
@@ -54,14 +54,14 @@ impl Ledger<'_> {
     }
 
     /// Resets the counts of a file that the Receiver requests again.
-    pub(super) fn begin_again(&self, item: &mut Item) {
+    pub(super) fn restart_item(&self, item: &mut Item) {
         if item.wanted {
-            item.repeat = Repeat::Asked;
+            item.repeat = Repeat::Requested;
         }
-        let (counted, resumed) = (std::mem::take(&mut item.counted), item.left_out());
+        let (counted, resumed) = (std::mem::take(&mut item.counted), item.unwanted_len());
         if let Some(reporter) = self.reporter {
-            reporter.begins_again(counted, resumed);
-            reporter.not_matched(std::mem::take(&mut item.matched));
+            reporter.restart_file(counted, resumed);
+            reporter.uncount_matched(std::mem::take(&mut item.matched));
         }
     }
 
@@ -83,15 +83,15 @@ impl Ledger<'_> {
 
     /// Counts content of a file as sent, once it is written to a connection. Queued content does
     /// not count: it may wait for long, and is lost with the connection.
-    pub(crate) fn leaves(&self, index: u64, len: u64) {
-        self.came_by(index, Step::Moved(len));
+    pub(crate) fn count_sent(&self, index: u64, len: u64) {
+        self.count_progress(index, CopyStep::Moved(len));
     }
 
     /// Counts content of a file, or a hole in it, up to the length of the file. The outcome counts
     /// the rest; content after the outcome does not count.
-    pub(crate) fn came_by(&self, index: u64, step: Step) {
+    pub(crate) fn count_progress(&self, index: u64, step: CopyStep) {
         let Some(reporter) = self.reporter else { return };
-        reporter.took(step);
+        reporter.count_work(step);
         if let Some(item) = self.in_flight.lock().get_mut(index) {
             let counted = step.len().min(item.size().saturating_sub(item.counted));
             reporter.is_done(counted);
@@ -107,12 +107,12 @@ impl Ledger<'_> {
     }
 
     /// True if an item of `cost` can be listed now.
-    pub(super) fn has_room(&self, cost: u64) -> bool {
+    pub(super) fn has_capacity(&self, cost: u64) -> bool {
         self.in_flight.lock().cost + cost <= LIST_WINDOW
     }
 
     /// Waits until an item of `cost` can be listed. Returns false if the job ends.
-    pub(super) fn wait_for_room(&self, cost: u64) -> bool {
+    pub(super) fn wait_for_capacity(&self, cost: u64) -> bool {
         self.wait_while(|in_flight| in_flight.cost + cost > LIST_WINDOW)
     }
 
@@ -126,19 +126,19 @@ impl Ledger<'_> {
         self.in_flight.lock().cost == 0
     }
 
-    pub(super) fn wait_while(&self, shall_wait: impl Fn(&InFlight<Item>) -> bool) -> bool {
+    pub(super) fn wait_while(&self, should_wait: impl Fn(&InFlight<Item>) -> bool) -> bool {
         let mut in_flight = self.in_flight.lock();
-        while shall_wait(&in_flight) {
+        while should_wait(&in_flight) {
             if self.control.stopped() {
                 return false;
             }
-            self.room.wait_for(&mut in_flight, CANCEL_POLL);
+            self.released.wait_for(&mut in_flight, CANCEL_POLL);
         }
         true
     }
 
     /// Adds an item that is about to be listed.
-    pub(super) fn remember(&self, item: Item) {
+    pub(super) fn insert(&self, item: Item) {
         self.in_flight.lock().add(item.index, item.cost, item);
     }
 
@@ -158,8 +158,8 @@ impl Ledger<'_> {
     }
 
     /// Removes the cost of a processed entry, so that others can be listed.
-    pub(super) fn make_room(&self, cost: u64) {
+    pub(super) fn release_cost(&self, cost: u64) {
         self.in_flight.lock().cost -= cost;
-        self.room.notify_all();
+        self.released.notify_all();
     }
 }

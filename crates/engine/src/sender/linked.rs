@@ -10,14 +10,14 @@ use haul_proto::{NAMES_WAITING_MAX, Removal};
 use std::collections::HashMap;
 
 /// A name to be removed, with its proof if there is one here.
-pub(super) type Going = (Item, Option<Proof>);
+pub(super) type Removable = (Item, Option<Proof>);
 
 /// Names that wait for the other names of their file.
 pub(super) struct Linked {
     names: HashMap<FileId, Group>,
     len: usize,
     /// A filter excludes sources, which may include other names.
-    leaves_out: bool,
+    excludes: bool,
     /// There were too many names, so not all names that stay are known.
     is_full: bool,
 }
@@ -25,17 +25,17 @@ pub(super) struct Linked {
 /// The names of one file.
 #[derive(Default)]
 struct Group {
-    waiting: Vec<Going>,
+    waiting: Vec<Removable>,
     /// One of them stays.
     stays: bool,
 }
 
 /// The decision about a name that may be removed.
-pub(super) enum Met {
+pub(super) enum LinkDecision {
     /// It waits for the other names.
     Waits,
     /// It was the last name, and all are removed.
-    All(Vec<Going>),
+    All(Vec<Removable>),
     /// It stays.
     Stays,
 }
@@ -43,27 +43,27 @@ pub(super) enum Met {
 impl Linked {
     /// An empty table, for a job that removes its sources.
     pub(super) fn of(job: &Job) -> Self {
-        let leaves_out = !job.filter.is_empty();
-        Self { names: HashMap::new(), len: 0, leaves_out, is_full: false }
+        let excludes = !job.filter.is_empty();
+        Self { names: HashMap::new(), len: 0, excludes, is_full: false }
     }
 
     /// Adds one of the `links` names of a file.
-    pub(super) fn add(&mut self, id: FileId, links: u64, name: Going) -> Met {
+    pub(super) fn add(&mut self, id: FileId, links: u64, name: Removable) -> LinkDecision {
         self.is_full |= self.len >= NAMES_WAITING_MAX;
         let names = self.names.entry(id).or_default();
         if self.is_full || names.stays {
             names.stays = true;
-            return Met::Stays;
+            return LinkDecision::Stays;
         }
         names.waiting.push(name);
         self.len += 1;
         if (names.waiting.len() as u64) < links {
-            return Met::Waits;
+            return LinkDecision::Waits;
         }
         let all = std::mem::take(&mut names.waiting);
         self.len -= all.len();
         self.names.remove(&id);
-        Met::All(all)
+        LinkDecision::All(all)
     }
 
     /// Records that a name of this file stays, and so all others.
@@ -76,18 +76,18 @@ impl Linked {
 
     /// The names to remove at the end: those whose other names are not among the sources. Reports
     /// the names that stay.
-    pub(super) fn take_going(&mut self, tell: &mut dyn FnMut(Removal)) -> Vec<Going> {
-        let mut going = Vec::new();
+    pub(super) fn take_removable(&mut self, report: &mut dyn FnMut(Removal)) -> Vec<Removable> {
+        let mut removable = Vec::new();
         for Group { waiting, stays } in std::mem::take(&mut self.names).into_values() {
-            if !(stays || self.leaves_out || self.is_full) {
-                going.extend(waiting);
+            if !(stays || self.excludes || self.is_full) {
+                removable.extend(waiting);
                 continue;
             }
             for (item, _) in waiting {
-                told(&item, Err(not_all_moved())).into_iter().for_each(&mut *tell);
+                told(&item, Err(not_all_moved())).into_iter().for_each(&mut *report);
             }
         }
-        going
+        removable
     }
 }
 

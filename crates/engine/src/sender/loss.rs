@@ -1,7 +1,7 @@
 //! Attributes that a move would lose because they are not even sent to the Receiver. The Receiver
 //! checks the others. Such a source stays, unless the user accepts the loss.
 
-use crate::lacks::would_lose;
+use crate::not_kept::would_lose;
 use haul_model::{Fault, Name};
 use haul_tree::{MetaKind, TreeDir};
 use std::io;
@@ -19,15 +19,16 @@ pub(super) fn loss(dir: &dyn TreeDir, name: Option<&Name>) -> io::Result<Option<
         Some(name) => dir.stat(name, false)?.ok_or(io::ErrorKind::NotFound)?.kind == MetaKind::Dir,
         None => true,
     };
-    let lost = lost(&dir.attribute_names(name)?, haul_sys::is_root());
-    Ok(would_lose(is_dir, lost.as_slice()))
+    let lost_attributes = lost_attributes(&dir.attribute_names(name)?, haul_sys::is_root());
+    Ok(would_lose(is_dir, lost_attributes.as_slice()))
 }
 
 /// The name of the lost attributes, for messages.
-fn lost(names: &[Vec<u8>], is_root: bool) -> Option<&'static str> {
-    let is_own = |name: &&Vec<u8>| **name != haul_tree::ORIGIN_ATTRIBUTE.as_bytes();
-    let has =
-        |start: &str| names.iter().filter(is_own).any(|name| name.starts_with(start.as_bytes()));
+fn lost_attributes(names: &[Vec<u8>], is_root: bool) -> Option<&'static str> {
+    let belongs_to_entry = |name: &&Vec<u8>| **name != haul_tree::ORIGIN_ATTRIBUTE.as_bytes();
+    let has = |start: &str| {
+        names.iter().filter(belongs_to_entry).any(|name| name.starts_with(start.as_bytes()))
+    };
     // A job without root lists `user.` attributes only.
     let is_lost = |start: &str| has(start) && !(is_root || start == OWN_ATTRIBUTES[0]);
     OWN_ATTRIBUTES.into_iter().any(is_lost).then_some("its extended attributes")
@@ -39,15 +40,15 @@ mod tests {
 
     #[test]
     fn attributes_that_are_not_sent_are_named() {
-        let lost = |is_root, names: &[&str]| {
+        let lost_attributes = |is_root, names: &[&str]| {
             let names: Vec<_> = names.iter().map(|name| name.as_bytes().to_vec()).collect();
-            lost(&names, is_root).unwrap_or_default()
+            lost_attributes(&names, is_root).unwrap_or_default()
         };
         let all = ["user.a", "trusted.b", "security.capability", "system.posix_acl_access"];
-        assert_eq!(lost(true, &all), "");
-        assert_eq!(lost(false, &["user.a", "system.posix_acl_default"]), "");
-        assert_eq!(lost(false, &["security.capability"]), "its extended attributes");
-        assert_eq!(lost(false, &["security.selinux", "system.nfs4_acl"]), "");
-        assert_eq!(lost(false, &[haul_tree::ORIGIN_ATTRIBUTE]), "");
+        assert_eq!(lost_attributes(true, &all), "");
+        assert_eq!(lost_attributes(false, &["user.a", "system.posix_acl_default"]), "");
+        assert_eq!(lost_attributes(false, &["security.capability"]), "its extended attributes");
+        assert_eq!(lost_attributes(false, &["security.selinux", "system.nfs4_acl"]), "");
+        assert_eq!(lost_attributes(false, &[haul_tree::ORIGIN_ATTRIBUTE]), "");
     }
 }

@@ -2,54 +2,54 @@
 //! requests. It never waits for an answer per file.
 
 mod accounts;
+mod batches;
 mod differences;
 mod earlier;
-mod emptied;
+mod empty_dirs;
 mod item;
+mod leases;
 mod ledger;
 mod linked;
 mod loss;
 mod offers;
 mod passed;
 mod pieces;
-mod portions;
 mod read;
 mod remove;
 mod remover;
-mod repeats;
 mod scan;
 mod source;
 mod special;
 mod stripes;
 mod wants;
 
-pub(crate) use emptied::{Twins, is_not_empty, mounted};
+pub(crate) use empty_dirs::{Twins, is_not_empty, mounted};
 pub(crate) use item::Item;
 pub(crate) use read::{Readers, run_reader};
-pub(crate) use remove::{Heard, run_removers};
+pub(crate) use remove::{RemoverMessage, run_removers};
 pub(crate) use remover::Remover;
 pub(crate) use scan::Scan;
 pub(crate) use source::Source;
 
 use crate::control::{Control, Reporter};
-use crate::dirs::{DirNode, number_here, number_if_here};
+use crate::dirs::{DirNode, local_number, number_if_local};
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
 use crate::originals::Originals;
 use crate::originals::also_a_source;
 use crate::sender::remove::Removing;
 use crate::{Job, JobError};
+use batches::batches;
 use haul_model::{Changes, Fault, Kept, Kind, Outcome, Side, Summary, Task};
 use haul_proto::{Extra, Known, Late, Named, OutcomeItem, Proven, Signature, Want, Warning};
-use haul_store::{RESUME_LEN_MIN, RESUME_LEN_MIN_FAR};
+use haul_store::{RESUME_LEN_MIN, RESUME_LEN_MIN_REMOTE};
 use haul_tree::{Meta, MetaKind, SourceFile};
 use item::Repeat;
 use ledger::Ledger;
 use offers::Offers;
 use parking_lot::Mutex;
-use portions::portions;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use wants::Signed;
+use wants::Signatures;
 
 /// The role, for one job.
 pub(crate) struct Sender<'a> {
@@ -64,8 +64,8 @@ pub(crate) struct Sender<'a> {
     originals: Originals,
     pub(crate) ledger: Ledger<'a>,
     pub(crate) removing: Removing<'a>,
-    /// See [`Signed`].
-    signed: Signed,
+    /// See [`Signatures`].
+    signatures: Signatures,
     /// See [`Offers`].
     offers: Offers,
     queue: Queue,
@@ -73,7 +73,7 @@ pub(crate) struct Sender<'a> {
     wanted_len: AtomicU64,
     /// Sends outcomes and proofs to the threads that remove a move's sources. `None` without such
     /// threads.
-    heard: Option<crossbeam_channel::Sender<Heard>>,
+    messages: Option<crossbeam_channel::Sender<RemoverMessage>>,
     /// The Receiver has reported the end of the job.
     is_done: AtomicBool,
 }
@@ -99,10 +99,10 @@ impl<'a> Sender<'a> {
         receiver: Arc<dyn ReceiverPort + 'a>,
         job: &Job,
         queue: Option<crossbeam_channel::Sender<Item>>,
-        heard: Option<crossbeam_channel::Sender<Heard>>,
+        messages: Option<crossbeam_channel::Sender<RemoverMessage>>,
     ) -> Arc<Self> {
         let queue = queue.map_or(Queue::Handles, |queue| Queue::Wire(Mutex::new(Some(queue))));
-        let min = if queue.is_wire() { RESUME_LEN_MIN_FAR } else { RESUME_LEN_MIN };
+        let min = if queue.is_wire() { RESUME_LEN_MIN_REMOTE } else { RESUME_LEN_MIN };
         Arc::new(Self {
             control,
             reporter,
@@ -113,30 +113,30 @@ impl<'a> Sender<'a> {
             follow: job.follow,
             task: job.task,
             originals: Originals::of(job),
-            signed: Signed::default(),
+            signatures: Signatures::default(),
             offers: Offers::default(),
             queue,
             wanted_len: AtomicU64::new(0),
-            heard,
+            messages,
             is_done: AtomicBool::new(false),
         })
     }
 
     /// Ends the job because the Receiver broke a rule.
-    fn refuse(&self, rule: &'static str) {
+    fn fail_protocol(&self, rule: &'static str) {
         self.control.fail(JobError::Protocol(format!("the peer broke the protocol: {rule}")));
     }
 
     /// Ends the workers of a wire and the thread that offers chunks, once they are idle.
     pub(crate) fn close_queue(&self) {
-        self.offers.turn_off();
+        self.offers.stop();
         if let Queue::Wire(queue) = &self.queue {
             queue.lock().take();
         }
     }
 
     /// True if the job compares, and no content is sent.
-    pub(crate) fn checks(&self) -> bool {
+    pub(crate) fn copies_nothing(&self) -> bool {
         self.task.copies().is_none()
     }
 
@@ -148,30 +148,30 @@ impl<'a> Sender<'a> {
     /// The number by which the Receiver identifies an entry of `dir`. In a copy over a wire, it
     /// shows whether the existing entry is the same object.
     fn number_of(&self, dir: &Arc<DirNode>, meta: &Meta) -> u64 {
-        let lasts = self.removes()
+        let must_be_stable = self.removes()
             || matches!(meta.kind, MetaKind::File { size } if size >= self.resume_len_min());
         match (&self.queue, meta.id) {
-            (Queue::Wire(_), Some(id)) if !lasts => number_here(id),
-            _ => dir.number_of(meta, lasts),
+            (Queue::Wire(_), Some(id)) if !must_be_stable => local_number(id),
+            _ => dir.number_of(meta, must_be_stable),
         }
     }
 
     /// True if sources that a killed move has set aside get their names back: in a move, before it
     /// copies.
-    pub(crate) fn restores(&self) -> bool {
+    pub(crate) fn restores_sources(&self) -> bool {
         self.task.copies().is_some_and(|policy| policy.moving.is_some())
     }
 
     /// True if this kind of job can have such an outcome.
-    fn can_come_to(&self, outcome: &Outcome) -> bool {
+    fn can_have_outcome(&self, outcome: &Outcome) -> bool {
         match outcome {
-            Outcome::Copied | Outcome::WouldCopy | Outcome::Grew => !self.checks(),
-            Outcome::Differs(_) => self.checks(),
+            Outcome::Copied | Outcome::WouldCopy | Outcome::Grew => !self.copies_nothing(),
+            Outcome::Differs(_) => self.copies_nothing(),
             Outcome::Synced(found) => {
                 let is_update = Changes::OF_ATTRIBUTES.has(*found);
-                self.task.mirrors().is_some() || is_update && !self.checks()
+                self.task.mirrors().is_some() || is_update && !self.copies_nothing()
             }
-            Outcome::Linked { .. } => !self.checks() && self.task.keeps().has(Kept::LINKS),
+            Outcome::Linked { .. } => !self.copies_nothing() && self.task.keeps().has(Kept::LINKS),
             Outcome::Skipped(_) | Outcome::Failed(_) => true,
         }
     }
@@ -194,7 +194,7 @@ impl<'a> Sender<'a> {
     }
 
     /// True if no source may change in any way while it is read.
-    fn wants_still(&self) -> bool {
+    fn requires_unchanged(&self) -> bool {
         self.task.copies().is_some_and(|policy| policy.strict_source)
     }
 
@@ -221,24 +221,24 @@ impl SenderPort for Sender<'_> {
                     matches!(item.kind, Kind::File { .. }) && is_new
                 };
                 let Some(item) = item.filter(|item| fits(item)) else {
-                    return self.refuse("it requested an unlisted file, or a file twice");
+                    return self.fail_protocol("it requested an unlisted file, or a file twice");
                 };
-                if let Some(rule) = self.rule_against(item, &want) {
-                    return self.refuse(rule);
+                if let Some(rule) = self.broken_rule(item, &want) {
+                    return self.fail_protocol(rule);
                 }
                 if !want.how.wants_delta() {
-                    self.signed.forget(want.index);
+                    self.signatures.forget(want.index);
                 }
                 if item.wanted || item.hashed {
-                    self.ledger.begin_again(item);
+                    self.ledger.restart_item(item);
                 }
                 item.is_repeated = false;
                 item.hashed |= hashes;
                 item.wanted |= !hashes;
                 item.blocks = want.blocks;
                 item.how = want.how;
-                item.into = want.into.and_then(number_if_here);
-                let there = if hashes { 0 } else { item.left_out() };
+                item.into = want.into.and_then(number_if_local);
+                let there = if hashes { 0 } else { item.unwanted_len() };
                 if let (Some(reporter), 1..) = (self.reporter, there) {
                     reporter.resumed(item.index, there);
                     item.counted += there;
@@ -252,8 +252,8 @@ impl SenderPort for Sender<'_> {
         if self.is_wire() {
             return self.send_wanted(items);
         }
-        for portion in portions(items) {
-            self.receiver.files(portion.into_iter().filter_map(|i| self.handle(i)).collect());
+        for batch in batches(items) {
+            self.receiver.files(batch.into_iter().filter_map(|i| self.handle(i)).collect());
         }
     }
 
@@ -270,12 +270,12 @@ impl SenderPort for Sender<'_> {
         {
             let mut in_flight = self.ledger.in_flight.lock();
             for outcome in outcomes {
-                if !self.can_come_to(&outcome.outcome) {
-                    return self.refuse("it reported an outcome that this job can't have");
+                if !self.can_have_outcome(&outcome.outcome) {
+                    return self.fail_protocol("it reported an outcome that this job can't have");
                 }
                 let item = in_flight.take(outcome.index);
-                if item.as_ref().is_some_and(|item| item.may_be_signed()) {
-                    self.signed.forget(outcome.index);
+                if item.as_ref().is_some_and(|item| item.may_have_signature()) {
+                    self.signatures.forget(outcome.index);
                     self.offers.forget(outcome.index);
                 }
                 // A file can't be copied without a request.
@@ -286,7 +286,7 @@ impl SenderPort for Sender<'_> {
                         Outcome::Synced(found) if found.has(Changes::SENT) => {
                             // An earlier job may have left the complete file under a temporary
                             // name.
-                            let may_wait = self.task.mirrors().is_some_and(|of| of.delays);
+                            let may_wait = self.task.mirrors().is_some_and(|of| of.delays_updates);
                             let has_it = self.task.keeps_destination()
                                 || item.hashed && self.task.finds_renamed()
                                 || may_wait;
@@ -298,7 +298,7 @@ impl SenderPort for Sender<'_> {
                     }
                 };
                 let Some(item) = item.filter(|item| fits(item)) else {
-                    return self.refuse(
+                    return self.fail_protocol(
                         "it reported an outcome of an entry that was not listed or not sent",
                     );
                 };
@@ -306,41 +306,41 @@ impl SenderPort for Sender<'_> {
                 let is_fault = matches!(outcome.outcome, Outcome::Failed(_));
                 let may_be_dir = item.kind == Kind::Dir || item.kind == Kind::Special && is_fault;
                 if may_be_dir && !outcome.outcome.is_there() {
-                    self.removing.keeps_dirs.store(true, Ordering::Relaxed);
+                    self.removing.has_missing_dirs.store(true, Ordering::Relaxed);
                 }
-                if self.heard.is_none() {
+                if self.messages.is_none() {
                     in_flight.cost -= item.cost;
                 }
                 settled.push((item, outcome.outcome));
             }
         }
-        let tell = |item: &Item, outcome: &Outcome| {
+        let report = |item: &Item, outcome: &Outcome| {
             if let Some(reporter) = self.reporter {
                 reporter.outcome(item.index, || item.path(), &item.kind, item.counted, outcome);
             }
         };
-        if let Some(heard) = &self.heard {
+        if let Some(messages) = &self.messages {
             for (item, outcome) in settled {
-                tell(&item, &outcome);
+                report(&item, &outcome);
                 // The receiving end is dropped only when the job has ended.
-                let _ = heard.send(Heard::Outcome(item, outcome));
+                let _ = messages.send(RemoverMessage::Outcome(item, outcome));
             }
             return;
         }
-        self.ledger.room.notify_all();
+        self.ledger.released.notify_all();
         if self.removing.rule().is_some() {
             for (item, outcome) in &settled {
                 self.removing.remove_source(item, outcome, &mut |removal| {
-                    self.removing.tell_removal(removal)
+                    self.removing.report_removal(removal)
                 });
             }
         }
-        settled.iter().for_each(|(item, outcome)| tell(item, outcome));
+        settled.iter().for_each(|(item, outcome)| report(item, outcome));
     }
 
     fn extras(&self, extras: Vec<Extra>) {
         if !self.task.finds_extras() && self.task.mirrors().is_none() {
-            return self.refuse("it reported extras where none are expected");
+            return self.fail_protocol("it reported extras where none are expected");
         }
         if let Some(reporter) = self.reporter {
             reporter.extras(&self.task, &extras);
@@ -358,27 +358,27 @@ impl SenderPort for Sender<'_> {
     }
 
     fn late(&self, late: Late) {
-        if self.checks() {
-            return self.refuse("it reported a failure that this job can't have");
+        if self.copies_nothing() {
+            return self.fail_protocol("it reported a failure that this job can't have");
         }
-        self.removing.keeps_dirs.store(true, Ordering::Relaxed);
+        self.removing.has_missing_dirs.store(true, Ordering::Relaxed);
         if let Some(reporter) = self.reporter {
-            reporter.late_there(late);
+            reporter.report_late_at_dest(late);
         }
     }
 
     fn done(&self, summary: Summary) {
         if !self.ledger.in_flight.lock().is_over() {
-            return self.refuse("it ended the job before all outcomes");
+            return self.fail_protocol("it ended the job before all outcomes");
         }
         if self.is_done.swap(true, Ordering::Relaxed) {
-            return self.refuse("it ended the job twice");
+            return self.fail_protocol("it ended the job twice");
         }
         let summary = self.reporter.map_or(summary, |reporter| reporter.with_failures(summary));
-        match (&self.heard, &self.queue) {
+        match (&self.messages, &self.queue) {
             // The reader of a wire never waits.
-            (Some(heard), Queue::Wire(_)) => {
-                let _ = heard.send(Heard::Done(summary));
+            (Some(messages), Queue::Wire(_)) => {
+                let _ = messages.send(RemoverMessage::Done(summary));
             }
             // The Receiver ends the job after this message.
             (Some(_), Queue::Handles) => self.ledger.wait_until_empty(),
@@ -388,22 +388,22 @@ impl SenderPort for Sender<'_> {
 
     fn proven(&self, mut proven: Vec<Proven>) {
         {
-            let mut asked = self.removing.asked.lock();
+            let mut requested = self.removing.requested.lock();
             for one in &mut proven {
-                if !asked.remove(&one.index) {
-                    return self.refuse("it sent a proof that was not requested");
+                if !requested.remove(&one.index) {
+                    return self.fail_protocol("it sent a proof that was not requested");
                 }
                 one.result = std::mem::replace(&mut one.result, Ok(())).map_err(Fault::clipped);
             }
         }
-        if let Some(heard) = &self.heard {
+        if let Some(messages) = &self.messages {
             // As above.
-            let _ = heard.send(Heard::Proven(proven));
+            let _ = messages.send(RemoverMessage::Proven(proven));
         }
     }
 
     fn asks_for_proof(&self) -> bool {
-        self.heard.is_some() && self.queue.is_wire()
+        self.messages.is_some() && self.queue.is_wire()
     }
 
     fn has_removed_all(&self) -> bool {

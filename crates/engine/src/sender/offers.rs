@@ -45,12 +45,12 @@ const LATE_MAX: u32 = 3;
 
 /// The files whose chunks are offered.
 pub(super) struct Offers {
-    state: Mutex<State>,
+    state: Mutex<OfferQueue>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct OfferQueue {
     /// Files that are not offered yet.
     queue: VecDeque<Item>,
     files: HashMap<u64, Offered>,
@@ -61,7 +61,7 @@ struct State {
     /// Answers that did not arrive in time.
     late: u32,
     /// Offers have ended.
-    is_off: bool,
+    is_stopped: bool,
 }
 
 /// A file that is being offered.
@@ -80,9 +80,9 @@ struct Offered {
     /// The parts that the Receiver has.
     known: VecDeque<Range<u64>>,
     /// All of the file was offered.
-    is_all: bool,
+    is_fully_offered: bool,
     /// The Receiver has some of the file.
-    is_used: bool,
+    has_known_parts: bool,
     /// Bytes of the file that were offered, and that were passed. Content may pass ahead of its
     /// offers.
     offered: u64,
@@ -118,7 +118,7 @@ impl Offers {
     /// Adds a file to be offered. Returns it if it should be sent at once.
     fn add(&self, item: Item) -> Option<Item> {
         let mut state = self.state.lock();
-        if state.is_off {
+        if state.is_stopped {
             return Some(item);
         }
         let waits = state.waits();
@@ -141,10 +141,10 @@ impl Offers {
     /// The next part of a file, from `at` up to at most `end`. Waits for the answer while that may
     /// be useful.
     pub(super) fn next(&self, index: u64, at: u64, end: u64, stopped: impl Fn() -> bool) -> Part {
-        let give_up = Instant::now() + ANSWER_MAX;
+        let deadline = Instant::now() + ANSWER_MAX;
         let mut state = self.state.lock();
         loop {
-            if state.waits() && Instant::now() >= give_up {
+            if state.waits() && Instant::now() >= deadline {
                 // No content waits again until an answer has a known chunk.
                 state.missed = MISSED_MAX;
                 state.late += 1;
@@ -154,7 +154,7 @@ impl Offers {
             // No answer is coming for content far ahead of its offers.
             let waits = waits && at <= file.reached.saturating_add(AHEAD_MAX);
             if let Some(part) = file.next(at, end) {
-                file.is_used |= matches!(part, Part::Known(_));
+                file.has_known_parts |= matches!(part, Part::Known(_));
                 return part;
             }
             if !waits || file.has_no_answer_due() {
@@ -166,8 +166,8 @@ impl Offers {
     }
 
     /// True if the Receiver has some of a file.
-    pub(super) fn has_used(&self, index: u64) -> bool {
-        self.state.lock().files.get(&index).is_some_and(|file| file.is_used)
+    pub(super) fn has_known_parts(&self, index: u64) -> bool {
+        self.state.lock().files.get(&index).is_some_and(|file| file.has_known_parts)
     }
 
     /// Stores the file that was opened for offers.
@@ -188,7 +188,7 @@ impl Offers {
     /// Counts `len` bytes of a file that were sent, are a hole, or were reused.
     pub(super) fn passed(&self, index: u64, len: u64) {
         let mut state = self.state.lock();
-        let State { files, ahead, .. } = &mut *state;
+        let OfferQueue { files, ahead, .. } = &mut *state;
         if let Some(file) = files.get_mut(&index) {
             let before = file.ahead();
             file.passed += len;
@@ -217,7 +217,7 @@ impl Offers {
                 return Err("it answered what was not offered");
             }
             next = range.end;
-            file.knows(starts[range.start]..starts[range.end]);
+            file.add_known(starts[range.start]..starts[range.end]);
         }
         let end = *starts.last().expect("one at least");
         file.answered = end;
@@ -231,9 +231,9 @@ impl Offers {
     }
 
     /// Stops all offers at the end of the job. Waiting files are not sent.
-    pub(super) fn turn_off(&self) {
+    pub(super) fn stop(&self) {
         let mut state = self.state.lock();
-        state.is_off = true;
+        state.is_stopped = true;
         state.queue.clear();
         self.changed.notify_all();
     }
@@ -246,7 +246,7 @@ impl Offers {
     /// The next file to offer, if there is one within a moment.
     fn next_file(&self) -> Option<Item> {
         let mut state = self.state.lock();
-        if state.queue.is_empty() && !state.is_off {
+        if state.queue.is_empty() && !state.is_stopped {
             self.changed.wait_for(&mut state, CANCEL_POLL);
         }
         state.queue.pop_front()
@@ -258,11 +258,11 @@ impl Offers {
         let lens: Vec<_> = offer.chunks.iter().map(|chunk| chunk.len).collect();
         let len: u64 = lens.iter().map(|len| u64::from(*len)).sum();
         let mut state = self.state.lock();
-        if state.ahead + len > AHEAD_MAX && !state.is_off {
+        if state.ahead + len > AHEAD_MAX && !state.is_stopped {
             self.changed.wait_for(&mut state, CANCEL_POLL);
         }
-        let State { files, ahead, is_off, .. } = &mut *state;
-        let Some(file) = files.get_mut(&offer.index).filter(|_| !*is_off) else {
+        let OfferQueue { files, ahead, is_stopped, .. } = &mut *state;
+        let Some(file) = files.get_mut(&offer.index).filter(|_| !*is_stopped) else {
             return Some(false);
         };
         if *ahead + len > AHEAD_MAX {
@@ -281,7 +281,7 @@ impl Offers {
     fn end(&self, index: u64) -> Option<Item> {
         let mut state = self.state.lock();
         let file = state.files.get_mut(&index)?;
-        file.is_all = true;
+        file.is_fully_offered = true;
         if file.offered == 0 {
             // The number of such files is unbounded, so none stays open.
             file.source = None;
@@ -292,10 +292,10 @@ impl Offers {
     }
 }
 
-impl State {
+impl OfferQueue {
     /// True if content waits for answers.
     fn waits(&self) -> bool {
-        !self.is_off && self.missed < MISSED_MAX && self.late < LATE_MAX
+        !self.is_stopped && self.missed < MISSED_MAX && self.late < LATE_MAX
     }
 
     /// The files that have waited long enough, in the order of the listing.
@@ -318,8 +318,8 @@ impl Offered {
             unanswered: VecDeque::new(),
             answered: 0,
             known: VecDeque::new(),
-            is_all: false,
-            is_used: false,
+            is_fully_offered: false,
+            has_known_parts: false,
             offered: 0,
             passed: 0,
             reached: 0,
@@ -328,7 +328,7 @@ impl Offered {
 
     /// True if no answer will come.
     fn has_no_answer_due(&self) -> bool {
-        self.is_all && self.unanswered.is_empty()
+        self.is_fully_offered && self.unanswered.is_empty()
     }
 
     /// Bytes that were offered and not passed.
@@ -337,7 +337,7 @@ impl Offered {
     }
 
     /// Adds a part that the Receiver has. It comes after all known parts.
-    fn knows(&mut self, range: Range<u64>) {
+    fn add_known(&mut self, range: Range<u64>) {
         match self.known.back_mut() {
             Some(last) if last.end == range.start => last.end = range.end,
             _ => self.known.push_back(range),
@@ -403,7 +403,7 @@ impl Sender<'_> {
     pub(super) fn take_known(&self, known: &Known) {
         match self.offers.answer(known) {
             Ok(items) => self.queue_up(items),
-            Err(rule) => self.refuse(rule),
+            Err(rule) => self.fail_protocol(rule),
         }
     }
 

@@ -189,8 +189,8 @@ fn nothing_is_offered_once_the_job_has_ended() {
     (7..9).for_each(|index| assert!(offers.add(item(index)).is_none()));
     assert_eq!(offers.next_file().map(|item| item.index), Some(7));
     assert_eq!(offers.end(7).map(|item| item.index), Some(7), "nothing of it was offered");
-    offers.turn_off();
-    assert!(offers.state.lock().is_off && offers.next_file().is_none());
+    offers.stop();
+    assert!(offers.state.lock().is_stopped && offers.next_file().is_none());
     assert_eq!(offers.begin(&offer(8, 0, 16)), Some(false));
     assert_eq!(offers.add(item(10)).map(|item| item.index), Some(10));
     assert_eq!(offers.next(8, 0, MIB, || false), Part::New(MIB));

@@ -6,14 +6,14 @@ use super::differences::Search;
 use super::offers::Part;
 use super::passed::Passed;
 use super::read::{Reader, is_still_wanted, read};
-use super::stripes::{SentBlock, Striped, Turn};
-use crate::control::Step;
+use super::stripes::{BlockTask, SentBlock, Striped};
+use crate::control::CopyStep;
 use crate::digest::hash_again;
-use crate::link::wire::{Body, Counted, OutFrame, Tally};
+use crate::link::wire::{Body, Counted, OutFrame, SentTally};
 use haul_delta::Matcher;
 use haul_model::{BLOCK_LEN, BlockRange, ContentHash, Fault, FaultKind, Side};
 use haul_proto::{BlockSeal, FileSeal, Message, Reuse, data_head};
-use haul_tree::{SharedBlock, SourceFile, changed, is_longer};
+use haul_tree::{SharedBlock, SourceFile, changed, has_grown};
 use std::sync::Arc;
 
 /// Content of one Data frame, in bytes. Pieces start at multiples of it.
@@ -39,7 +39,7 @@ pub(super) struct Outgoing<'p, 'r, 'a> {
     /// Bytes still to be sent that were already counted.
     pub(super) counted: u64,
     /// The counted bytes of the block, if a single block is sent.
-    tally: Option<Tally>,
+    tally: Option<SentTally>,
 }
 
 /// `None` if the job ends; a fault if the file can't be sent.
@@ -56,20 +56,20 @@ impl<'r, 'a> Reader<'r, 'a> {
         if !is_still_wanted(item, &*source) {
             return Some(Err(changed()));
         }
-        self.sender.ledger.was_opened(item.index, source.seal().size);
+        self.sender.ledger.record_opened(item.index, source.seal().size);
         let mut pieces = self.pieces(item, source, 0, part);
         // A repeated file has no checksums any more.
         if !item.how.wants_delta() || item.is_repeated {
             return pieces.send();
         }
-        let Some(signature) = self.sender.signed.take(item.index) else {
+        let Some(signature) = self.sender.signatures.take(item.index) else {
             // Its outcome arrived meanwhile.
             return Some(Err(given_up()));
         };
         let shape = *signature.shape();
         pieces.search = Some(Search::new(Matcher::new(signature), shape.block_len()));
         let sent = pieces.send();
-        self.sender.signed.release(&shape);
+        self.sender.signatures.release(&shape);
         sent
     }
 
@@ -86,7 +86,7 @@ impl<'r, 'a> Reader<'r, 'a> {
         // not be noticed.
         let splices = self.outbox().splices()
             && !is_unhashed
-            && source.handle().is_some_and(haul_sys::remembers_reads);
+            && source.handle().is_some_and(haul_sys::caches_reads);
         let (passed, next_block, search) = (Passed::behind(first, is_unhashed), u64::MAX, None);
         let (reader, counted, tally) = (self, item.recounted(), None);
         Outgoing { reader, item, source, passed, next_block, splices, part, search, counted, tally }
@@ -96,17 +96,17 @@ impl<'r, 'a> Reader<'r, 'a> {
     pub(super) fn send_block(
         &self,
         file: &Arc<Striped>,
-        turn: &Turn,
+        block_task: &BlockTask,
         part: &mut [u8],
     ) -> SentBlock {
-        let (block, size) = (turn.block, file.source.seal().size);
+        let (block, size) = (block_task.block, file.source.seal().size);
         let mut pieces = self.pieces(&file.item, Arc::clone(&file.source), block, part);
-        pieces.counted = turn.tally.get();
-        pieces.tally = Some(turn.tally.clone());
+        pieces.counted = block_task.tally.get();
+        pieces.tally = Some(block_task.tally.clone());
         let range = BlockRange { start: block, end: Some(block + 1) };
         let mut sent = pieces.send_range(range, size)?;
-        if turn.is_repeated && sent.is_ok() {
-            sent = is_longer(&*file.source).map(drop);
+        if block_task.is_repeated && sent.is_ok() {
+            sent = has_grown(&*file.source).map(drop);
         }
         let sent = sent.map(|()| pieces.passed.last());
         let (index, hash) = (file.item.index, sent.as_ref().ok().copied().flatten());
@@ -124,10 +124,10 @@ impl<'r, 'a> Reader<'r, 'a> {
         source: &dyn SourceFile,
         hash: Option<ContentHash>,
     ) -> Result<FileSeal, Fault> {
-        let grew = is_longer(source)?;
+        let grew = has_grown(source)?;
         let hash = match grew {
             false => hash,
-            true if hash.is_none() || self.sender.wants_still() => return Err(changed()),
+            true if hash.is_none() || self.sender.requires_unchanged() => return Err(changed()),
             true => Some(hash_again(source, self.control)?),
         };
         let seal = source.seal();
@@ -175,8 +175,8 @@ impl Outgoing<'_, '_, '_> {
                 Ok(None) => end..end,
                 Err(error) => return Some(Err(read(&error))),
             };
-            let sent = match self.tell_hole(data.start)? {
-                Ok(()) => self.send_what_is_there(data.end)?,
+            let sent = match self.send_hole(data.start)? {
+                Ok(()) => self.send_dense(data.end)?,
                 Err(fault) => Err(fault),
             };
             if let Err(fault) = sent {
@@ -201,7 +201,7 @@ impl Outgoing<'_, '_, '_> {
     }
 
     /// Sends the content up to `end`, or Reuses for parts that the Receiver has.
-    fn send_what_is_there(&mut self, end: u64) -> Sent {
+    fn send_dense(&mut self, end: u64) -> Sent {
         let Some(mut search) = self.search.take() else { return self.send_new(end) };
         let sent = self.send_differences(&mut search, end);
         self.search = Some(search);
@@ -225,7 +225,7 @@ impl Outgoing<'_, '_, '_> {
                     }
                     Ok(()) => {
                         self.source.release(at..to);
-                        self.tell_known(at)?;
+                        self.send_known(at)?;
                         Ok(())
                     }
                     changed => changed,
@@ -248,11 +248,11 @@ impl Outgoing<'_, '_, '_> {
     }
 
     /// Sends a Reuse for the passed content from `at` on, within one block.
-    pub(super) fn tell_known(&mut self, at: u64) -> Option<()> {
+    pub(super) fn send_known(&mut self, at: u64) -> Option<()> {
         let (sender, index) = (self.reader.sender, self.item.index);
         let len = self.passed.len() - at;
         let uncounted = self.uncounted(len);
-        sender.ledger.came_by(index, Step::Matched(uncounted));
+        sender.ledger.count_progress(index, CopyStep::Matched(uncounted));
         self.tally.iter().for_each(|tally| tally.add(uncounted));
         sender.offers.passed(index, len);
         let reuse = Reuse { index, at, from: None, len: len as u32 };
@@ -284,7 +284,7 @@ impl Outgoing<'_, '_, '_> {
                 let mut bytes = pool.take(len, control)?;
                 let mut parts = bytes.chunks_mut(self.part.len());
                 let (source, passed) = (&*self.source, &mut self.passed);
-                let hashed = parts.try_for_each(|part| pass_part(source, passed, part));
+                let hashed = parts.try_for_each(|part| read_part(source, passed, part));
                 source.release(at..at + len as u64);
                 (Body::Bytes(bytes), hashed)
             };
@@ -293,14 +293,14 @@ impl Outgoing<'_, '_, '_> {
             }
             let counts = self.counts(len as u64);
             self.reader.send_content(effort, data_head(index, at, len), body, counts)?;
-            self.passes(len as u64);
+            self.record_passed(len as u64);
             self.seal_block()?;
         }
         Some(Ok(()))
     }
 
     /// Records `len` more passed bytes.
-    pub(super) fn passes(&self, len: u64) {
+    pub(super) fn record_passed(&self, len: u64) {
         if self.item.how.wants_chunks() {
             self.reader.sender.offers.passed(self.item.index, len);
         }
@@ -333,7 +333,7 @@ impl Outgoing<'_, '_, '_> {
             let body = Body::Shared { block, part, _held: pool.take(0, control)? };
             let counts = self.counts(len as u64);
             self.reader.send_content(effort, data_head(index, at, len), body, counts)?;
-            self.passes(len as u64);
+            self.record_passed(len as u64);
             at += len as u64;
         }
         self.source.release(start..at);
@@ -341,7 +341,7 @@ impl Outgoing<'_, '_, '_> {
     }
 
     /// Passes a hole up to `end`, and sends the hash of each block.
-    fn tell_hole(&mut self, end: u64) -> Sent {
+    fn send_hole(&mut self, end: u64) -> Sent {
         let Reader { sender, control, .. } = self.reader;
         while self.passed.len() < end {
             if !sender.ledger.is_awaited(self.item.index) {
@@ -354,8 +354,8 @@ impl Outgoing<'_, '_, '_> {
             let len = block_end.min(end) - self.passed.len();
             self.passed.update_zeros(len);
             let uncounted = self.uncounted(len);
-            sender.ledger.came_by(self.item.index, Step::Passed(uncounted));
-            self.passes(len);
+            sender.ledger.count_progress(self.item.index, CopyStep::Passed(uncounted));
+            self.record_passed(len);
             self.tally.iter().for_each(|tally| tally.add(uncounted));
             self.seal_block()?;
         }
@@ -394,14 +394,14 @@ impl Outgoing<'_, '_, '_> {
         let end = self.passed.len() + len as u64;
         while self.passed.len() < end {
             let len = self.part.len().min((end - self.passed.len()) as usize);
-            pass_part(&*self.source, &mut self.passed, &mut self.part[..len])?;
+            read_part(&*self.source, &mut self.passed, &mut self.part[..len])?;
         }
         Ok(())
     }
 }
 
 /// Reads the next bytes of a file into `part`, and hashes them.
-fn pass_part(source: &dyn SourceFile, passed: &mut Passed, part: &mut [u8]) -> Result<(), Fault> {
+fn read_part(source: &dyn SourceFile, passed: &mut Passed, part: &mut [u8]) -> Result<(), Fault> {
     if source.read_at(part, passed.len()).map_err(|error| read(&error))? < part.len() {
         return Err(changed());
     }

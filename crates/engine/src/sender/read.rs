@@ -1,13 +1,15 @@
 //! The Sender's workers on a wire. They read wanted contents, hash them, and queue them for the
 //! writer of the connection. Small files are packed; large files are sent in pieces (`pieces.rs`).
 
-use super::repeats::{Lease, Stripes};
+use super::leases::{Lease, Stripes};
 use super::stripes::Striped;
 use super::{Item, Sender};
 use crate::control::Control;
 use crate::copy::STEP_LEN;
 use crate::digest::{has_grown, seal_of};
-use crate::link::wire::{Body, Counted, Effort, Lane, Lanes, Load, OutFrame, Outbox, Squeezer};
+use crate::link::wire::{
+    Body, Counted, Effort, FrameCompressor, Lane, Lanes, Load, OutFrame, Outbox,
+};
 use crate::pool::Pool;
 use haul_model::{BLOCK_LEN, ContentHash, Fault, FaultKind, Side};
 use haul_proto::{FileEnd, FileSeal, Message, PACK_FILE_MAX, PACK_TARGET, PackBuilder, PackItem};
@@ -21,7 +23,7 @@ use std::time::Duration;
 const PACK_LEN_MAX: usize = PACK_TARGET + PACK_FILE_MAX as usize;
 
 /// The interval at which an idle worker checks whether a slow lane delays the end.
-const LOOK_BACK: Duration = Duration::from_millis(50);
+const IDLE_POLL: Duration = Duration::from_millis(50);
 
 /// The workers that read for a wire, and their shared state.
 pub(crate) struct Readers<'a> {
@@ -62,8 +64,8 @@ impl<'a> Readers<'a> {
             None => self.queue.recv().map(Some),
             Some(stripes) => crossbeam_channel::select! {
                 recv(self.queue) -> item => item.map(Some),
-                recv(stripes.calls) -> _ => Ok(None),
-                default(LOOK_BACK) => {
+                recv(stripes.wakeups) -> _ => Ok(None),
+                default(IDLE_POLL) => {
                     if self.sender.ledger.has_listed_all() {
                         stripes.take_back(&self.lanes);
                     }
@@ -79,15 +81,15 @@ pub(crate) fn run_reader(readers: &Readers<'_>, control: &Control<'_>) {
     let worker = readers.workers.fetch_add(1, Ordering::Relaxed);
     let lane = readers.lanes.main();
     let Readers { sender, pool, .. } = readers;
-    let squeezer = RefCell::default();
+    let compressor = RefCell::default();
     let rank = 0;
-    let mut reader = Reader { sender, readers, worker, lane, rank, pool, control, squeezer };
+    let mut reader = Reader { sender, readers, worker, lane, rank, pool, control, compressor };
     let mut next = None;
     let mut scratch = Vec::new();
     loop {
-        reader.let_go();
+        reader.release_lane();
         if let Some(task) = readers.stripes.as_ref().and_then(|stripes| stripes.next()) {
-            if reader.attend_to(task, &mut scratch).is_none() {
+            if reader.run_task(task, &mut scratch).is_none() {
                 return;
             }
             continue;
@@ -102,11 +104,11 @@ pub(crate) fn run_reader(readers: &Readers<'_>, control: &Control<'_>) {
             return;
         }
         let sent = if item.blocks.is_empty() {
-            reader.seal_alone(item, &mut scratch)
+            reader.send_hash(item, &mut scratch)
         } else if item.size() <= PACK_FILE_MAX {
             reader.pack(item, &readers.queue, &mut next, &mut scratch)
         } else {
-            reader.large(item, &mut scratch)
+            reader.send_large(item, &mut scratch)
         };
         if sent.is_none() || control.stopped() {
             return;
@@ -123,7 +125,7 @@ pub(super) struct Reader<'r, 'a> {
     rank: u64,
     pub(super) pool: &'r Pool,
     pub(super) control: &'r Control<'a>,
-    pub(super) squeezer: RefCell<Squeezer>,
+    pub(super) compressor: RefCell<FrameCompressor>,
 }
 
 impl Reader<'_, '_> {
@@ -133,14 +135,14 @@ impl Reader<'_, '_> {
     }
 
     /// Releases the lane for other workers.
-    fn let_go(&mut self) {
+    fn release_lane(&mut self) {
         self.lane = self.readers.lanes.main();
     }
 
     /// Releases the current lane, and takes one for a content of about `len` bytes. If `is_block`,
     /// it waits for a free lane. `None` if the job ends.
     pub(super) fn take_lane(&mut self, len: u64, is_block: bool) -> Option<()> {
-        self.let_go();
+        self.release_lane();
         let load = Load { len, is_block, of_job: self.sender.wanted_len() };
         self.lane = self.readers.lanes.of(self.worker, load, self.control)?;
         self.rank = self.readers.begun.fetch_add(1, Ordering::Relaxed);
@@ -164,7 +166,7 @@ impl Reader<'_, '_> {
         let mut item = first;
         loop {
             let index = item.index;
-            match self.small_of_two(&item, &mut bytes[pack.content_len()..]) {
+            match self.read_small_with_retry(&item, &mut bytes[pack.content_len()..]) {
                 Ok(Some(packed)) => {
                     let before = pack.content_len();
                     pack.push(packed);
@@ -199,9 +201,9 @@ impl Reader<'_, '_> {
             bytes.truncate(len);
             let effort = self.effort(None);
             let frame = self.frame(effort, pack.head(), Body::Bytes(bytes)).counting(counts);
-            self.hand_over(frame, Lease::Files(packed_files))?;
+            self.send_leased(frame, Lease::Files(packed_files))?;
         }
-        grown.into_iter().try_for_each(|item| self.large(item, scratch))
+        grown.into_iter().try_for_each(|item| self.send_large(item, scratch))
     }
 
     /// The compression of the next content, of one file or of several; `None` for no compression.
@@ -209,7 +211,7 @@ impl Reader<'_, '_> {
         self.readers
             .lanes
             .effort(&self.lane)
-            .filter(|_| self.squeezer.borrow_mut().may_shrink(file))
+            .filter(|_| self.compressor.borrow_mut().may_shrink(file))
     }
 
     /// Sends content after its `head`. `counts` is the part that counts as progress when it leaves.
@@ -227,24 +229,28 @@ impl Reader<'_, '_> {
 
     fn frame(&self, effort: Option<Effort>, head: Vec<u8>, body: Body) -> OutFrame {
         match effort {
-            Some(effort) => self.squeezer.borrow_mut().content(effort, head, body),
+            Some(effort) => self.compressor.borrow_mut().content(effort, head, body),
             None => OutFrame::content(head, body),
         }
         .ranked(self.rank)
     }
 
-    /// Like [`Self::small`], but retries once if the file changed meanwhile.
-    fn small_of_two(&self, item: &Item, room: &mut [u8]) -> Result<Option<PackItem>, Fault> {
-        match self.small(item, room) {
-            Err(fault) if fault.kind == FaultKind::Changed && !self.sender.wants_still() => {
-                self.small(item, room)
+    /// Like [`Self::read_small`], but retries once if the file changed meanwhile.
+    fn read_small_with_retry(
+        &self,
+        item: &Item,
+        room: &mut [u8],
+    ) -> Result<Option<PackItem>, Fault> {
+        match self.read_small(item, room) {
+            Err(fault) if fault.kind == FaultKind::Changed && !self.sender.requires_unchanged() => {
+                self.read_small(item, room)
             }
             read => read,
         }
     }
 
     /// Reads a small file to the beginning of `room`; `None` if it is no longer small.
-    fn small(&self, item: &Item, room: &mut [u8]) -> Result<Option<PackItem>, Fault> {
+    fn read_small(&self, item: &Item, room: &mut [u8]) -> Result<Option<PackItem>, Fault> {
         let source = self.sender.open(item)?;
         let seal = source.seal();
         if seal.size > PACK_FILE_MAX || seal.size > room.len() as u64 {
@@ -269,10 +275,10 @@ impl Reader<'_, '_> {
                 is_hashed.then(|| ContentHash::of(content))
             }
         };
-        let strict = self.sender.wants_still();
+        let strict = self.sender.requires_unchanged();
         let copied = || Ok(Some(hash.unwrap_or_else(|| ContentHash::of(content))));
         let grew = has_grown(&*source, strict, copied, self.control)?;
-        self.sender.ledger.was_opened(item.index, seal.size);
+        self.sender.ledger.record_opened(item.index, seal.size);
         if let Some(reporter) = self.sender.reporter {
             reporter.hashed(item.index, hash);
         }
@@ -286,11 +292,11 @@ impl Reader<'_, '_> {
     }
 
     /// Sends a file's hash without its content. `None` if the job ends.
-    fn seal_alone(&self, item: Item, scratch: &mut Vec<u8>) -> Option<()> {
+    fn send_hash(&self, item: Item, scratch: &mut Vec<u8>) -> Option<()> {
         let result = self.sender.open(&item).and_then(|source| {
             let mut count = |step| {
                 if !item.is_repeated {
-                    self.sender.ledger.came_by(item.index, step);
+                    self.sender.ledger.count_progress(item.index, step);
                 }
             };
             seal_of(&*source, scratch, self.control, &mut count)
@@ -301,37 +307,37 @@ impl Reader<'_, '_> {
         self.sender.ledger.hashed(&item, &result);
         let end = FileEnd { index: item.index, result, by_blocks: false };
         let end = OutFrame::message(&Message::FileEnd(end));
-        self.hand_over(end, Lease::Files(vec![item.index]))
+        self.send_leased(end, Lease::Files(vec![item.index]))
     }
 
     /// Sends a file in pieces. `None` if the job ends.
-    fn large(&mut self, item: Item, scratch: &mut Vec<u8>) -> Option<()> {
+    fn send_large(&mut self, item: Item, scratch: &mut Vec<u8>) -> Option<()> {
         scratch.resize(scratch.len().max(STEP_LEN), 0);
         let opened = self.sender.offers.take_source(item.index);
         let source = match opened.map_or_else(|| self.sender.open(&item).map(Arc::from), Ok) {
             Ok(source) => source,
-            Err(fault) => return self.tell_end(&item, Err(fault)),
+            Err(fault) => return self.send_end(&item, Err(fault)),
         };
-        if let Some(striped) = self.as_stripes(&item, &source) {
+        if let Some(striped) = self.start_stripes(&item, &source) {
             return self.help(&striped, scratch);
         }
         match self.send_pieces(&item, source, &mut scratch[..STEP_LEN]) {
-            Some(result) => self.tell_end(&item, result),
+            Some(result) => self.send_end(&item, result),
             None => self.lost(Lease::Whole(item.index)),
         }
     }
 
     /// Sends the end of a file in pieces over this lane. `None` if the job ends.
-    fn tell_end(&self, item: &Item, result: Result<FileSeal, Fault>) -> Option<()> {
-        self.offers_again(item, &result);
+    fn send_end(&self, item: &Item, result: Result<FileSeal, Fault>) -> Option<()> {
+        self.allow_repeat_after(item, &result);
         self.sender.ledger.hashed(item, &result);
         let end = FileEnd { index: item.index, result, by_blocks: false };
         let end = OutFrame::message(&Message::FileEnd(end));
-        self.hand_over(end, Lease::Whole(item.index))
+        self.send_leased(end, Lease::Whole(item.index))
     }
 
     /// Allows the Receiver to request a file again, if the end of the file may make that necessary.
-    pub(super) fn offers_again(&self, item: &Item, result: &Result<FileSeal, Fault>) {
+    pub(super) fn allow_repeat_after(&self, item: &Item, result: &Result<FileSeal, Fault>) {
         let is_final = match result {
             Ok(seal) => !seal.grew,
             Err(fault) => fault.kind != FaultKind::Changed,
@@ -339,19 +345,19 @@ impl Reader<'_, '_> {
         // The Receiver's old data may have changed meanwhile, or a checksum may match other
         // content.
         if !is_final || item.how.wants_delta() || item.how.wants_chunks() {
-            self.sender.ledger.offer_again(item.index);
+            self.sender.ledger.allow_repeat(item.index);
         }
     }
 
     /// Starts to send a file as stripes, and calls other workers to help. `None` if it can't be
     /// striped.
-    fn as_stripes(&self, item: &Item, source: &Arc<dyn SourceFile>) -> Option<Arc<Striped>> {
+    fn start_stripes(&self, item: &Item, source: &Arc<dyn SourceFile>) -> Option<Arc<Striped>> {
         let stripes = self.readers.stripes.as_ref()?;
         if !item.is_sent_plainly() || !is_still_wanted(item, &**source) {
             return None;
         }
         let striped = Arc::new(Striped::new(item, source)?);
-        self.sender.ledger.was_opened(item.index, source.seal().size);
+        self.sender.ledger.record_opened(item.index, source.seal().size);
         stripes.begin(&striped, self.readers.workers().saturating_sub(1));
         Some(striped)
     }
@@ -362,16 +368,16 @@ impl Reader<'_, '_> {
         scratch.resize(scratch.len().max(STEP_LEN), 0);
         while file.has_blocks() {
             self.take_lane(BLOCK_LEN, true)?;
-            let Some(turn) = file.next(self.lane.number, self.control) else { break };
-            let sent = self.send_block(file, &turn, &mut scratch[..STEP_LEN]);
-            if self.sender.offers.has_used(file.item.index) {
-                file.uses_known();
+            let Some(block_task) = file.next(self.lane.number, self.control) else { break };
+            let sent = self.send_block(file, &block_task, &mut scratch[..STEP_LEN]);
+            if self.sender.offers.has_known_parts(file.item.index) {
+                file.record_reuse();
             }
-            let lease = Lease::Block(Arc::clone(file), turn.clone());
+            let lease = Lease::Block(Arc::clone(file), block_task.clone());
             match sent {
                 Some(sent) => {
-                    file.queued(turn.block, sent);
-                    self.hand_over(OutFrame::mark(), lease)?;
+                    file.record_queued(block_task.block, sent);
+                    self.send_leased(OutFrame::mark(), lease)?;
                 }
                 None => self.lost(lease)?,
             }
@@ -386,12 +392,12 @@ impl Reader<'_, '_> {
 /// True if the wanted blocks can be sent: all exist and, unless the whole file is wanted, the file
 /// is unchanged since the listing.
 pub(super) fn is_still_wanted(item: &Item, source: &dyn SourceFile) -> bool {
-    let all_there = item.blocks.begin_within(source.seal().size);
-    all_there && (item.blocks.is_all() || is_as_listed(item, source))
+    let all_exist = item.blocks.begin_within(source.seal().size);
+    all_exist && (item.blocks.is_all() || matches_listing(item, source))
 }
 
 /// True if the file is unchanged since the listing.
-fn is_as_listed(item: &Item, source: &dyn SourceFile) -> bool {
+fn matches_listing(item: &Item, source: &dyn SourceFile) -> bool {
     let seal = source.seal();
     let is_same = (item.size(), item.mtime) == (seal.size, Some(seal.mtime));
     is_same && item.ctime.is_none_or(|listed| source.ctime() == Some(listed))

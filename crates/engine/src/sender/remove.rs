@@ -1,15 +1,15 @@
 //! The end of a move: removes sources that the destination has. A source that changed since it was
 //! listed is kept.
 
-use super::emptied::{Twins, remove_empty};
-use super::linked::{Going, Met};
+use super::empty_dirs::{Twins, remove_empty};
+use super::linked::{LinkDecision, Removable};
 use super::{Item, Sender, linked};
-use crate::aside::Aside;
 use crate::control::CANCEL_POLL;
 use crate::control::Control;
 use crate::dirs::DirNode;
 use crate::link::ReceiverPort;
-use crate::link::{Proof, may_be_one};
+use crate::link::{Proof, may_be_same_object};
+use crate::parked::Parked;
 use crate::sender::linked::Linked;
 use crate::{Event, Job};
 use crossbeam_channel::RecvTimeoutError;
@@ -29,7 +29,7 @@ use std::sync::atomic::Ordering;
 
 /// A message for the threads that remove the sources. The thread that sends it never waits, while
 /// removals and reports may.
-pub(crate) enum Heard {
+pub(crate) enum RemoverMessage {
     /// An outcome. The entry stays in the window until it is processed.
     Outcome(Box<Item>, Outcome),
     /// Proofs that the destination still has sources that were set aside.
@@ -43,20 +43,23 @@ pub(super) enum Verdict {
     /// The source stays, as expected.
     Stays,
     /// The source stays, and this is reported.
-    Told(Removal),
+    Reported(Removal),
     /// The source waits for the other names of its file.
     Waits,
     /// The source is removed, if its proof holds. Only roles on one machine have a proof here.
-    Goes(Option<Proof>),
+    Remove(Option<Proof>),
     /// All names of the file are removed.
-    AllGo(Vec<Going>),
+    RemoveAll(Vec<Removable>),
 }
 
-/// Removes sources according to `heard`. Used when the sources are remote and the user is on this
+/// Removes sources according to `messages`. Used when the sources are remote and the user is on this
 /// side. Each removal waits for the host, so several threads run this.
-pub(crate) fn run_removers(sender: &Sender<'_>, heard: &crossbeam_channel::Receiver<Heard>) {
+pub(crate) fn run_removers(
+    sender: &Sender<'_>,
+    messages: &crossbeam_channel::Receiver<RemoverMessage>,
+) {
     loop {
-        let next = match heard.recv_timeout(CANCEL_POLL) {
+        let next = match messages.recv_timeout(CANCEL_POLL) {
             Ok(next) => next,
             Err(RecvTimeoutError::Timeout) if !sender.control.stopped() => continue,
             Err(_) => return,
@@ -64,11 +67,11 @@ pub(crate) fn run_removers(sender: &Sender<'_>, heard: &crossbeam_channel::Recei
         if sender.control.stopped() {
             return;
         }
-        if let Heard::Outcome(item, outcome) = next {
+        if let RemoverMessage::Outcome(item, outcome) = next {
             sender.removing.remove_source(&item, &outcome, &mut |removal| {
-                sender.removing.tell_removal(removal)
+                sender.removing.report_removal(removal)
             });
-            sender.ledger.make_room(item.cost);
+            sender.ledger.release_cost(item.cost);
         }
     }
 }
@@ -82,12 +85,12 @@ pub(crate) struct Removing<'a> {
     /// Files to be removed that have other names.
     linked: Mutex<Linked>,
     /// Some directories are missing at the destination.
-    pub(super) keeps_dirs: AtomicBool,
+    pub(super) has_missing_dirs: AtomicBool,
     /// Over a wire: all removals are done, and the Receiver is about to be informed.
     pub(super) has_removed_all: AtomicBool,
     /// Sources for which a proof was requested and not received yet. Bounded by the number of
     /// sources that are set aside.
-    pub(super) asked: Mutex<HashSet<u64>>,
+    pub(super) requested: Mutex<HashSet<u64>>,
     /// The objects of source directories, by path.
     walked: Mutex<HashMap<Vec<u8>, Option<FileId>>>,
 }
@@ -105,9 +108,9 @@ impl<'a> Removing<'a> {
             task: job.task,
             filter: job.filter.clone(),
             linked: Mutex::new(Linked::of(job)),
-            keeps_dirs: AtomicBool::new(false),
+            has_missing_dirs: AtomicBool::new(false),
             has_removed_all: AtomicBool::new(false),
-            asked: Mutex::default(),
+            requested: Mutex::default(),
             walked: Mutex::default(),
         }
     }
@@ -115,7 +118,7 @@ impl<'a> Removing<'a> {
 
 impl Removing<'_> {
     /// True if a source stays when a move would lose some of its attributes.
-    pub(super) fn keeps_whole(&self) -> bool {
+    pub(super) fn must_be_lossless(&self) -> bool {
         self.task.moving() == Some(Moving::Whole)
     }
 
@@ -125,27 +128,27 @@ impl Removing<'_> {
     }
 
     /// True if this outcome allows the removal of the file or link. Directories are excluded.
-    pub(super) fn may_go(&self, item: &Item, outcome: &Outcome) -> bool {
+    pub(super) fn may_remove(&self, item: &Item, outcome: &Outcome) -> bool {
         item.kind != Kind::Dir && self.rule().is_some_and(|rule| rule.allows(outcome))
     }
 
     /// Decides about an entry with this outcome. A file with content must have been hashed.
     /// Directories stay: they are removed at the end, when they are empty.
-    pub(super) fn judge(&self, item: &Item, outcome: &Outcome) -> Verdict {
+    pub(super) fn decide(&self, item: &Item, outcome: &Outcome) -> Verdict {
         let proof = self.receiver.proof(item.index);
         let is_proven = item.hashed || !matches!(item.kind, Kind::File { size: 1.. });
-        if !is_proven || !self.may_go(item, outcome) {
+        if !is_proven || !self.may_remove(item, outcome) {
             if let Some((id, _)) = self.other_names(item) {
                 self.linked.lock().keep(id);
             }
             return Verdict::Stays;
         }
-        let Some((id, links)) = self.other_names(item) else { return Verdict::Goes(proof) };
+        let Some((id, links)) = self.other_names(item) else { return Verdict::Remove(proof) };
         match self.linked.lock().add(id, links, (item.clone(), proof)) {
-            Met::Waits => Verdict::Waits,
-            Met::All(all) => Verdict::AllGo(all),
-            Met::Stays => linked::told(item, Err(linked::not_all_moved()))
-                .map_or(Verdict::Stays, Verdict::Told),
+            LinkDecision::Waits => Verdict::Waits,
+            LinkDecision::All(all) => Verdict::RemoveAll(all),
+            LinkDecision::Stays => linked::told(item, Err(linked::not_all_moved()))
+                .map_or(Verdict::Stays, Verdict::Reported),
         }
     }
 
@@ -154,27 +157,29 @@ impl Removing<'_> {
         &self,
         item: &Item,
         outcome: &Outcome,
-        tell: &mut dyn FnMut(Removal),
+        report: &mut dyn FnMut(Removal),
     ) {
         let mut remove = |item: &Item, proof| {
             let result = remove_file(item, proof);
             // An error at the end of the job is not the file's fault.
             if result.is_ok() || !self.control.stopped() {
-                linked::told(item, result).into_iter().for_each(&mut *tell);
+                linked::told(item, result).into_iter().for_each(&mut *report);
             }
         };
-        match self.judge(item, outcome) {
+        match self.decide(item, outcome) {
             Verdict::Stays | Verdict::Waits => {}
-            Verdict::Told(removal) => tell(removal),
-            Verdict::Goes(proof) => remove(item, proof),
-            Verdict::AllGo(all) => all.into_iter().for_each(|(item, proof)| remove(&item, proof)),
+            Verdict::Reported(removal) => report(removal),
+            Verdict::Remove(proof) => remove(item, proof),
+            Verdict::RemoveAll(all) => {
+                all.into_iter().for_each(|(item, proof)| remove(&item, proof))
+            }
         }
     }
 
     /// The object of a source and its number of names, if it has several and a move must not lose
     /// anything.
     fn other_names(&self, item: &Item) -> Option<(FileId, u64)> {
-        if !self.keeps_whole() || item.kind == Kind::Dir {
+        if !self.must_be_lossless() || item.kind == Kind::Dir {
             return None;
         }
         let (dir, name) = (item.dir.as_ref()?.handle().ok()?, item.name.as_ref()?);
@@ -183,7 +188,7 @@ impl Removing<'_> {
     }
 
     /// Records that the source at `path` is the directory `node`, which will be listed.
-    pub(super) fn walks(&self, path: &[u8], node: &DirNode) {
+    pub(super) fn record_walked(&self, path: &[u8], node: &DirNode) {
         if self.rule().is_some() && self.task.mirrors().is_none() {
             self.walked.lock().insert(path.to_vec(), node.id());
         }
@@ -197,16 +202,16 @@ impl Removing<'_> {
         tree: &dyn Tree,
         sources: &[Vec<u8>],
         twins: Option<&Twins>,
-        tell: &mut dyn FnMut(Removal),
+        report: &mut dyn FnMut(Removal),
     ) {
         if self.rule().is_none() {
             return;
         }
-        for (item, proof) in self.take_linked(tell) {
+        for (item, proof) in self.take_linked(report) {
             let removed = remove_file(&item, proof);
-            linked::told(&item, removed).into_iter().for_each(&mut *tell);
+            linked::told(&item, removed).into_iter().for_each(&mut *report);
         }
-        if self.keeps_dirs.load(Ordering::Relaxed) || self.task.mirrors().is_some() {
+        if self.has_missing_dirs.load(Ordering::Relaxed) || self.task.mirrors().is_some() {
             return;
         }
         for source in sources {
@@ -226,20 +231,20 @@ impl Removing<'_> {
                 Err(fault) => fault.clipped(),
             };
             let path = words::shown(words::without_dot(source).to_vec());
-            tell(Removal::Source { path, kind: Kind::Dir, result: Err(fault) });
+            report(Removal::Source { path, kind: Kind::Dir, result: Err(fault) });
         }
     }
 
     /// The sources that waited for other names and are now removed. Reports the others.
-    pub(super) fn take_linked(&self, tell: &mut dyn FnMut(Removal)) -> Vec<Going> {
-        self.linked.lock().take_going(tell)
+    pub(super) fn take_linked(&self, report: &mut dyn FnMut(Removal)) -> Vec<Removable> {
+        self.linked.lock().take_removable(report)
     }
 
     /// Reports a removal to the user on this side.
-    pub(crate) fn tell_removal(&self, removal: Removal) {
+    pub(crate) fn report_removal(&self, removal: Removal) {
         if let Removal::Source { path, kind, result } = removal {
             let (result, monitor) = (result.as_ref().copied(), self.control.monitor());
-            monitor.progress().told.removed(&path);
+            monitor.progress().report_log.removed(&path);
             monitor.event(Event::Removed { path: &path, kind: &kind, result });
         }
     }
@@ -251,20 +256,20 @@ fn remove_file(item: &Item, proof: Option<Proof>) -> Result<(), Fault> {
         let (dir, name) = place_of(item)?;
         return dir.remove_file(name).map_err(|error| failed(&error));
     };
-    let aside = set_aside(item)?;
-    let held = proof.holds(aside.name());
-    end_aside(item, aside, held)
+    let parked = set_aside(item)?;
+    let held = proof.holds(parked.name());
+    end_aside(item, parked, held)
 }
 
 /// The directory of a file or link, if the entry is unchanged since the listing.
 fn place_of(item: &Item) -> Result<(Arc<dyn TreeDir>, &Name), Fault> {
     let (Some(dir), Some(name)) = (&item.dir, &item.name) else { return Err(changed()) };
-    if dir.is_led().map_err(|error| failed(&error))? {
+    if dir.is_via_link().map_err(|error| failed(&error))? {
         let message = "not removed: a symbolic link points to it";
         return Err(Fault::new(Side::Source, FaultKind::Link, message));
     }
     let dir = dir.handle().map_err(|error| failed(&error))?;
-    match is_still(item, &*dir, name, false) {
+    match is_unchanged(item, &*dir, name, false) {
         Ok(true) => Ok((dir, name)),
         Ok(false) => Err(changed()),
         Err(error) => Err(failed(&error)),
@@ -272,49 +277,50 @@ fn place_of(item: &Item) -> Result<(Arc<dyn TreeDir>, &Name), Fault> {
 }
 
 /// Sets a file or link aside, if it is unchanged since the listing.
-pub(super) fn set_aside(item: &Item) -> Result<Aside, Fault> {
+pub(super) fn set_aside(item: &Item) -> Result<Parked, Fault> {
     let (dir, name) = place_of(item)?;
-    let aside = Aside::set(&*dir, name).map_err(|error| failed(&error))?;
-    let fault = match is_still(item, &*dir, aside.name(), true) {
-        Ok(true) => return Ok(aside),
+    let parked = Parked::set(&*dir, name).map_err(|error| failed(&error))?;
+    let fault = match is_unchanged(item, &*dir, parked.name(), true) {
+        Ok(true) => return Ok(parked),
         Ok(false) => changed(),
         Err(error) => failed(&error),
     };
-    Err(aside.put_back(&*dir).err().unwrap_or(fault))
+    Err(parked.restore_name(&*dir).err().unwrap_or(fault))
 }
 
 /// Removes a source that was set aside, or restores its name if it must stay.
-pub(super) fn end_aside(item: &Item, aside: Aside, held: Result<(), Fault>) -> Result<(), Fault> {
+pub(super) fn end_aside(item: &Item, parked: Parked, held: Result<(), Fault>) -> Result<(), Fault> {
     let dir = item.dir.as_ref().ok_or_else(changed)?;
-    let dir = dir.handle().map_err(|error| aside.stays(&error))?;
+    let dir = dir.handle().map_err(|error| parked.name_not_restored(&error))?;
     // A process that has the file open may have written to it meanwhile.
-    let keeps = || match is_still(item, &*dir, aside.name(), true) {
+    let keeps = || match is_unchanged(item, &*dir, parked.name(), true) {
         Ok(true) => Ok(()),
         Ok(false) => Err(changed()),
         Err(error) => Err(failed(&error)),
     };
-    let remove = || match dir.remove_file(aside.name()) {
+    let remove = || match dir.remove_file(parked.name()) {
         // Another move has taken it for a leftover and restored its name.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(changed()),
         removed => removed.map_err(|error| failed(&error)),
     };
     let removed = held.and_then(|()| keeps()).and_then(|()| remove());
-    removed.map_err(|fault| aside.put_back(&*dir).err().unwrap_or(fault))
+    removed.map_err(|fault| parked.restore_name(&*dir).err().unwrap_or(fault))
 }
 
 /// True if the source is unchanged: the same object, size and mtime. For a tree without object
 /// numbers, the link target is compared. An entry that is set aside may have got another number.
-fn is_still(item: &Item, dir: &dyn TreeDir, name: &Name, is_aside: bool) -> io::Result<bool> {
+fn is_unchanged(item: &Item, dir: &dyn TreeDir, name: &Name, is_aside: bool) -> io::Result<bool> {
     // A followed link is itself removed, if it still leads to the listed object.
     let Some(now) = dir.stat(name, item.follow)? else { return Ok(false) };
     let Meta { ref attributes, id, .. } = now;
     let is_same_kind = match (&item.kind, now.listed_kind(|| Ok(Vec::new()))?) {
         (Kind::Symlink { target }, Kind::Symlink { .. }) => {
-            dir.capabilities().tells_objects || dir.read_link(name)? == **target
+            dir.capabilities().has_object_ids || dir.read_link(name)? == **target
         }
         (listed, now) => *listed == now,
     };
-    let is_same = item.id.is_some() && (item.id == id || is_aside && may_be_one(dir, item.id, id));
+    let is_same =
+        item.id.is_some() && (item.id == id || is_aside && may_be_same_object(dir, item.id, id));
     Ok(is_same_kind && is_same && item.mtime == Some(attributes.mtime))
 }
 

@@ -2,10 +2,10 @@
 //! removed only after the Receiver confirms that its copy still exists. So two opposite moves never
 //! remove both copies, and the copy can't be the source itself.
 
-use super::remove::{Heard, Verdict, end_aside, set_aside};
+use super::remove::{RemoverMessage, Verdict, end_aside, set_aside};
 use super::{Item, Sender, linked};
-use crate::aside::Aside;
 use crate::control::CANCEL_POLL;
+use crate::parked::Parked;
 use haul_model::{Fault, FaultKind, Outcome, Side, Summary};
 use haul_proto::{Prove, Proven, Removal};
 use haul_tree::Tree;
@@ -25,11 +25,11 @@ pub(crate) struct Remover<'r, 'a> {
     tree: &'r dyn Tree,
     sources: &'r [Vec<u8>],
     /// Reports to the user.
-    tell: &'r dyn Fn(Vec<Removal>),
+    report: &'r dyn Fn(Vec<Removal>),
     /// Messages that have arrived and are not processed yet.
-    later: VecDeque<Next>,
-    aside: HashMap<u64, (Item, Aside)>,
-    asks: Vec<Prove>,
+    queue: VecDeque<Next>,
+    parked: HashMap<u64, (Item, Parked)>,
+    requests: Vec<Prove>,
     told: Vec<Removal>,
     /// The job's figures, once all entries have their outcome.
     done: Option<Summary>,
@@ -37,7 +37,7 @@ pub(crate) struct Remover<'r, 'a> {
 
 enum Next {
     /// An outcome.
-    Judge(Box<Item>, Outcome),
+    Decide(Box<Item>, Outcome),
     /// A source that has waited for its other names, and is removed.
     Remove(Item),
 }
@@ -48,19 +48,19 @@ impl<'r, 'a> Remover<'r, 'a> {
         sender: &'r Sender<'a>,
         tree: &'r dyn Tree,
         sources: &'r [Vec<u8>],
-        tell: &'r dyn Fn(Vec<Removal>),
+        report: &'r dyn Fn(Vec<Removal>),
     ) -> Self {
-        let (later, aside) = (VecDeque::new(), HashMap::new());
-        let (asks, told) = (Vec::new(), Vec::new());
-        Self { sender, tree, sources, tell, later, aside, asks, told, done: None }
+        let (queue, parked) = (VecDeque::new(), HashMap::new());
+        let (requests, told) = (Vec::new(), Vec::new());
+        Self { sender, tree, sources, report, queue, parked, requests, told, done: None }
     }
 
-    /// Removes sources according to `heard`, and ends the job. If the job ends early, sources that
+    /// Removes sources according to `messages`, and ends the job. If the job ends early, sources that
     /// were set aside get their names back.
-    pub(crate) fn run(mut self, heard: &crossbeam_channel::Receiver<Heard>) {
+    pub(crate) fn run(mut self, messages: &crossbeam_channel::Receiver<RemoverMessage>) {
         let mut has_waited = false;
         while !self.sender.control.stopped() {
-            self.go_on();
+            self.process_queue();
             if let (Some(summary), true) = (self.done, self.is_idle()) {
                 if has_waited {
                     return self.end(summary);
@@ -69,17 +69,17 @@ impl<'r, 'a> Remover<'r, 'a> {
                 self.take_linked();
                 continue;
             }
-            match self.hear(heard) {
-                Some(Heard::Outcome(item, outcome)) => {
-                    self.later.push_back(Next::Judge(item, outcome));
+            match self.next_message(messages) {
+                Some(RemoverMessage::Outcome(item, outcome)) => {
+                    self.queue.push_back(Next::Decide(item, outcome));
                 }
-                Some(Heard::Proven(proven)) => self.take_proofs(proven),
-                Some(Heard::Done(summary)) => self.done = Some(summary),
+                Some(RemoverMessage::Proven(proven)) => self.take_proofs(proven),
+                Some(RemoverMessage::Done(summary)) => self.done = Some(summary),
                 None => {}
             }
         }
-        for (item, aside) in std::mem::take(&mut self.aside).into_values() {
-            match end_aside(&item, aside, Err(interrupted())) {
+        for (item, parked) in std::mem::take(&mut self.parked).into_values() {
+            match end_aside(&item, parked, Err(interrupted())) {
                 // Its name could not be restored.
                 Err(fault) if fault.kind == FaultKind::Changed => {
                     self.told.extend(linked::told(&item, Err(fault)));
@@ -93,69 +93,74 @@ impl<'r, 'a> Remover<'r, 'a> {
 
     /// Returns the next message, or `None` after a moment. Reports the collected removals when no
     /// message is waiting.
-    fn hear(&mut self, heard: &crossbeam_channel::Receiver<Heard>) -> Option<Heard> {
-        if let Ok(next) = heard.try_recv() {
+    fn next_message(
+        &mut self,
+        messages: &crossbeam_channel::Receiver<RemoverMessage>,
+    ) -> Option<RemoverMessage> {
+        if let Ok(next) = messages.try_recv() {
             return Some(next);
         }
         self.flush();
         // The sending end is in `self.sender`, so it is never disconnected.
-        heard.recv_timeout(CANCEL_POLL).ok()
+        messages.recv_timeout(CANCEL_POLL).ok()
     }
 
     fn is_idle(&self) -> bool {
-        self.later.is_empty() && self.aside.is_empty()
+        self.queue.is_empty() && self.parked.is_empty()
     }
 
     /// Processes received outcomes while more sources can be set aside.
-    fn go_on(&mut self) {
-        while self.aside.len() < ASIDE_MAX
-            && let Some(next) = self.later.pop_front()
+    fn process_queue(&mut self) {
+        while self.parked.len() < ASIDE_MAX
+            && let Some(next) = self.queue.pop_front()
         {
             match next {
-                Next::Judge(item, outcome) => self.judge(*item, &outcome),
+                Next::Decide(item, outcome) => self.decide(*item, &outcome),
                 Next::Remove(item) => self.begin(item),
             }
-            if self.asks.len() >= BATCH_LEN || self.told.len() >= BATCH_LEN {
+            if self.requests.len() >= BATCH_LEN || self.told.len() >= BATCH_LEN {
                 self.flush();
             }
         }
     }
 
-    fn judge(&mut self, mut item: Item, outcome: &Outcome) {
-        match self.sender.removing.judge(&item, outcome) {
-            Verdict::Goes(_) => return self.begin(item),
-            Verdict::AllGo(all) => {
+    fn decide(&mut self, mut item: Item, outcome: &Outcome) {
+        match self.sender.removing.decide(&item, outcome) {
+            Verdict::Remove(_) => return self.begin(item),
+            Verdict::RemoveAll(all) => {
                 // They leave the window now, or have already left it.
                 let go = |(item, _)| Next::Remove(Item { cost: 0, ..item });
-                all.into_iter().map(go).for_each(|next| self.later.push_front(next));
+                all.into_iter().map(go).for_each(|next| self.queue.push_front(next));
             }
             // Processed at the end.
             Verdict::Waits => {}
-            Verdict::Told(removal) => {
+            Verdict::Reported(removal) => {
                 self.told.push(removal);
-                self.stays(item.index);
+                self.skip_proof(item.index);
             }
-            Verdict::Stays if self.sender.removing.may_go(&item, outcome) => self.stays(item.index),
+            Verdict::Stays if self.sender.removing.may_remove(&item, outcome) => {
+                self.skip_proof(item.index)
+            }
             Verdict::Stays => {}
         }
-        self.sender.ledger.make_room(std::mem::take(&mut item.cost));
+        self.sender.ledger.release_cost(std::mem::take(&mut item.cost));
     }
 
     /// Tells the Receiver that this source needs no proof.
-    fn stays(&mut self, index: u64) {
-        self.asks.push(Prove { index, aside: None });
+    fn skip_proof(&mut self, index: u64) {
+        self.requests.push(Prove { index, parked: None });
     }
 
     /// Sets a source aside, and requests a proof.
     fn begin(&mut self, item: Item) {
         let index = item.index;
         match set_aside(&item) {
-            Ok(aside) => {
-                self.asks.push(Prove { index, aside: Some(aside.name().clone()) });
-                self.aside.insert(index, (item, aside));
+            Ok(parked) => {
+                self.requests.push(Prove { index, parked: Some(parked.name().clone()) });
+                self.parked.insert(index, (item, parked));
             }
             Err(fault) => {
-                self.stays(index);
+                self.skip_proof(index);
                 self.conclude(&item, Err(fault));
             }
         }
@@ -165,16 +170,16 @@ impl<'r, 'a> Remover<'r, 'a> {
     fn take_proofs(&mut self, proven: Vec<Proven>) {
         for Proven { index, result } in proven {
             // Only requested proofs arrive here.
-            let Some((item, aside)) = self.aside.remove(&index) else { continue };
+            let Some((item, parked)) = self.parked.remove(&index) else { continue };
             let held = result.map_err(|fault| Fault { side: Side::Destination, ..fault });
-            let result = end_aside(&item, aside, held);
+            let result = end_aside(&item, parked, held);
             self.conclude(&item, result);
         }
     }
 
     fn conclude(&mut self, item: &Item, result: Result<(), Fault>) {
         self.told.extend(linked::told(item, result));
-        self.sender.ledger.make_room(item.cost);
+        self.sender.ledger.release_cost(item.cost);
     }
 
     /// Continues with the files that waited for all sources to be processed.
@@ -182,17 +187,18 @@ impl<'r, 'a> Remover<'r, 'a> {
         let waited = self.sender.removing.take_linked(&mut |removal| self.told.push(removal));
         // They have left the window.
         let go = |(item, _)| Next::Remove(Item { cost: 0, ..item });
-        self.later.extend(waited.into_iter().map(go));
+        self.queue.extend(waited.into_iter().map(go));
     }
 
     fn flush(&mut self) {
-        if !self.asks.is_empty() {
-            let asked = self.asks.iter().filter(|ask| ask.aside.is_some()).map(|ask| ask.index);
-            self.sender.removing.asked.lock().extend(asked);
-            self.sender.receiver.prove(std::mem::take(&mut self.asks));
+        if !self.requests.is_empty() {
+            let requested =
+                self.requests.iter().filter(|ask| ask.parked.is_some()).map(|ask| ask.index);
+            self.sender.removing.requested.lock().extend(requested);
+            self.sender.receiver.prove(std::mem::take(&mut self.requests));
         }
         if !self.told.is_empty() {
-            (self.tell)(std::mem::take(&mut self.told));
+            (self.report)(std::mem::take(&mut self.told));
         }
     }
 

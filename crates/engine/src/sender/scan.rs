@@ -1,24 +1,24 @@
 //! Walks the sources and lists their entries in the order of the protocol: the files of a directory
 //! first, then its subdirectories one by one.
 
+mod attributes;
+mod batching;
 mod bounds;
-mod kept;
 mod linked;
 mod places;
-mod telling;
 
+use self::batching::{not_a_directory, not_recursive, too_deep};
 use self::linked::Groups;
-use self::telling::{not_a_directory, not_recursive, too_deep};
-use super::accounts::ToldAccounts;
+use super::accounts::SentAccounts;
 use super::earlier::Earlier;
 use super::special::Specials;
 use super::{Sender, Source};
 use crate::control::Reporter;
-use crate::crew::with_helpers;
 use crate::dirs::{DirNode, OpenDirs, Selection};
+use crate::threads::with_helpers;
 use crate::walk::{Depth, Found, Merged, PlaceListing, Rules, Subdirs, Walk, into_itself, look_up};
 use crate::workers::workers;
-use crate::{Event, Job, Munging, aside, lacks};
+use crate::{Event, Job, Munging, not_kept, parked};
 use haul_model::{
     Attributes, Entry, Fault, FaultKind, FileId, Filter, Kept, Kind, MAX_DEPTH, ModeChanges, Name,
     Relative, Side, Timestamp, Walking, words,
@@ -37,7 +37,7 @@ pub(crate) struct Scan<'s, 'a> {
     specials: Specials<'s>,
     /// The destination and the directories that contain it. None of them can be copied into the
     /// destination. Known only if both are on one machine.
-    around_dest: &'s [FileId],
+    dest_lineage: &'s [FileId],
     /// Set if several sources become one directory.
     earlier: Option<Earlier<'s>>,
     filter: &'s Filter,
@@ -47,11 +47,11 @@ pub(crate) struct Scan<'s, 'a> {
     /// Changes to modes before they are listed.
     modes: &'s ModeChanges,
     /// Attributes that are checked once, for a warning if the sources' tree lacks them.
-    asks_tree_for: Kept,
+    attributes_to_check: Kept,
     /// Files with several names, and the numbers under which they are listed.
     groups: Groups,
     /// Names of users and groups, if these are sent.
-    accounts: Option<ToldAccounts>,
+    accounts: Option<SentAccounts>,
     next_index: u64,
     /// The number of the current source, if sources are walked one by one.
     nth_source: u64,
@@ -59,13 +59,13 @@ pub(crate) struct Scan<'s, 'a> {
     batch_cost: u64,
     batch_since: Instant,
     /// Owners are checked until the user is warned that they are not kept.
-    watches_owners: bool,
+    checks_owners: bool,
     /// Munged links are listed with their original targets.
     unmunges: bool,
 }
 
 /// The mode of a source's parent directory whose attributes are not listed.
-const MODE_OF_WAYS: u32 = 0o777;
+const IMPLIED_DIR_MODE: u32 = 0o777;
 
 /// The job ended during the walk.
 struct Stopped;
@@ -82,40 +82,40 @@ impl<'s, 'a> Scan<'s, 'a> {
         sender: &'s Sender<'a>,
         tree: &'s dyn Tree,
         job: &'s Job,
-        around_dest: &'s [FileId],
+        dest_lineage: &'s [FileId],
     ) -> Self {
         // A move keeps all attributes it can. Its last job follows one that has already warned.
-        let is_of_move = job.task.mirrors().is_none() && job.task.moving().is_some();
-        let tells_lacks = !is_of_move && job.task.removes().is_none();
+        let is_move = job.task.mirrors().is_none() && job.task.moving().is_some();
+        let warns_missing = !is_move && job.task.removes().is_none();
         Self {
             sender,
             tree,
             reporter: sender.reporter,
             recursive: job.recursive,
             specials: Specials::of(job),
-            around_dest,
+            dest_lineage,
             // Only a copy can replace an entry of an earlier source.
             earlier: job.task.copies().and_then(|_| Earlier::of(job, tree)),
             filter: &job.filter,
             walking: job.task.mirrors().map_or_else(Walking::default, |mirror| mirror.walking),
             keeps: job.task.keeps(),
             modes: &job.altered.modes,
-            asks_tree_for: job.task.keeps().only_if(tells_lacks),
+            attributes_to_check: job.task.keeps().only_if(warns_missing),
             groups: Groups::of(job.links_memory_max),
-            accounts: (sender.is_wire() && job.names_accounts()).then(ToldAccounts::default),
+            accounts: (sender.is_wire() && job.sends_account_names()).then(SentAccounts::default),
             next_index: 1,
             nth_source: 0,
             batch: Vec::new(),
             batch_cost: 0,
             batch_since: Instant::now(),
             unmunges: job.munging == Munging::Undone,
-            watches_owners: lacks::forgets_owners(&job.task),
+            checks_owners: not_kept::warns_about_owners(&job.task),
         }
     }
 
     /// Walks the sources of `job` and lists all entries. Returns early if the job has ended.
     pub(crate) fn run(mut self, job: &Job) {
-        let walked = self.tell_mover().and_then(|()| match job.task.mirrors() {
+        let walked = self.send_mover().and_then(|()| match job.task.mirrors() {
             Some(_) => self.places(job),
             None => self.one_by_one(&job.sources),
         });
@@ -144,13 +144,13 @@ impl<'s, 'a> Scan<'s, 'a> {
     }
 
     /// Warns once if the sources' tree lacks attributes that the job keeps.
-    fn look_at_tree(&mut self, node: &Arc<DirNode>, path: &[u8]) {
-        let asked = std::mem::replace(&mut self.asks_tree_for, Kept::NONE);
-        if asked.is_empty() {
+    fn warn_unsupported(&mut self, node: &Arc<DirNode>, path: &[u8]) {
+        let requested = std::mem::replace(&mut self.attributes_to_check, Kept::NONE);
+        if requested.is_empty() {
             return;
         }
         if let Ok(handle) = node.handle()
-            && let Some(message) = lacks::lacking(asked, handle.keeps())
+            && let Some(message) = not_kept::not_kept_message(requested, handle.keeps())
         {
             self.sender.control.monitor().event(Event::Warning {
                 side: Some(Side::Source),
@@ -163,7 +163,7 @@ impl<'s, 'a> Scan<'s, 'a> {
     /// Walks one of several sources.
     fn found(&mut self, source: Source, path: &[u8]) -> Result<(), Stopped> {
         let (Source::Whole(node) | Source::Named { dir: node, .. }) = &source;
-        self.look_at_tree(node, path);
+        self.warn_unsupported(node, path);
         if let Err(unruly) = self.begin_rules(&source, path) {
             return self.fault(0, None, None, Some(path.to_vec()), unruly.fault(Side::Source));
         }
@@ -190,26 +190,27 @@ impl<'s, 'a> Scan<'s, 'a> {
             Source::Named { dir, name, follow } => (Arc::clone(dir), name.clone(), *follow),
         };
         let follow = has_slash || self.sender.follows();
-        let looked = look_up(&dir, &name, follow).or_else(|fault| {
-            let restores = fault.kind == FaultKind::NotFound && self.sender.restores();
+        let inspected = look_up(&dir, &name, follow).or_else(|fault| {
+            let restores_sources =
+                fault.kind == FaultKind::NotFound && self.sender.restores_sources();
             match dir.handle() {
-                Ok(handle) if restores && aside::restore_one(&*handle, &name) => {
+                Ok(handle) if restores_sources && parked::restore_one(&*handle, &name) => {
                     look_up(&dir, &name, follow)
                 }
                 _ => Err(fault),
             }
         });
         // As in rsync, a source that is a dangling link counts as missing.
-        let looked = looked.map_err(|fault| match fault.kind {
+        let inspected = inspected.map_err(|fault| match fault.kind {
             FaultKind::Link => Fault { kind: FaultKind::NotFound, ..fault },
             _ => fault,
         });
-        let meta = match looked {
+        let meta = match inspected {
             Ok(meta) => meta,
             Err(fault) => return self.fault(0, Some(dir), Some(name), shown(), fault),
         };
         let selected = dir.select(self.filter).map(Selection::without_files);
-        if selected.is_ok_and(|mut all| all.leaves_out(&name, meta.kind == MetaKind::Dir)) {
+        if selected.is_ok_and(|mut all| all.excludes(&name, meta.kind == MetaKind::Dir)) {
             return Ok(());
         }
         if meta.kind != MetaKind::Dir && has_slash {
@@ -241,15 +242,15 @@ impl<'s, 'a> Scan<'s, 'a> {
         name: Option<Name>,
         path: &[u8],
     ) -> Result<(), Stopped> {
-        if node.id().is_some_and(|id| self.around_dest.contains(&id)) {
+        if node.id().is_some_and(|id| self.dest_lineage.contains(&id)) {
             return self.fault(parent, Some(node), None, Some(path.to_vec()), into_itself());
         }
         let obstacle = self.loss(&node, None);
-        let obstacle = obstacle.or_else(|| self.in_place_of(name.as_ref()?));
+        let obstacle = obstacle.or_else(|| self.conflict_with_earlier(name.as_ref()?));
         if let Some(fault) = obstacle {
             return self.fault(parent, Some(node), None, Some(path.to_vec()), fault);
         }
-        self.sender.removing.walks(path, &node);
+        self.sender.removing.record_walked(path, &node);
         self.with_walk(|scan, walk| {
             let listed = walk.begin(Merged::of(node, Depth::Open));
             let level = scan.enter(walk, parent, listed, name)?;
@@ -269,14 +270,14 @@ impl<'s, 'a> Scan<'s, 'a> {
         let walk = Walk::new(Rules {
             control: self.sender.control,
             follow: self.sender.follows(),
-            restores: self.sender.restores(),
-            around_dest: self.around_dest,
+            restores_sources: self.sender.restores_sources(),
+            dest_lineage: self.dest_lineage,
             filter: self.filter,
             walking: self.walking,
-            tells_ways: self.tells_ways(),
+            lists_implied_dirs: self.lists_implied_dirs(),
             prefetch: &prefetch,
         });
-        let helpers = if self.tree.capabilities().lists_ahead { 0 } else { workers() - 1 };
+        let helpers = if self.tree.capabilities().prefetches_listings { 0 } else { workers() - 1 };
         with_helpers(
             self.sender.control,
             "walk",
@@ -290,8 +291,8 @@ impl<'s, 'a> Scan<'s, 'a> {
     }
 
     /// True if parent directories of sources are listed with their attributes.
-    fn tells_ways(&self) -> bool {
-        self.walking.relative != Relative::WithoutWay
+    fn lists_implied_dirs(&self) -> bool {
+        self.walking.relative != Relative::WithoutImplied
     }
 
     /// Lists everything below `first`. Not recursive, because a tree may be deeper than a stack.
@@ -319,7 +320,7 @@ impl<'s, 'a> Scan<'s, 'a> {
             let subdirs = &levels.last().expect("it was just looked at").subdirs;
             let listed = walk.take(subdirs, at).and_then(|listed| {
                 let loss = listed.node.as_ref().and_then(|node| self.loss(node, None));
-                match loss.or_else(|| self.in_place_of(&name)) {
+                match loss.or_else(|| self.conflict_with_earlier(&name)) {
                     Some(fault) => {
                         walk.leave(&listed.subdirs);
                         Err(fault)
@@ -342,7 +343,7 @@ impl<'s, 'a> Scan<'s, 'a> {
     }
 
     /// The fault of the directory `name`, if an earlier source has another kind of entry there.
-    fn in_place_of(&self, name: &Name) -> Option<Fault> {
+    fn conflict_with_earlier(&self, name: &Name) -> Option<Fault> {
         let (first, path) = self.earlier.as_ref()?.first(name, false)?;
         Some(first.fault(&path))
     }
@@ -356,36 +357,39 @@ impl<'s, 'a> Scan<'s, 'a> {
         name: Option<Name>,
     ) -> Result<Level, Stopped> {
         let node = Arc::clone(listed.node.as_ref().expect("only the destination itself is none"));
-        let (index, is_way) = (self.next_index, listed.is_way && !self.tells_ways());
+        let (index, is_implied_dir) =
+            (self.next_index, listed.is_implied_dir && !self.lists_implied_dirs());
         let first = self.earlier.as_mut().and_then(|earlier| earlier.enter(name.as_ref()));
-        let (is_again, first) = (first.is_some(), first.unwrap_or_else(|| Arc::clone(&node)));
+        let (is_repeated, first) = (first.is_some(), first.unwrap_or_else(|| Arc::clone(&node)));
         let (id, attributes) = (&node.meta().id, &first.meta().attributes);
         // A parent directory of a source may contain the destination.
-        let (inode, id) = match listed.is_way {
+        let (inode, id) = match listed.is_implied_dir {
             true => (0, None),
             false => (self.sender.number_of(&node, node.meta()), *id),
         };
-        let owner = self.look_at_owner(first.meta(), || first.path_of(None));
+        let owner = self.check_owner(first.meta(), || first.path_of(None));
         let attributes = attributes.clone();
-        let (attributes, lacks) = match self.kept_of_dir(&first, attributes.clone()) {
-            _ if is_way => (Attributes::new(MODE_OF_WAYS, Timestamp { secs: 0, nanos: 0 }), None),
-            Ok(kept) => (Self::with_owner(kept, owner), None),
-            Err(fault) => (self.told(attributes, true).only(Kept::NONE), Some(fault)),
+        let (attributes, not_kept) = match self.kept_of_dir(&first, attributes.clone()) {
+            _ if is_implied_dir => {
+                (Attributes::new(IMPLIED_DIR_MODE, Timestamp { secs: 0, nanos: 0 }), None)
+            }
+            Ok(attributes) => (Self::with_owner(attributes, owner), None),
+            Err(fault) => (self.listed(attributes, true).only(Kept::NONE), Some(fault)),
         };
         let entry = Entry::new(name, Kind::Dir, attributes);
-        let entry = Entry { inode, id, is_way, is_again, ..entry };
+        let entry = Entry { inode, id, is_implied_dir, is_repeated, ..entry };
         self.entry(parent, &node, (None, false), entry)?;
         if listed.is_closed && self.sender.task.finds_extras() {
             self.push(ListItem::Closed { dir: index })?;
         }
-        if let Some(fault) = lacks {
+        if let Some(fault) = not_kept {
             self.fault(index, Some(node), None, None, fault)?;
         }
-        self.fill(walk, index, listed)
+        self.list_entries(walk, index, listed)
     }
 
     /// Lists all entries of a directory, except its subdirectories.
-    fn fill(
+    fn list_entries(
         &mut self,
         walk: &Walk<'_>,
         index: u64,
@@ -399,13 +403,13 @@ impl<'s, 'a> Scan<'s, 'a> {
         for fault in faults {
             self.fault(index, node.clone(), None, None, fault)?;
         }
-        for Found { dir, name, target, looked, follow, is_named } in entries.drain(..) {
-            let looked = looked.unwrap_or_else(|| look_up(&dir, &name, follow));
-            let looked = looked.and_then(|meta| match is_named {
+        for Found { dir, name, target, inspected, follow, is_named } in entries.drain(..) {
+            let inspected = inspected.unwrap_or_else(|| look_up(&dir, &name, follow));
+            let inspected = inspected.and_then(|meta| match is_named {
                 true => self.specials.resolve(&dir, &name, meta, self.sender.control),
                 false => Ok(meta),
             });
-            match looked {
+            match inspected {
                 // It was not a directory when its parent was read.
                 Ok(Meta { kind: MetaKind::Dir, .. }) => {
                     let message = "it was replaced by a directory";
@@ -416,7 +420,7 @@ impl<'s, 'a> Scan<'s, 'a> {
                 Err(fault) => self.fault(index, Some(dir), Some(name), None, fault)?,
             }
         }
-        walk.take_back(entries);
+        walk.recycle(entries);
         for name in missing {
             self.push(ListItem::Missing { dir: index, name })?;
         }
@@ -450,14 +454,14 @@ impl<'s, 'a> Scan<'s, 'a> {
             Ok(kind) => {
                 let id = meta.id;
                 let inode = self.sender.number_of(dir, &meta);
-                let owner = self.look_at_owner(&meta, || dir.path_of(Some(&name)));
+                let owner = self.check_owner(&meta, || dir.path_of(Some(&name)));
                 let ctime = dir.ctime_of(&name, follow, &meta, self.sender.resume_len_min());
                 let leads_to = match kind {
                     Kind::Symlink { .. } => self.leads_to(dir, &name),
                     _ => None,
                 };
                 let has_holes = self.has_holes(dir, (&name, follow), &meta);
-                let name_there = Some(name.clone());
+                let dest_name = Some(name.clone());
                 let is_link = matches!(kind, Kind::Symlink { .. });
                 let attributes = match self.kept_of_entry(dir, (&name, follow), is_link, &meta) {
                     Ok(attributes) => attributes,
@@ -466,7 +470,7 @@ impl<'s, 'a> Scan<'s, 'a> {
                     }
                 };
                 let attributes = Self::with_owner(attributes, owner);
-                let entry = Entry::new(name_there, kind, attributes);
+                let entry = Entry::new(dest_name, kind, attributes);
                 let special = meta.special.filter(|special| self.keeps.has(special.kept()));
                 let has_others = meta.links > 1 && self.keeps.has(Kept::LINKS);
                 let links = match self.groups.number(id.filter(|_| has_others)) {
@@ -488,7 +492,7 @@ impl<'s, 'a> Scan<'s, 'a> {
 
     /// The target object of a symbolic link, if it could be at the destination.
     fn leads_to(&self, dir: &Arc<DirNode>, name: &Name) -> Option<FileId> {
-        if self.around_dest.is_empty() {
+        if self.dest_lineage.is_empty() {
             return None;
         }
         // A dangling link does not depend on any entry that the job replaces.

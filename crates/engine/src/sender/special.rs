@@ -14,7 +14,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Specials<'j> {
     /// They are listed as special files, and not copied.
-    Told,
+    Listed,
     /// They are read into files of this directory, if there is one.
     Read { into: Option<&'j Path>, recursive: bool, dry_run: bool, keeps: Kept },
 }
@@ -23,7 +23,7 @@ impl<'j> Specials<'j> {
     pub(super) fn of(job: &'j Job) -> Self {
         let is_copy = matches!(job.task, Task::Copy(policy) if policy.moving.is_none());
         if !is_copy {
-            return Self::Told;
+            return Self::Listed;
         }
         Self::Read {
             into: job.spool.as_deref(),
@@ -44,12 +44,12 @@ impl<'j> Specials<'j> {
     ) -> Result<Meta, Fault> {
         let Self::Read { into, recursive, dry_run, keeps } = self else { return Ok(meta) };
         let is_descriptor = meta.kind == MetaKind::Symlink
-            && dir.handle().is_ok_and(|dir| dir.leads_to_descriptor(name));
+            && dir.handle().is_ok_and(|dir| dir.is_descriptor_link(name));
         if meta.kind != MetaKind::Special && !is_descriptor {
             return Ok(meta);
         }
-        let is_made_anew = meta.special.is_some_and(|special| keeps.has(special.kept()));
-        if recursive && is_made_anew {
+        let is_recreated = meta.special.is_some_and(|special| keeps.has(special.kept()));
+        if recursive && is_recreated {
             return Ok(meta);
         }
         let refused = |message: &str| Fault::new(Side::Source, FaultKind::Special, message);
@@ -66,8 +66,8 @@ impl<'j> Specials<'j> {
         if dry_run {
             return Ok(Meta { kind: MetaKind::File { size: 0 }, ..meta });
         }
-        let goes_on = || !control.stopped();
-        let read = dir.handle().and_then(|dir| dir.spool(name, into, &goes_on));
+        let should_continue = || !control.stopped();
+        let read = dir.handle().and_then(|dir| dir.spool(name, into, &should_continue));
         read.map_err(|error| Fault::from_io(Side::Source, "read it to its end", &error))
     }
 }

@@ -4,7 +4,7 @@
 use super::Item;
 use super::pieces::Sent;
 use crate::control::{CANCEL_POLL, Control};
-use crate::link::wire::Tally;
+use crate::link::wire::SentTally;
 use haul_model::{BLOCK_LEN, BlockHash, BlockTree, ContentHash, Fault};
 use haul_proto::FileSeal;
 use haul_tree::SourceFile;
@@ -24,15 +24,15 @@ const AHEAD_MAX: u64 = 28;
 pub(super) struct Striped {
     pub(super) item: Item,
     pub(super) source: Arc<dyn SourceFile>,
-    state: Mutex<State>,
+    state: Mutex<StripeState>,
     changed: Condvar,
 }
 
-struct State {
+struct StripeState {
     /// Ranges of blocks that were never leased, in reverse order.
-    left: Vec<(u64, u64)>,
+    unleased: Vec<(u64, u64)>,
     /// Blocks that were returned.
-    again: BTreeMap<u64, Tally>,
+    returned: BTreeMap<u64, SentTally>,
     /// The leased blocks. A block that is sent for the first time has its lane, which may lose it.
     leased: BTreeMap<u64, Option<u8>>,
     /// The wanted blocks that are not merged yet, in reverse order.
@@ -45,29 +45,29 @@ struct State {
     /// The Receiver reuses some content, and may request the file again if that was wrong.
     may_repeat: bool,
     /// The end was sent.
-    is_told: bool,
+    is_end_sent: bool,
     /// A worker computes or sends the end.
     is_ending: bool,
 }
 
 /// A block that a worker is to send.
 #[derive(Clone)]
-pub(super) struct Turn {
+pub(super) struct BlockTask {
     pub(super) block: u64,
     /// The bytes of the block that progress has counted. Not 0 if the block was lost while being
     /// sent.
-    pub(super) tally: Tally,
+    pub(super) tally: SentTally,
     /// The block was lost before.
     pub(super) is_repeated: bool,
 }
 
 /// A step at the end of a file. While one worker performs it, no other worker gets a step.
 #[derive(Debug, PartialEq)]
-pub(super) enum Step {
+pub(super) enum EndStep {
     /// All blocks were sent. Compute the end, with this hash of the blocks if one is wanted.
-    Find(Option<ContentHash>),
+    ComputeEnd(Option<ContentHash>),
     /// Send this end.
-    Tell(Result<FileSeal, Fault>),
+    SendEnd(Result<FileSeal, Fault>),
 }
 
 impl Striped {
@@ -76,23 +76,23 @@ impl Striped {
         let size = source.seal().size;
         let end_of = |end: Option<u64>| end.unwrap_or(u64::MAX).min(size.div_ceil(BLOCK_LEN));
         let ranges = item.blocks.iter().map(|range| (range.start, end_of(range.end)));
-        let mut left: Vec<_> = ranges.filter(|(start, end)| start < end).collect();
-        left.reverse();
-        let blocks: u64 = left.iter().map(|(start, end)| end - start).sum();
+        let mut unleased: Vec<_> = ranges.filter(|(start, end)| start < end).collect();
+        unleased.reverse();
+        let blocks: u64 = unleased.iter().map(|(start, end)| end - start).sum();
         (blocks >= BLOCKS_MIN).then(|| Self {
             item: item.clone(),
             source: Arc::clone(source),
             changed: Condvar::new(),
-            state: Mutex::new(State {
-                unmerged: left.clone(),
-                left,
-                again: BTreeMap::new(),
+            state: Mutex::new(StripeState {
+                unmerged: unleased.clone(),
+                unleased,
+                returned: BTreeMap::new(),
                 leased: BTreeMap::new(),
                 hashes: BTreeMap::new(),
                 merged: BlockTree::behind(0),
                 end: None,
                 may_repeat: false,
-                is_told: false,
+                is_end_sent: false,
                 is_ending: false,
             }),
         })
@@ -109,7 +109,7 @@ impl Striped {
     }
 
     /// True if there is work for a worker.
-    pub(super) fn needs_hands(&self) -> bool {
+    pub(super) fn needs_workers(&self) -> bool {
         let state = self.state.lock();
         state.has_blocks() || state.is_due()
     }
@@ -117,11 +117,11 @@ impl Striped {
     /// True if all blocks have arrived, and the end was sent.
     pub(super) fn is_over(&self) -> bool {
         let state = self.state.lock();
-        state.is_told && state.is_still()
+        state.is_end_sent && state.is_drained()
     }
 
     /// Leases the next block to `lane`.
-    pub(super) fn next(&self, lane: u8, control: &Control<'_>) -> Option<Turn> {
+    pub(super) fn next(&self, lane: u8, control: &Control<'_>) -> Option<BlockTask> {
         let mut state = self.state.lock();
         while state.is_far_ahead() {
             if control.stopped() {
@@ -129,30 +129,30 @@ impl Striped {
             }
             self.changed.wait_for(&mut state, CANCEL_POLL);
         }
-        let again = state.again.pop_first();
-        let turn = match again {
-            Some((block, tally)) => Turn { block, tally, is_repeated: true },
+        let returned = state.returned.pop_first();
+        let block_task = match returned {
+            Some((block, tally)) => BlockTask { block, tally, is_repeated: true },
             None => {
-                let (start, end) = state.left.last_mut()?;
+                let (start, end) = state.unleased.last_mut()?;
                 let block = *start;
                 *start += 1;
                 if start == end {
-                    state.left.pop();
+                    state.unleased.pop();
                 }
-                Turn { block, tally: Tally::default(), is_repeated: false }
+                BlockTask { block, tally: SentTally::default(), is_repeated: false }
             }
         };
-        state.leased.insert(turn.block, (!turn.is_repeated).then_some(lane));
-        Some(turn)
+        state.leased.insert(block_task.block, (!block_task.is_repeated).then_some(lane));
+        Some(block_task)
     }
 
     /// Records that the Receiver reuses some of the content.
-    pub(super) fn uses_known(&self) {
+    pub(super) fn record_reuse(&self) {
         self.state.lock().may_repeat = true;
     }
 
     /// Records that a block was completely queued, or failed.
-    pub(super) fn queued(&self, block: u64, hash: Result<Option<BlockHash>, Fault>) {
+    pub(super) fn record_queued(&self, block: u64, hash: Result<Option<BlockHash>, Fault>) {
         let mut state = self.state.lock();
         match hash {
             Ok(hash) => state.merge(block, hash),
@@ -164,43 +164,43 @@ impl Striped {
 
     /// Ends a lease: the block has arrived, or was lost. Returns true if that creates work for a
     /// worker.
-    pub(super) fn settle(&self, turn: Turn, has_arrived: bool) -> bool {
+    pub(super) fn settle(&self, block_task: BlockTask, has_arrived: bool) -> bool {
         let mut state = self.state.lock();
-        state.leased.remove(&turn.block);
+        state.leased.remove(&block_task.block);
         if !has_arrived && !matches!(state.end, Some(Err(_))) {
-            state.again.insert(turn.block, turn.tally);
+            state.returned.insert(block_task.block, block_task.tally);
         }
-        let needs_hands = state.has_blocks() || state.is_due();
+        let needs_workers = state.has_blocks() || state.is_due();
         drop(state);
         self.changed.notify_all();
-        needs_hands
+        needs_workers
     }
 
     /// The lanes with blocks that may be moved to another lane.
-    pub(super) fn may_lose(&self) -> Vec<u8> {
+    pub(super) fn stealable_lanes(&self) -> Vec<u8> {
         self.state.lock().leased.values().flatten().copied().collect()
     }
 
     /// The next step at the end, if one is due.
-    pub(super) fn step(&self) -> Option<Step> {
+    pub(super) fn step(&self) -> Option<EndStep> {
         let mut state = self.state.lock();
         if !state.is_due() {
             return None;
         }
         state.is_ending = true;
-        state.is_told = state.end.is_some();
-        let hash = |state: &State| {
+        state.is_end_sent = state.end.is_some();
+        let hash = |state: &StripeState| {
             let whole = state.merged.finish().filter(|_| self.item.blocks.is_all());
             whole.unwrap_or_else(|| state.merged.finish_tail())
         };
         Some(match state.end.clone() {
-            Some(end) => Step::Tell(end),
-            None => Step::Find((!self.item.how.wants_no_hash()).then(|| hash(&state))),
+            Some(end) => EndStep::SendEnd(end),
+            None => EndStep::ComputeEnd((!self.item.how.wants_no_hash()).then(|| hash(&state))),
         })
     }
 
     /// Records the computed end.
-    pub(super) fn ends_with(&self, end: Result<FileSeal, Fault>) {
+    pub(super) fn set_end(&self, end: Result<FileSeal, Fault>) {
         let mut state = self.state.lock();
         state.is_ending = false;
         match end {
@@ -217,14 +217,14 @@ impl Striped {
     }
 }
 
-impl State {
+impl StripeState {
     fn has_blocks(&self) -> bool {
-        !self.left.is_empty() || !self.again.is_empty()
+        !self.unleased.is_empty() || !self.returned.is_empty()
     }
 
     /// True if no block is being sent or must be sent again.
-    fn is_still(&self) -> bool {
-        self.leased.is_empty() && self.again.is_empty()
+    fn is_drained(&self) -> bool {
+        self.leased.is_empty() && self.returned.is_empty()
     }
 
     /// True if a step at the end is due. If the end may make the Receiver request the file again,
@@ -235,9 +235,9 @@ impl State {
                 None => self.unmerged.is_empty(),
                 Some(Ok(seal)) => {
                     let may_repeat = seal.grew || self.may_repeat;
-                    !self.is_told && (!may_repeat || self.is_still())
+                    !self.is_end_sent && (!may_repeat || self.is_drained())
                 }
-                Some(Err(_)) => !self.is_told && self.is_still(),
+                Some(Err(_)) => !self.is_end_sent && self.is_drained(),
             }
     }
 
@@ -245,18 +245,19 @@ impl State {
     fn fail(&mut self, fault: Fault) {
         if !matches!(self.end, Some(Err(_))) {
             self.end = Some(Err(fault));
-            self.is_told = false;
-            self.left.clear();
-            self.again.clear();
+            self.is_end_sent = false;
+            self.unleased.clear();
+            self.returned.clear();
         }
     }
 
     /// True if the next block must wait for blocks that are being sent.
     fn is_far_ahead(&self) -> bool {
-        let (Some((next, _)), Some((first, _))) = (self.left.last(), self.unmerged.last()) else {
+        let (Some((next, _)), Some((first, _))) = (self.unleased.last(), self.unmerged.last())
+        else {
             return false;
         };
-        self.again.is_empty() && next - first >= AHEAD_MAX
+        self.returned.is_empty() && next - first >= AHEAD_MAX
     }
 
     /// Merges the known hashes in the order of the blocks. The hash of a lost block is already

@@ -9,10 +9,10 @@ use std::collections::HashMap;
 
 /// The checksums of files that are not completely sent.
 #[derive(Default)]
-pub(super) struct Signed(Mutex<State>);
+pub(super) struct Signatures(Mutex<SignatureTable>);
 
 #[derive(Default)]
-struct State {
+struct SignatureTable {
     /// Checksums that no worker uses yet.
     by_index: HashMap<u64, Signature>,
     /// The number of all signatures, and the bytes of their checksums when complete.
@@ -20,7 +20,7 @@ struct State {
     sums_len: usize,
 }
 
-impl State {
+impl SignatureTable {
     fn begin(&mut self, index: u64, signature: Signature) -> Result<(), &'static str> {
         let sums_len = signature.shape().sums_len();
         if self.count >= SIGNED_MAX || self.sums_len + sums_len > SUMS_LEN_MAX {
@@ -34,7 +34,7 @@ impl State {
         Ok(())
     }
 
-    fn go_on(&mut self, index: u64, sums: &[u8]) -> Result<(), &'static str> {
+    fn append(&mut self, index: u64, sums: &[u8]) -> Result<(), &'static str> {
         let signature = self.by_index.get_mut(&index);
         let signature = signature.ok_or("it sent checksums out of order")?;
         signature.take(sums).map_err(|_| "it sent more checksums than blocks")
@@ -46,7 +46,7 @@ impl State {
     }
 }
 
-impl Signed {
+impl Signatures {
     /// Takes the checksums of a file, for the worker that sends it. They count until
     /// [`Self::release`].
     pub(super) fn take(&self, index: u64) -> Option<Signature> {
@@ -60,40 +60,42 @@ impl Signed {
 
     /// Drops the checksums of a file that no worker will use.
     pub(super) fn forget(&self, index: u64) {
-        let mut state = self.0.lock();
-        if let Some(signature) = state.by_index.remove(&index) {
-            state.release(signature.shape());
+        let mut table = self.0.lock();
+        if let Some(signature) = table.by_index.remove(&index) {
+            table.release(signature.shape());
         }
     }
 
-    fn are_whole(&self, index: u64) -> bool {
-        self.0.lock().by_index.get(&index).is_some_and(Signature::is_whole)
+    fn has_complete_sums(&self, index: u64) -> bool {
+        self.0.lock().by_index.get(&index).is_some_and(Signature::is_complete)
     }
 }
 
 impl Sender<'_> {
     /// Adds checksums of the Receiver's old version of a file.
-    pub(super) fn take_sums(&self, told: haul_proto::Signature) {
-        let index = told.index();
-        let may_differ = |item: &mut Item| !item.wanted && item.may_be_signed();
+    pub(super) fn take_sums(&self, message: haul_proto::Signature) {
+        let index = message.index();
+        let may_differ = |item: &mut Item| !item.wanted && item.may_have_signature();
         let may_differ = self.ledger.in_flight.lock().get_mut(index).is_some_and(may_differ);
         if !may_differ || !self.task.mirrors().is_some_and(|mirror| mirror.delta) {
-            return self.refuse("it sent checksums of a file that is sent whole");
+            return self.fail_protocol("it sent checksums of a file that is sent whole");
         }
-        let taken = match told {
+        let taken = match message {
             haul_proto::Signature::Begin { old_size, block_len, strong_len, key, .. } => {
                 match Shape::new(old_size, block_len, strong_len) {
                     Some(shape) => {
                         let signature = Signature::new(shape, Key::from(key));
-                        self.signed.0.lock().begin(index, signature)
+                        self.signatures.0.lock().begin(index, signature)
                     }
                     None => Err("it sent checksums of an unknown kind"),
                 }
             }
-            haul_proto::Signature::Sums { sums, .. } => self.signed.0.lock().go_on(index, &sums),
+            haul_proto::Signature::Sums { sums, .. } => {
+                self.signatures.0.lock().append(index, &sums)
+            }
         };
         if let Err(rule) = taken {
-            self.refuse(rule);
+            self.fail_protocol(rule);
         }
     }
 
@@ -104,13 +106,13 @@ impl Sender<'_> {
     }
 
     /// The rule that this request of the Receiver breaks, if any.
-    pub(super) fn rule_against(&self, item: &Item, want: &Want) -> Option<&'static str> {
+    pub(super) fn broken_rule(&self, item: &Item, want: &Want) -> Option<&'static str> {
         let Kind::File { size } = item.kind else { return None };
         match want.blocks.is_empty() {
             true if !self.task.compares_content() && !self.task.finds_renamed() => {
                 return Some("it requested a hash where contents are not compared");
             }
-            false if self.checks() => return Some("it requested content in a comparison"),
+            false if self.copies_nothing() => return Some("it requested content in a comparison"),
             _ => {}
         }
         if want.how.wants_no_hash() && !self.may_leave_unhashed(want) {
@@ -123,7 +125,9 @@ impl Sender<'_> {
         if !want.blocks.begin_within(size) {
             return Some("it claims more of a file than its size");
         }
-        let is_known = !want.blocks.is_empty() && !item.wanted && self.signed.are_whole(item.index);
+        let is_known = !want.blocks.is_empty()
+            && !item.wanted
+            && self.signatures.has_complete_sums(item.index);
         (want.how.wants_delta() && !is_known).then_some("it requested a delta without checksums")
     }
 }

@@ -15,7 +15,7 @@ pub(crate) struct Merged {
     /// In the order of the sources.
     pub(crate) layers: Vec<Layer>,
     /// The named sources at this place or below.
-    pub(crate) spot: Option<Arc<Spot>>,
+    pub(crate) named_place: Option<Arc<NamedPlace>>,
 }
 
 /// A directory of a source.
@@ -35,7 +35,7 @@ pub(crate) struct Layer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Depth {
     /// Nothing: it is a parent directory of a source.
-    Way,
+    Implied,
     /// Nothing: only the directory itself is listed.
     Closed,
     /// Nothing: another file system is mounted there.
@@ -46,9 +46,9 @@ pub(crate) enum Depth {
 
 /// A place of named sources, or of a parent directory of one.
 #[derive(Default)]
-pub(crate) struct Spot {
+pub(crate) struct NamedPlace {
     /// The places in it.
-    pub(crate) below: BTreeMap<Name, Arc<Spot>>,
+    pub(crate) below: BTreeMap<Name, Arc<NamedPlace>>,
     /// The directories at this place, one for each start.
     pub(crate) dirs: Vec<Layer>,
     /// The first source at this place that is not a directory.
@@ -96,14 +96,14 @@ impl Layer {
 impl Merged {
     /// The directory `node` alone.
     pub(crate) fn of(node: Arc<DirNode>, depth: Depth) -> Self {
-        Self { layers: vec![Layer::first(0, 0, node, depth)], spot: None }
+        Self { layers: vec![Layer::first(0, 0, node, depth)], named_place: None }
     }
 
     /// The directory whose attributes are used; true if it is only a parent directory of a source.
     fn first(&self) -> Option<(&Arc<DirNode>, bool)> {
         let layer = self.layers.first()?;
-        let is_way = self.layers.iter().all(|layer| layer.depth == Depth::Way);
-        Some((&layer.node, is_way))
+        let is_implied_dir = self.layers.iter().all(|layer| layer.depth == Depth::Implied);
+        Some((&layer.node, is_implied_dir))
     }
 
     /// True if not all of its entries are known.
@@ -136,7 +136,7 @@ struct Read {
 impl Walk<'_> {
     /// Reads the directories of `merged`.
     pub(super) fn list(&self, merged: Merged) -> PlaceListing {
-        let is_plain = merged.spot.is_none() && merged.layers.len() == 1;
+        let is_plain = merged.named_place.is_none() && merged.layers.len() == 1;
         match merged.layers.first() {
             Some(layer) if is_plain && layer.depth == Depth::Open => match self.read_layer(layer) {
                 Ok(Read { entries, names, fault }) => {
@@ -172,13 +172,15 @@ impl Walk<'_> {
                 Err(fault) => faults.push(fault),
             }
         }
-        for (name, spot) in merged.spot.iter().flat_map(|spot| &spot.below) {
-            if self.rules.walking.prunes_empty && !self.has_files_at(spot) {
+        for (name, named_place) in
+            merged.named_place.iter().flat_map(|named_place| &named_place.below)
+        {
+            if self.rules.walking.prunes_empty && !self.has_files_at(named_place) {
                 continue;
             }
             let slot = slots.entry(name.clone()).or_default();
-            slot.is_spot = !spot.dirs.is_empty();
-            if let Some(file) = &spot.file
+            slot.is_spot = !named_place.dirs.is_empty();
+            if let Some(file) = &named_place.file
                 && slot.file.as_ref().is_none_or(|(number, _)| file.number < *number)
             {
                 slot.file = Some((file.number, file.found(name)));
@@ -201,8 +203,8 @@ impl Walk<'_> {
 
     /// `merged` with these subdirectories, and no other entries yet.
     fn listed(&self, merged: Merged, names: Vec<Name>, from: Vec<Vec<usize>>) -> PlaceListing {
-        let (node, is_way) = match merged.first() {
-            Some((node, is_way)) => (Some(Arc::clone(node)), is_way),
+        let (node, is_implied_dir) = match merged.first() {
+            Some((node, is_implied_dir)) => (Some(Arc::clone(node)), is_implied_dir),
             None => (None, false),
         };
         let is_closed = merged.is_closed();
@@ -210,7 +212,7 @@ impl Walk<'_> {
         let subdirs = Arc::new(Subdirs { merged, names, from, number, listed_as: OnceLock::new() });
         PlaceListing {
             node,
-            is_way,
+            is_implied_dir,
             entries: Vec::new(),
             missing: Vec::new(),
             faults: Vec::new(),
@@ -232,7 +234,8 @@ impl Walk<'_> {
     ) -> Result<(Merged, Vec<Fault>), Fault> {
         let Subdirs { merged, names, from, .. } = subdirs;
         let name = &names[at];
-        let spot = merged.spot.as_ref().and_then(|spot| spot.below.get(name));
+        let named_place =
+            merged.named_place.as_ref().and_then(|named_place| named_place.below.get(name));
         let (mut layers, mut faults) = (Vec::new(), Vec::new());
         for at in from.get(at).map_or(&[0][..], |from| from) {
             let above = &merged.layers[*at];
@@ -247,17 +250,19 @@ impl Walk<'_> {
                 Err(fault) => faults.push(fault),
             }
         }
-        layers.extend(spot.iter().flat_map(|spot| &spot.dirs).cloned());
+        layers.extend(named_place.iter().flat_map(|named_place| &named_place.dirs).cloned());
         if layers.is_empty() {
             return Err(faults.pop().expect("it has the name of something"));
         }
         // If two layers have the same number, they are the same directory.
         layers.sort_by_key(|layer| layer.number);
-        if !self.rules.tells_ways && layers.iter().any(|layer| layer.depth != Depth::Way) {
-            layers.retain(|layer| layer.depth != Depth::Way);
+        if !self.rules.lists_implied_dirs
+            && layers.iter().any(|layer| layer.depth != Depth::Implied)
+        {
+            layers.retain(|layer| layer.depth != Depth::Implied);
         }
-        let has_below = |spot: &&Arc<Spot>| !spot.below.is_empty();
-        Ok((Merged { layers, spot: spot.filter(has_below).cloned() }, faults))
+        let has_below = |named_place: &&Arc<NamedPlace>| !named_place.below.is_empty();
+        Ok((Merged { layers, named_place: named_place.filter(has_below).cloned() }, faults))
     }
 
     fn read_layer(&self, layer: &Layer) -> Result<Read, Fault> {
@@ -266,18 +271,22 @@ impl Walk<'_> {
         let entries = self.entries(node).map_err(unread)?;
         let rules = node.select(self.rules.filter);
         let mut selection = rules.map_err(|unruly| unruly.fault(Side::Source))?;
-        let fault = selection.passed_over().map(|unruly| unruly.fault(Side::Source));
-        let (entries, names) = self.look_at(layer, entries, &mut selection).map_err(unread)?;
+        let fault = selection.skipped_files().map(|unruly| unruly.fault(Side::Source));
+        let (entries, names) =
+            self.inspect_entries(layer, entries, &mut selection).map_err(unread)?;
         Ok(Read { entries, names, fault })
     }
 
     /// True if an entry that is not a directory is at this place or below.
-    fn has_files_at(&self, spot: &Spot) -> bool {
-        spot.file.is_some()
-            || spot.is_missing
-            || spot.dirs.iter().any(|layer| self.is_protected(&layer.node.path_of(None)))
-            || spot.dirs.iter().any(|layer| layer.depth == Depth::Open && self.has_files(layer))
-            || spot.below.values().any(|spot| self.has_files_at(spot))
+    fn has_files_at(&self, named_place: &NamedPlace) -> bool {
+        named_place.file.is_some()
+            || named_place.is_missing
+            || named_place.dirs.iter().any(|layer| self.is_protected(&layer.node.path_of(None)))
+            || named_place
+                .dirs
+                .iter()
+                .any(|layer| layer.depth == Depth::Open && self.has_files(layer))
+            || named_place.below.values().any(|named_place| self.has_files_at(named_place))
     }
 }
 
@@ -287,7 +296,7 @@ impl NamedFile {
             dir: Arc::clone(&self.dir),
             name: name.clone(),
             target: None,
-            looked: Some(Ok(self.meta.clone())),
+            inspected: Some(Ok(self.meta.clone())),
             follow: self.follow,
             is_named: true,
         }

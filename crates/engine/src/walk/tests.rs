@@ -1,9 +1,9 @@
 //! Tests of the walk: its order, with any number of helpers.
 
 use super::*;
-use crate::crew::with_helpers;
 use crate::dirs::OpenDirs;
 use crate::monitor::Silent;
+use crate::threads::with_helpers;
 use haul_tree::{LocalTree, Tree};
 use proptest::prelude::*;
 use std::fs;
@@ -33,11 +33,11 @@ fn rules<'w>(control: &'w Control<'w>, prefetch: &'w Prefetch<'w>) -> Rules<'w> 
     Rules {
         control,
         follow: false,
-        restores: false,
-        around_dest: &[],
+        restores_sources: false,
+        dest_lineage: &[],
         filter: &FILTER,
         walking: Walking::default(),
-        tells_ways: true,
+        lists_implied_dirs: true,
         prefetch,
     }
 }

@@ -55,7 +55,7 @@ fn the_deepest_tree_with_the_longest_names_is_copied() {
     });
     for link in WIRES.into_iter().chain([Link::Memory]) {
         let summary = bench.run(link).summary;
-        let figures = (summary.copied, summary.dirs_made, summary.failed);
+        let figures = (summary.copied, summary.dirs_created, summary.failed);
         assert_eq!(figures, (1, MAX_DEPTH as u64, 0), "{link:?}");
         let found = sound(&bench.dest(link).join("tree"));
         assert_eq!(found, (MAX_DEPTH - 1, Some("content".into())), "{link:?}");
@@ -70,7 +70,7 @@ fn what_is_deeper_is_told_and_left_out() {
     });
     for link in WIRES.into_iter().chain([Link::Memory]) {
         let came = bench.run(link);
-        let figures = (came.summary.copied, came.summary.dirs_made, came.summary.failed);
+        let figures = (came.summary.copied, came.summary.dirs_created, came.summary.failed);
         assert_eq!(figures, (0, MAX_DEPTH as u64, 1), "{link:?}");
         assert_eq!(sound(&bench.dest(link).join("tree")), (MAX_DEPTH - 1, None), "{link:?}");
         let too_deep = came.outcomes.values().any(|outcome| match outcome {

@@ -34,7 +34,7 @@ fn sizes_around_every_boundary_arrive_whole_and_are_then_skipped() {
     let came = bench.check();
     let expected = Summary {
         copied: made.files,
-        dirs_made: made.dirs,
+        dirs_created: made.dirs,
         bytes: made.bytes,
         bytes_transferred: made.bytes,
         ..Summary::default()
@@ -132,7 +132,7 @@ fn several_sources_of_every_kind_and_some_that_are_not_there() {
     let summary = bench.check().summary;
     let expected = Summary {
         copied: 2,
-        dirs_made: 2,
+        dirs_created: 2,
         bytes: 7,
         bytes_transferred: 7,
         bytes_resumed: 0,

@@ -87,7 +87,8 @@ impl Two {
         };
         let (connections, servers) = by_sftp(1, server);
         let watch = Watch::default();
-        let route = SftpRoute { standing: None, connections, journals: None, silence_max: None };
+        let route =
+            SftpRoute { open_session: None, connections, journals: None, silence_max: None };
         let summary = haul_engine::run(&job, placement(route), &watch).expect("the job ends");
         servers.join().expect("no panic").expect("served");
         (summary, watch.outcomes())

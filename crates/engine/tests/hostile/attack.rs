@@ -3,7 +3,7 @@
 use crate::peer::{Peer, receiving};
 use crate::place::Place;
 use crate::watch::Watch;
-use haul_engine::{Job, JobError, Outcome, Placement, Serving, Summary};
+use haul_engine::{Job, JobError, Outcome, Placement, ServeOptions, Summary};
 use haul_model::{Fault, Policy, Task, Via};
 use haul_proto::{Message, Role};
 use std::net::{IpAddr, Shutdown};
@@ -248,10 +248,10 @@ fn serve_script(address: Option<IpAddr>, place: Place, script: Script) -> Attack
     let agent = within(move || {
         let input = there.try_clone().expect("a second handle");
         let last = there.try_clone().expect("a third handle");
-        let doorway = address.map(haul_net::Doorway::Port);
-        let mut serving = Serving::default();
-        serving.doorway = doorway.as_ref().map_or(serving.doorway, Ok);
-        let connection = haul_net::Connection::of_streams(input, there).expect("sockets");
+        let listen_target = address.map(haul_net::ListenTarget::Port);
+        let mut serving = ServeOptions::default();
+        serving.listen_target = listen_target.as_ref().map_or(serving.listen_target, Ok);
+        let connection = haul_net::Connection::from_streams(input, there).expect("sockets");
         let result = haul_engine::serve_with(serving, connection);
         // Its process would end here, and the connection with it.
         let _ = last.shutdown(Shutdown::Both);

@@ -6,10 +6,11 @@ use crate::peer::{Peer, block_seal, dir, dir_end, file, link, named, want};
 use crate::place::Place;
 use crate::watch::Watch;
 use haul_engine::{
-    Between, Greeted, Job, JobError, Monitor, Placement, Requests, Standing, Straight, Summary,
+    Between, DirectPlan, Greeted, Job, JobError, Monitor, OpenConnection, Placement, Requests,
+    Summary,
 };
 use haul_model::{Kind, Outcome, Task, Via};
-use haul_net::{ConnectError, Patience, Whereabouts};
+use haul_net::{ConnectError, HostAddresses, Timeouts};
 use haul_proto::{
     Arrived, Call, Called, Caps, DirectOffer, FrameType, Hello, LaneOver, ListItem, Message,
     NamedSources, OutcomeItem, Role, Taken,
@@ -57,8 +58,8 @@ fn greet(peer: &mut Peer, caps: Caps) {
 }
 
 fn greeted(requests: Requests) -> Greeted {
-    match requests.into_standing() {
-        Some(Standing::Agent(greeted)) => greeted,
+    match requests.into_connection() {
+        Some(OpenConnection::Agent(greeted)) => greeted,
         _ => panic!("it has greeted"),
     }
 }
@@ -85,19 +86,19 @@ fn run_via(
     from: impl FnOnce(&mut Peer) + Send + 'static,
     to: impl FnOnce(&mut Peer) + Send + 'static,
 ) -> (Result<Summary, JobError>, [Peer; 2]) {
-    run_watched((Watch::default(), Patience::default()), (via, caps), from, to)
+    run_watched((Watch::default(), Timeouts::default()), (via, caps), from, to)
 }
 
 /// The same with a user of that patience who watches it.
 pub(crate) fn run_watched(
-    (monitor, patience): (impl Monitor + Send + 'static, Patience),
+    (monitor, timeout): (impl Monitor + Send + 'static, Timeouts),
     (via, caps): (Via, Caps),
     from: impl FnOnce(&mut Peer) + Send + 'static,
     to: impl FnOnce(&mut Peer) + Send + 'static,
 ) -> (Result<Summary, JobError>, [Peer; 2]) {
     let (to_from, mut from_peer) = Peer::of_client();
     let (to_to, mut to_peer) = Peer::of_client();
-    let (to_from, to_to) = (to_from.with_patience(patience), to_to.with_patience(patience));
+    let (to_from, to_to) = (to_from.with_timeouts(timeout), to_to.with_timeouts(timeout));
     let job = Job {
         sources: vec![b"/secret/way/x".to_vec()],
         dest: b"/there".to_vec(),
@@ -126,9 +127,9 @@ pub(crate) fn run_watched(
     let between = within(move || {
         let requests = |connection| Requests::remote(connection).expect("it greets");
         let (to, mut from) = (requests(to_to), requests(to_from));
-        let at = |ip: [u8; 4]| Whereabouts::at(vec![IpAddr::from(ip)]);
-        let straight = Straight::prepare(&job, &mut from, [at(FROM_AT), at(TO_AT)])?;
-        let hosts = Between { to: greeted(to), from: greeted(from), straight };
+        let at = |ip: [u8; 4]| HostAddresses::at(vec![IpAddr::from(ip)]);
+        let direct_plan = DirectPlan::prepare(&job, &mut from, [at(FROM_AT), at(TO_AT)])?;
+        let hosts = Between { to: greeted(to), from: greeted(from), direct_plan };
         haul_engine::run(&job, Placement::Between(Box::new(hosts)), &monitor)
     });
     let result = between.end();

@@ -3,7 +3,7 @@
 use crate::attack::{Attacked, run_client};
 use crate::peer::{Peer, data, dir_end, file, file_end};
 use crate::place::Place;
-use haul_engine::{CachePlace, Job, Outcome, Placement};
+use haul_engine::{CacheConfig, Job, Outcome, Placement};
 use haul_model::{FaultKind, Via};
 use haul_proto::{Caps, Known, Message, Offer, OfferedChunk, Reuse};
 use std::fs;
@@ -46,7 +46,7 @@ fn send_with(
         sources: vec![format!("/there/{name}").into_bytes()],
         dest: place.dest("").as_os_str().as_bytes().to_vec(),
         into_dir: true,
-        cache: Some(CachePlace { dir: cache.path().join("cache"), kept_max: 0 }),
+        cache: Some(CacheConfig { dir: cache.path().join("cache"), kept_max: 0 }),
         via: Via::Ssh,
         ..Job::default()
     };

@@ -259,7 +259,7 @@ fn through_sftp(place: &Place, job: Job) -> Could {
     let (server, from, to) =
         OddSftp::serve(&place.source(""), Oddities::default()).expect("served");
     let connections = vec![Connection::from_parts(from, to)];
-    let route = SftpRoute { standing: None, connections, journals: None, silence_max: None };
+    let route = SftpRoute { open_session: None, connections, journals: None, silence_max: None };
     let monitor = TryingMonitor(Progress::default(), trial.clone());
     let client = within(move || haul_engine::run(&job, Placement::SftpDownload(route), &monitor));
     client.end().expect("it is done");

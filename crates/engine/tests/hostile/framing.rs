@@ -100,7 +100,7 @@ fn whole(kind: FrameType) -> Vec<u8> {
         FrameType::Data => return data(1, 0, b"x"),
         FrameType::Job => Message::Job(job_for(Task::default(), role)),
         FrameType::Removed => Message::Removed(vec![Removal::End]),
-        FrameType::Prove => Message::Prove(vec![Prove { index: 1, aside: None }]),
+        FrameType::Prove => Message::Prove(vec![Prove { index: 1, parked: None }]),
         FrameType::Proven => Message::Proven(vec![Proven { index: 1, result: Ok(()) }]),
         FrameType::Extras => Message::Extras(Vec::new()),
         FrameType::Request => Message::Request(Request::Hash { path: b"/etc/passwd".to_vec() }),
@@ -131,7 +131,7 @@ fn whole(kind: FrameType) -> Vec<u8> {
             Message::Arrived(Arrived { bytes: 1, index: None, blocks: 0, size: None })
         }
         FrameType::Measure => Message::Measure(Measure::Machine { millis: 1 }),
-        FrameType::Measured => Message::Measured(Measured::Door(Err("x".into()))),
+        FrameType::Measured => Message::Measured(Measured::DirectPort(Err("x".into()))),
         FrameType::Filler => Message::Filler(1),
         FrameType::Rest => Message::Rest,
     })

@@ -92,7 +92,8 @@ impl Servers {
             gates.push(Some(gate));
             all.push(server);
         }
-        let route = SftpRoute { standing: None, connections, journals: None, silence_max: None };
+        let route =
+            SftpRoute { open_session: None, connections, journals: None, silence_max: None };
         Self { all, gates, said, step: 0, route: Some(route) }
     }
 

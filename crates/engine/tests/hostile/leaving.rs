@@ -7,7 +7,7 @@ use crate::peer::{Peer, dir_end, file, named};
 use crate::place::Place;
 use haul_engine::{Event, Job, JobError, Monitor, Placement, Progress, Summary};
 use haul_model::{Fault, FaultKind, Kept, Kind, Moving, Outcome, Remove, Side, Skip, Task, Via};
-use haul_net::{Connection, Patience};
+use haul_net::{Connection, Timeouts};
 use haul_proto::{Caps, Message, OutcomeItem, Removal};
 use std::fs;
 use std::thread;
@@ -57,8 +57,8 @@ impl Monitor for HeldUp {
     }
 }
 
-fn patience() -> Patience {
-    Patience { silence_max: Some(SILENCE), login_max: None }
+fn timeout() -> Timeouts {
+    Timeouts { silence_max: Some(SILENCE), login_max: None }
 }
 
 /// How `job` ends, with a `script` at the other end of its connection that leaves at once.
@@ -69,7 +69,7 @@ fn against(
     script: impl FnOnce(&mut Peer) + Send + 'static,
 ) -> Result<Summary, JobError> {
     let (connection, mut peer) = Peer::of_client();
-    let connection = connection.with_patience(patience());
+    let connection = connection.with_timeouts(timeout());
     let script = within(move || {
         peer.answer();
         script(&mut peer);
@@ -131,7 +131,7 @@ fn two_agents_may_leave_before_their_client_has_heard_that_all_is_done() {
         tell_copied(peer);
         peer.leave();
     };
-    let user = (HeldUp::by(is_entry), patience());
+    let user = (HeldUp::by(is_entry), timeout());
     let (result, _) = run_watched(user, (Via::Ssh, Caps::NONE), from, to);
     assert_eq!(result.expect("it is done").copied, 1);
 }

@@ -261,7 +261,7 @@ fn the_deepest_tree_with_the_longest_names_is_taken() {
             },
         );
         let summary = attacked.assert_done();
-        assert_eq!((summary.copied, summary.dirs_made, summary.failed), (1, depth, 0));
+        assert_eq!((summary.copied, summary.dirs_created, summary.failed), (1, depth, 0));
     }
 }
 

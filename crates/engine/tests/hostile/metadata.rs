@@ -101,7 +101,7 @@ fn times_at_the_ends_of_all_time_fail_at_most_their_entry() {
                 },
             );
             let summary = attacked.assert_done();
-            assert_eq!(summary.copied + summary.dirs_made + summary.failed, 3, "{secs}");
+            assert_eq!(summary.copied + summary.dirs_created + summary.failed, 3, "{secs}");
         }
     }
 }

@@ -240,7 +240,7 @@ fn nothing_goes_before_its_outcome_is_told() {
 }
 
 /// Names of the tree that are those of sources that were set aside.
-fn aside(tree: &Path) -> usize {
+fn parked(tree: &Path) -> usize {
     let is_aside = |dir: &Path| {
         let entries = fs::read_dir(dir).into_iter().flatten().flatten();
         let names = entries.map(|entry| entry.file_name().into_encoded_bytes());
@@ -280,12 +280,12 @@ fn what_was_set_aside_gets_its_name_back_when_the_receiver_leaves() {
         hear_hashes(peer, [FULL, BELOW]);
         tell_all(peer, same);
         peer.await_that("it asks", is_asked);
-        assert!(aside(tree) > 0, "nothing is set aside");
+        assert!(parked(tree) > 0, "nothing is set aside");
         peer.leave();
     });
     attacked.assert_lost();
     assert_eq!(left, ALL);
-    assert_eq!(aside(&attacked.place.source("tree")), 0);
+    assert_eq!(parked(&attacked.place.source("tree")), 0);
     // One that proves what it was not asked for is left, too.
     let (attacked, left) = moved_from(Remove::SameContent, move |peer, _| {
         peer.proves = |_| None;
@@ -296,7 +296,7 @@ fn what_was_set_aside_gets_its_name_back_when_the_receiver_leaves() {
     });
     attacked.assert_refused("it sent a proof that was not requested");
     assert_eq!(left, ALL);
-    assert_eq!(aside(&attacked.place.source("tree")), 0);
+    assert_eq!(parked(&attacked.place.source("tree")), 0);
 }
 
 #[test]
@@ -310,7 +310,7 @@ fn nothing_goes_after_its_outcome_before_it_was_proven() {
             _ => 0,
         };
         peer.await_that("it asks", |peer| peer.messages.iter().map(of).sum::<usize>() == 4);
-        assert_eq!(aside(tree), 4);
+        assert_eq!(parked(tree), 4);
         // What is put in the place of one meanwhile stays, and so does the one.
         fs::write(tree.join("full"), "new").expect("written");
         let proven = |index| {
@@ -322,7 +322,7 @@ fn nothing_goes_after_its_outcome_before_it_was_proven() {
     assert!(attacked.result.is_ok(), "{:?}", attacked.result);
     assert_eq!(left, ["tree", "tree/full"]);
     let tree = attacked.place.source("tree");
-    assert_eq!((aside(&tree), fs::read(tree.join("full")).expect("there")), (1, b"new".to_vec()));
+    assert_eq!((parked(&tree), fs::read(tree.join("full")).expect("there")), (1, b"new".to_vec()));
     let told = removals(&attacked);
     let is_told = |removal: &Removal| matches!(removal, Removal::Source { result: Err(fault), .. } if fault.message.contains("its name is now .haul-moving-"));
     assert!(told.iter().any(is_told), "{told:?}");
@@ -379,8 +379,8 @@ fn a_client_waits_until_all_is_removed_and_believes_no_earlier_end() {
 }
 
 /// The answer of a client that has `tree/f` and is asked for a proof, by an agent that
-/// has set its own aside under `aside`, when `change` was made.
-fn proof_of(aside: &'static str, change: fn(&Path)) -> Result<(), Fault> {
+/// has set its own aside under `parked`, when `change` was made.
+fn proof_of(parked: &'static str, change: fn(&Path)) -> Result<(), Fault> {
     let place = Place::new();
     fs::create_dir(place.dest("tree")).expect("made");
     let path = place.dest("tree/f");
@@ -396,7 +396,7 @@ fn proof_of(aside: &'static str, change: fn(&Path)) -> Result<(), Fault> {
         peer.tell(&Message::FileEnd(FileEnd { index: 2, result: Ok(seal), by_blocks: false }));
         peer.await_that("it is done", is_done);
         change(&path);
-        peer.tell(&Message::Prove(vec![Prove { index: 2, aside: Some(name(aside)) }]));
+        peer.tell(&Message::Prove(vec![Prove { index: 2, parked: Some(name(parked)) }]));
         let is_proven = |peer: &Peer| peer.messages.iter().any(|m| matches!(m, Message::Proven(_)));
         peer.await_that("it is proven", is_proven);
         peer.tell(&Message::Removed(vec![Removal::End]));
@@ -427,7 +427,7 @@ fn a_client_tells_what_it_still_has() {
 
 #[test]
 fn a_proof_is_asked_for_once_and_only_of_what_was_told_to_be_there() {
-    let prove = |index| Message::Prove(vec![Prove { index, aside: Some(name("aside")) }]);
+    let prove = |index| Message::Prove(vec![Prove { index, parked: Some(name("aside")) }]);
     let attacked = moving_client(Place::new(), move |peer| {
         listed(peer);
         peer.await_that("it is done", is_done);
@@ -471,7 +471,7 @@ fn what_is_set_aside_does_not_wait_for_what_takes_hours_to_hash() {
         peer.await_outcome(2);
         peer.list(LARGE.map(|name| file(1, name, LEN)).to_vec());
         peer.await_wants(3..13);
-        peer.tell(&Message::Prove(vec![Prove { index: 2, aside: Some(name("aside")) }]));
+        peer.tell(&Message::Prove(vec![Prove { index: 2, parked: Some(name("aside")) }]));
         let proven = Message::Proven(vec![Proven { index: 2, result: Ok(()) }]);
         peer.await_that("it is proven", |peer| {
             assert_eq!(peer.signs, 0, "nothing else is said");
@@ -500,7 +500,7 @@ fn moved_to(script: impl FnOnce(&mut Peer) + Send + 'static) -> Attacked {
 #[test]
 fn an_agent_stays_and_proves_until_its_client_has_removed_all() {
     let attacked = moved_to(|peer| {
-        peer.tell(&Message::Prove(vec![Prove { index: 1, aside: Some(name("aside")) }]));
+        peer.tell(&Message::Prove(vec![Prove { index: 1, parked: Some(name("aside")) }]));
         let proven = Message::Proven(vec![Proven { index: 1, result: Ok(()) }]);
         peer.await_that("it is proven", |peer| peer.messages.contains(&proven));
         peer.tell(&Message::Removed(vec![Removal::End]));
@@ -508,7 +508,7 @@ fn an_agent_stays_and_proves_until_its_client_has_removed_all() {
     assert!(attacked.result.is_ok(), "{:?}", attacked.result);
     // Of what it does not have there is no proof.
     let attacked = moved_to(|peer| {
-        peer.tell(&Message::Prove(vec![Prove { index: 2, aside: Some(name("aside")) }]));
+        peer.tell(&Message::Prove(vec![Prove { index: 2, parked: Some(name("aside")) }]));
     });
     attacked.assert_refused("it requested a proof of an unlisted entry");
     let attacked = moved_to(Peer::leave);

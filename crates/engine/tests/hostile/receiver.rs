@@ -291,7 +291,7 @@ fn a_file_that_was_not_sent_can_not_have_arrived() {
 
 #[test]
 fn a_job_is_not_done_before_everything_has_its_outcome() {
-    let done = || Message::Done(Summary { copied: 3, dirs_made: 2, ..Summary::default() });
+    let done = || Message::Done(Summary { copied: 3, dirs_created: 2, ..Summary::default() });
     // At once, without having looked at anything.
     receive_from_client(furnish, move |peer| peer.tell(&done())).assert_refused("ended the job");
     upload_to(move |peer| peer.tell(&done())).assert_refused("ended the job");

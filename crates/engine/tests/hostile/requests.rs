@@ -212,24 +212,24 @@ fn a_mark_is_there_until_its_end_is_asked_for_or_the_client_leaves() {
     fs::create_dir(&other).expect("made");
     fs::write(one.join("known"), "").expect("written");
     let time = fs::metadata(&one).and_then(|stat| stat.modified()).expect("a time");
-    let mark = |path: &std::path::Path, name: &str, both| Request::Mark {
+    let marker = |path: &std::path::Path, name: &str, both| Request::Marker {
         path: bytes(path),
-        mark: Some(Name::new(name.as_bytes()).expect("a name")),
+        marker: Some(Name::new(name.as_bytes()).expect("a name")),
         both,
     };
     let questions = vec![
-        mark(&one, "known", true),
-        mark(&one, "unknown", true),
+        marker(&one, "known", true),
+        marker(&one, "unknown", true),
         Request::List { path: bytes(&one) },
-        Request::Unmark,
+        Request::RemoveMarker,
         Request::List { path: bytes(&one) },
         // Nothing more is there to be removed.
-        Request::Unmark,
-        mark(&one, "unknown", true),
+        Request::RemoveMarker,
+        marker(&one, "unknown", true),
         // The first goes when another is asked for, the last with the client.
-        mark(&other, "unknown", true),
-        mark(&one.join("known"), "unknown", true),
-        mark(&one, "unknown", true),
+        marker(&other, "unknown", true),
+        marker(&one.join("known"), "unknown", true),
+        marker(&one, "unknown", true),
     ];
     // A listing is told in two parts.
     let count = questions.len() + 2;
@@ -244,12 +244,12 @@ fn a_mark_is_there_until_its_end_is_asked_for_or_the_client_leaves() {
     });
     assert!(attacked.result.is_ok(), "{:?}", attacked.result);
     let answers: Vec<&Reply> = attacked.peer.messages.iter().map(reply_of).collect();
-    let Reply::Mark(Marked::Made(made)) = answers[1] else { panic!("{answers:?}") };
-    assert_eq!(answers[0], &Reply::Mark(Marked::Shown));
+    let Reply::Marker(Marked::Made(made)) = answers[1] else { panic!("{answers:?}") };
+    assert_eq!(answers[0], &Reply::Marker(Marked::Shown));
     assert_eq!(names(answers[2]), [made.as_bytes(), b"known"].map(<[u8]>::to_vec));
     assert_eq!(names(answers[5]), [b"known".to_vec()]);
     assert!(matches!(answers[4], Reply::End) && matches!(answers[7], Reply::End), "{answers:?}");
-    let is_made = |answer: &Reply| matches!(answer, Reply::Mark(Marked::Made(_)));
+    let is_made = |answer: &Reply| matches!(answer, Reply::Marker(Marked::Made(_)));
     assert!(is_made(answers[8]) && is_made(answers[9]) && is_made(answers[11]), "{answers:?}");
     let Reply::Fault(fault) = answers[10] else { panic!("{answers:?}") };
     assert_eq!(fault.kind, FaultKind::NotDirectory);
@@ -279,8 +279,8 @@ fn names(reply: &Reply) -> Vec<Vec<u8>> {
 #[test]
 fn a_mark_is_not_made_where_all_shows_at_once() {
     let Some(mount) = haul_testkit::Mount::tmpfs(1 << 20) else { return };
-    let mark = Some(Name::new(b"unknown").expect("a name"));
-    let question = Request::Mark { path: bytes(mount.path()), mark, both: false };
+    let marker = Some(Name::new(b"unknown").expect("a name"));
+    let question = Request::Marker { path: bytes(mount.path()), marker, both: false };
     let (_attacked, answers) = ask_agent(Place::new(), vec![question]);
-    assert_eq!(answers, [Message::Reply(Reply::Mark(Marked::Hidden))]);
+    assert_eq!(answers, [Message::Reply(Reply::Marker(Marked::Hidden))]);
 }

@@ -48,8 +48,8 @@ pub(crate) struct Ran {
     pub(crate) result: Result<Summary, JobError>,
     /// Requests that the server has seen.
     pub(crate) requests: usize,
-    /// See [`OddSftp::waited_in_vain`].
-    waited_in_vain: usize,
+    /// See [`OddSftp::gather_timeouts`].
+    gather_timeouts: usize,
     watch: Watch,
 }
 
@@ -77,7 +77,7 @@ fn run_job(place: &Place, way: Way, odd: &Oddities, job: Job) -> Ran {
     let journals = Some(place.outside("journals"));
     // One that only differs may be slow on a machine that is busy.
     let silence_max = odd.fault.map(|_| SILENCE_MAX);
-    let route = SftpRoute { standing: None, connections, journals, silence_max };
+    let route = SftpRoute { open_session: None, connections, journals, silence_max };
     let placement = match way {
         Way::Up => Placement::SftpUpload(route),
         Way::Down => Placement::SftpDownload(route),
@@ -92,8 +92,8 @@ fn run_job(place: &Place, way: Way, odd: &Oddities, job: Job) -> Ran {
         Ok(ended) => ended,
         Err(error) => panic!("{way:?} {odd:?}: no end, {error}"),
     };
-    let (requests, waited_in_vain) = (server.requests(), server.waited_in_vain());
-    Ran { result, requests, waited_in_vain, watch }
+    let (requests, gather_timeouts) = (server.requests(), server.gather_timeouts());
+    Ran { result, requests, gather_timeouts, watch }
 }
 
 /// A place with the tree to be copied, and room for journals.
@@ -152,7 +152,7 @@ fn servers_that_differ_as_they_may_get_and_give_the_same() {
         ("reversed", Oddities { reversed: true, ..plain() }),
         ("short reads", Oddities { short_reads: true, ..plain() }),
         ("nothing else", Oddities { extensions: Vec::new(), ..plain() }),
-        ("renames over", Oddities { extensions: Vec::new(), renames_over: true, ..plain() }),
+        ("renames over", Oddities { extensions: Vec::new(), replaces_on_rename: true, ..plain() }),
         (
             "tiny",
             Oddities {
@@ -238,7 +238,7 @@ fn servers_that_break_the_protocol_end_the_job() {
     let faults = [
         Fault::Claim(u32::MAX),
         Fault::Claim(4),
-        Fault::ForeignId,
+        Fault::UnknownId,
         Fault::Twice,
         Fault::WrongKind,
         Fault::UnknownType,
@@ -290,7 +290,7 @@ fn sources_without_content_are_removed_many_at_a_time() {
     ran.result.expect("it is moved");
     assert!(!place.source("tree").exists());
     // The last ones are fewer, and so may be those whose content is compared.
-    assert!(ran.waited_in_vain <= 5, "one after another: {} times", ran.waited_in_vain);
+    assert!(ran.gather_timeouts <= 5, "one after another: {} times", ran.gather_timeouts);
 }
 
 /// A user who interrupts when some of the sources are removed.
@@ -334,7 +334,7 @@ fn a_move_that_is_interrupted_while_it_removes_says_so() {
     job.task = Task::Remove { rule: Remove::SameContent, moving: Moving::Lossy };
     let (_server, from, to) = OddSftp::serve(&place.source(""), gathering).expect("served");
     let connections = vec![Connection::from_parts(from, to)];
-    let route = SftpRoute { standing: None, connections, journals: None, silence_max: None };
+    let route = SftpRoute { open_session: None, connections, journals: None, silence_max: None };
     let result = haul_engine::run(&job, Placement::SftpDownload(route), &Impatient::default());
     assert!(matches!(result, Err(JobError::Interrupted)), "{result:?}");
     assert!(names.iter().any(|name| name.exists()), "all was removed");

@@ -6,7 +6,7 @@ use crate::place::Place;
 use crate::watch::Watch;
 use haul_engine::{Job, JobError, Placement, Requests};
 use haul_model::{Kind, Moving, Remove, Task};
-use haul_net::{ConnectError, Connection, Patience};
+use haul_net::{ConnectError, Connection, Timeouts};
 use haul_proto::{Caps, FrameType, Hello, Message, Request, Role, frame_bytes};
 use std::fs;
 use std::thread;
@@ -21,8 +21,8 @@ const SILENCE_SECONDS: u32 = 1;
 /// How much later it may be noticed.
 const LATE_MAX: Duration = Duration::from_secs(10);
 
-fn patience() -> Patience {
-    Patience { silence_max: Some(SILENCE), login_max: Some(SILENCE * 2) }
+fn timeout() -> Timeouts {
+    Timeouts { silence_max: Some(SILENCE), login_max: Some(SILENCE * 2) }
 }
 
 /// The work that a client is asked to do.
@@ -85,7 +85,7 @@ fn against(
     script: impl FnOnce(&mut Peer) + Send + 'static,
 ) -> (Result<(), JobError>, Duration) {
     let (connection, mut peer) = Peer::of_client();
-    let connection = connection.with_patience(patience());
+    let connection = connection.with_timeouts(timeout());
     let job = within(move || {
         let place = furnished();
         let result = work.run(&place, connection);
@@ -186,7 +186,7 @@ fn a_client_says_that_it_is_there_while_it_waits() {
 fn a_request_to_an_agent_that_is_silent_ends() {
     for greets in [false, true] {
         let (connection, mut peer) = Peer::of_client();
-        let connection = connection.with_patience(patience());
+        let connection = connection.with_timeouts(timeout());
         let asked = within(move || -> Result<(), JobError> {
             let mut requests = Requests::remote(connection)?;
             match requests.stat(b"/there", true) {

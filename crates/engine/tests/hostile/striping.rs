@@ -104,14 +104,14 @@ const OF_BLOCK: u64 = (BLOCK_LEN as usize / PIECE_LEN) as u64 + 1;
 
 #[test]
 fn a_lane_that_stops_in_the_midst_of_a_block_holds_up_no_other() {
-    let attacked = send(|peer, [mut stops, mut goes_on]| {
+    let attacked = send(|peer, [mut stops, mut should_continue]| {
         let first = pieces(0);
         let (half, rest) = first[1].split_at(PIECE_LEN / 2);
         say(&mut stops, half);
         let others: Vec<u8> = (1..BLOCKS).flat_map(pieces).flatten().collect();
         let writer = std::thread::spawn(move || {
-            say(&mut goes_on, &others);
-            goes_on
+            say(&mut should_continue, &others);
+            should_continue
         });
         await_taken(peer, 2, OF_BLOCK * (BLOCKS as u64 - 1));
         let _goes_on = writer.join().expect("said");

@@ -19,8 +19,12 @@ fn list_of(sources: &[&str], walking: Walking, items: Vec<ListItem>) -> Attacked
     fs::create_dir_all(place.dest("a")).expect("made");
     fs::write(place.dest("a/own"), "own").expect("written");
     fs::write(place.dest("b"), "own").expect("written");
-    let mirror =
-        Mirror { delete: Some(Delete::default()), makes_way: true, walking, ..Mirror::default() };
+    let mirror = Mirror {
+        delete: Some(Delete::default()),
+        replaces_dirs: true,
+        walking,
+        ..Mirror::default()
+    };
     let job = Job {
         sources: sources.iter().map(|source| source.as_bytes().to_vec()).collect(),
         dest: place.dest("").into_os_string().into_encoded_bytes(),
@@ -60,7 +64,7 @@ fn only_missing_sources_are_removed_and_only_if_that_is_asked_for() {
 
 #[test]
 fn sources_may_be_passed_over_only_if_that_is_asked_for() {
-    let passes = Walking { missing: Missing::PassedOver, ..Walking::default() };
+    let passes = Walking { missing: Missing::Ignored, ..Walking::default() };
     list_to(passes, vec![dir_end(0)]).assert_done();
     let prunes = Walking { prunes_empty: true, ..Walking::default() };
     list_to(prunes, vec![dir_end(0)]).assert_done();
@@ -69,7 +73,7 @@ fn sources_may_be_passed_over_only_if_that_is_asked_for() {
 
 #[test]
 fn what_is_closed_keeps_what_is_in_it_and_gets_nothing() {
-    let alone = Walking { only_dirs: true, missing: Missing::PassedOver, ..Walking::default() };
+    let alone = Walking { only_dirs: true, missing: Missing::Ignored, ..Walking::default() };
     let closed = |dir| ListItem::Closed { dir };
     let attacked = list_to(alone, vec![dir(0, "a"), closed(1), dir_end(1), dir_end(0)]);
     attacked.assert_done();
@@ -90,7 +94,7 @@ fn what_is_closed_keeps_what_is_in_it_and_gets_nothing() {
 fn way(dir: u64, name: &str) -> ListItem {
     match entry(dir, name, Kind::Dir) {
         ListItem::Entry { dir, entry } => {
-            ListItem::Entry { dir, entry: haul_model::Entry { is_way: true, ..entry } }
+            ListItem::Entry { dir, entry: haul_model::Entry { is_implied_dir: true, ..entry } }
         }
         _ => unreachable!("it is an entry"),
     }
@@ -119,15 +123,15 @@ fn only_places_of_sources_and_the_ways_to_them_are_taken() {
 
 #[test]
 fn nothing_is_removed_on_the_way_to_a_source_whatever_the_peer_leaves_unsaid() {
-    for relative in [Relative::Yes, Relative::WithoutWay] {
-        let walking = Walking { relative, missing: Missing::PassedOver, ..Walking::default() };
+    for relative in [Relative::Yes, Relative::WithoutImplied] {
+        let walking = Walking { relative, missing: Missing::Ignored, ..Walking::default() };
         let on_way = || if relative == Relative::Yes { dir(0, "a") } else { way(0, "a") };
         let attacked = list_of(&["a/c"], walking, vec![on_way(), dir_end(1), dir_end(0)]);
         attacked.assert_done();
         assert!(attacked.place.has("a/own") && attacked.place.has("b"));
     }
     let walking =
-        Walking { relative: Relative::Yes, missing: Missing::PassedOver, ..Walking::default() };
+        Walking { relative: Relative::Yes, missing: Missing::Ignored, ..Walking::default() };
     let root = ListItem::Entry {
         dir: 0,
         entry: match dir(0, "x") {
@@ -139,7 +143,7 @@ fn nothing_is_removed_on_the_way_to_a_source_whatever_the_peer_leaves_unsaid() {
     attacked.assert_done();
     assert!(attacked.place.has("a/own") && attacked.place.has("b"));
     list_of(&["a/c"], walking, vec![root]).assert_refused("not requested");
-    let alone = Walking { only_dirs: true, missing: Missing::PassedOver, ..Walking::default() };
+    let alone = Walking { only_dirs: true, missing: Missing::Ignored, ..Walking::default() };
     let attacked = list_to(alone, vec![dir(0, "a"), dir_end(1), dir_end(0)]);
     attacked.assert_done();
     assert!(attacked.place.has("a/own"));
@@ -167,7 +171,8 @@ fn a_link_of_the_destination_leads_a_peer_nowhere_whether_links_are_kept_or_not(
         fs::create_dir_all(place.dest("a")).expect("made");
         std::os::unix::fs::symlink(place.outside("dir"), place.dest("a/whole")).expect("linked");
         std::os::unix::fs::symlink("../../outside/dir", place.dest("a/up")).expect("linked");
-        let mirror = Mirror { makes_way: true, keeps_dir_links, links: true, ..Mirror::default() };
+        let mirror =
+            Mirror { replaces_dirs: true, keeps_dir_links, links: true, ..Mirror::default() };
         let job = Job {
             sources: vec![b"a".to_vec()],
             dest: place.dest("").into_os_string().into_encoded_bytes(),

@@ -1,9 +1,9 @@
 //! The links of a job: in memory, and to a real agent in this process.
 
 use crate::ending::connection;
-use haul_engine::{JobError, Placement, Serving, SftpRoute};
+use haul_engine::{JobError, Placement, ServeOptions, SftpRoute};
 use haul_model::Via;
-use haul_net::{Connection, Doorway, Writer};
+use haul_net::{Connection, ListenTarget, Writer};
 use haul_testkit::sshd::system_sftp_server;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown};
@@ -74,13 +74,18 @@ impl Link {
             Self::SftpUpload(sessions) => {
                 let (connections, servers) = by_sftp(sessions, sftp_server);
                 let journals = Some(journals.to_owned());
-                let route = SftpRoute { standing: None, connections, journals, silence_max: None };
+                let route =
+                    SftpRoute { open_session: None, connections, journals, silence_max: None };
                 return (Placement::SftpUpload(route), Some(servers));
             }
             Self::SftpDownload(sessions) => {
                 let (connections, servers) = by_sftp(sessions, sftp_server);
-                let route =
-                    SftpRoute { standing: None, connections, journals: None, silence_max: None };
+                let route = SftpRoute {
+                    open_session: None,
+                    connections,
+                    journals: None,
+                    silence_max: None,
+                };
                 return (Placement::SftpDownload(route), Some(servers));
             }
         };
@@ -117,9 +122,12 @@ fn serve(
     output: impl Write + AsFd + Send + 'static,
 ) -> Agent {
     thread::spawn(move || {
-        let doorway = Doorway::Port(Ipv4Addr::LOCALHOST.into());
-        let connection = Connection::of_streams(input, output).expect("pipes or sockets");
-        haul_engine::serve_with(Serving { doorway: Ok(&doorway), ..Serving::default() }, connection)
+        let listen_target = ListenTarget::Port(Ipv4Addr::LOCALHOST.into());
+        let connection = Connection::from_streams(input, output).expect("pipes or sockets");
+        haul_engine::serve_with(
+            ServeOptions { listen_target: Ok(&listen_target), ..ServeOptions::default() },
+            connection,
+        )
     })
 }
 

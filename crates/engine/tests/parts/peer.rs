@@ -243,7 +243,7 @@ impl Peer {
             }
             Message::Prove(asked) => {
                 let answer = |prove: &Prove| {
-                    let index = prove.aside.as_ref().map(|_| prove.index)?;
+                    let index = prove.parked.as_ref().map(|_| prove.index)?;
                     Some(Proven { index, result: (self.proves)(index)? })
                 };
                 let proven: Vec<Proven> = asked.iter().filter_map(answer).collect();
@@ -302,7 +302,7 @@ pub(crate) fn link(dir: u64, text: &str, target: &str) -> ListItem {
 
 /// The first message of a Receiver whose destination was there.
 pub(crate) fn named(naming: Naming) -> Message {
-    Message::Naming(Named { naming, dirs_made: 0 })
+    Message::Naming(Named { naming, dirs_created: 0 })
 }
 
 /// The end of a listed directory.

@@ -27,7 +27,7 @@ pub enum DeployError {
     },
     /// The host's commands do not report the required facts.
     #[error("{host}: unexpected output of uname, id, date and pwd: \"{said}\"")]
-    Untold {
+    FactsMissing {
         /// The host.
         host: String,
         /// Their output.
@@ -35,7 +35,7 @@ pub enum DeployError {
     },
     /// The program is built for another kind of machine.
     #[error("this haul is built for {ours}, but {host} is {theirs}")]
-    Misfit {
+    WrongMachine {
         /// The host.
         host: String,
         /// The output of `uname -sm` there.
@@ -97,7 +97,7 @@ pub enum DeployError {
         /// How it failed.
         cause: String,
         /// The most likely cause.
-        suspect: Suspect,
+        suspect: LikelyCause,
     },
     /// The uploaded program does not run as haul, and does not contain haul's marker.
     #[error(
@@ -119,7 +119,7 @@ pub enum DeployError {
 
 /// The likely reason why haul does not start on a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Suspect {
+pub enum LikelyCause {
     /// The program needs a loader, and most often libraries, of the host.
     Libraries,
     /// The directory does not allow programs to be executed.

@@ -1,7 +1,7 @@
 //! The host that haul is installed on: the facts that it reports, and the shell there that runs the
 //! upload.
 
-use super::{DeployError, Program, Suspect, VERSION};
+use super::{DeployError, LikelyCause, Program, VERSION};
 use haul_engine::{JobError, PROTOCOL, greet};
 use haul_model::{HostFacts, escape_bytes};
 use haul_net::{Closer, ConnectError, Connection, DEPLOY_MARKER, Killer, Writer};
@@ -41,7 +41,7 @@ impl Shell {
         let mut input = BufReader::new(reader);
         let asked = writer.write_all(format!("{DEPLOY_MARKER}\n").as_bytes());
         let asked = asked.and_then(|()| writer.flush());
-        let login_max = closer.patience().login_max;
+        let login_max = closer.timeout().login_max;
         let read = || asked.and_then(|()| Host::read(name, &mut input));
         let (read, is_late) =
             within(login_max, closer.killer(), read).map_err(JobError::Threads)?;
@@ -75,9 +75,9 @@ impl Shell {
         JobError::from(closer.explain()).into()
     }
 
-    /// Runs the named file, and waits up to `patience` for its greeting. It must be this version of
+    /// Runs the named file, and waits up to `timeout` for its greeting. It must be this version of
     /// haul.
-    pub(super) fn run(self, program: &Program, patience: Duration) -> Result<(), DeployError> {
+    pub(super) fn run(self, program: &Program, timeout: Duration) -> Result<(), DeployError> {
         let Self { host, mut input, mut output, closer } = self;
         let fails_so = |cause: String, suspect| {
             let host = host.name.clone();
@@ -87,15 +87,15 @@ impl Shell {
             }
         };
         let suspect = match program.machine.dynamic {
-            true => Suspect::Libraries,
-            false => Suspect::Directory,
+            true => LikelyCause::Libraries,
+            false => LikelyCause::Directory,
         };
         let fails = |cause: String| fails_so(cause, suspect);
         let greeting = || {
             output.write_all(b"\n")?;
-            greet(&mut input, &mut output, &host.name, closer.patience())
+            greet(&mut input, &mut output, &host.name, closer.timeout())
         };
-        let (answer, is_late) = within(Some(patience), closer.killer(), greeting)
+        let (answer, is_late) = within(Some(timeout), closer.killer(), greeting)
             .map_err(|error| fails(error.to_string()))?;
         // The program reads the end of its input, and exits.
         drop((input, output));
@@ -103,14 +103,14 @@ impl Shell {
             Ok(Ok(agent)) if agent.version == PROTOCOL && agent.program == VERSION => Ok(()),
             Ok(Ok(agent)) => Err(DeployError::Version { theirs: agent.program }),
             _ if is_late => {
-                let seconds = patience.as_secs_f64();
+                let seconds = timeout.as_secs_f64();
                 Err(fails(format!("no greeting within {seconds:.0} s")))
             }
             Ok(Err(error)) => Err(fails(error.to_string())),
             Err(_) => Err(match closer.finish() {
                 Ok(()) => fails("it ended without a greeting".into()),
                 Err(error @ ConnectError::Agent { status: NOT_EXECUTABLE, .. }) => {
-                    fails_so(error.to_string(), Suspect::Directory)
+                    fails_so(error.to_string(), LikelyCause::Directory)
                 }
                 Err(error) => fails(error.to_string()),
             }),
@@ -119,21 +119,21 @@ impl Shell {
 }
 
 /// Time to end for the process that makes the connection, before it is killed.
-const ASKED_MAX: Duration = Duration::from_secs(1);
+const TERMINATE_MAX: Duration = Duration::from_secs(1);
 
-/// Runs `work`, and ends its connection if it takes longer than `patience`. Returns true if it did.
+/// Runs `work`, and ends its connection if it takes longer than `timeout`. Returns true if it did.
 fn within<T>(
-    patience: Option<Duration>,
+    timeout: Option<Duration>,
     killer: Killer,
     work: impl FnOnce() -> T,
 ) -> io::Result<(T, bool)> {
-    let Some(patience) = patience else { return Ok((work(), false)) };
+    let Some(timeout) = timeout else { return Ok((work(), false)) };
     let (done, late) = mpsc::channel::<()>();
     let watch = thread::Builder::new().name("greeting".into()).spawn(move || {
-        let is_late = late.recv_timeout(patience) == Err(mpsc::RecvTimeoutError::Timeout);
+        let is_late = late.recv_timeout(timeout) == Err(mpsc::RecvTimeoutError::Timeout);
         if is_late {
             killer.kill();
-            if late.recv_timeout(ASKED_MAX) == Err(mpsc::RecvTimeoutError::Timeout) {
+            if late.recv_timeout(TERMINATE_MAX) == Err(mpsc::RecvTimeoutError::Timeout) {
                 killer.kill();
             }
         }
@@ -168,7 +168,7 @@ impl Host {
             Some(facts) => Ok(Self { name, facts }),
             None => {
                 let said = escape_bytes(&said.join(&b"; "[..]));
-                Err(DeployError::Untold { host: name, said })
+                Err(DeployError::FactsMissing { host: name, said })
             }
         })
     }
@@ -179,7 +179,7 @@ impl Host {
         if self.facts.system_and_processor() == Some((ours.system, ours.processor)) {
             return Ok(());
         }
-        Err(DeployError::Misfit {
+        Err(DeployError::WrongMachine {
             host: self.name.clone(),
             theirs: escape_bytes(self.facts.machine.as_bytes()),
             ours: format!("{} on {}", ours.system, ours.processor),

@@ -47,7 +47,7 @@ impl<'a> InstallDir<'a> {
         match place.make_dirs() {
             Ok(()) => Ok(place),
             Err(error) => {
-                place.unmake();
+                place.remove_created();
                 Err(error)
             }
         }
@@ -57,7 +57,7 @@ impl<'a> InstallDir<'a> {
     pub(super) fn find(client: &'a Client, host: &'a Host) -> Result<Option<Self>, DeployError> {
         let place = Self::paths(client, host);
         for (depth, dir) in place.dirs.iter().enumerate() {
-            match place.look(dir)? {
+            match place.attrs_of(dir)? {
                 Some(attrs) => place.check_dir(depth, &attrs)?,
                 None if depth == 0 => return Err(place.home_is_hidden()),
                 None => return Ok(None),
@@ -78,17 +78,19 @@ impl<'a> InstallDir<'a> {
         let mut open = Vec::new();
         for depth in 0..self.dirs.len() {
             let dir = self.dirs[depth].clone();
-            let found = match self.look(&dir)? {
+            let found = match self.attrs_of(&dir)? {
                 Some(attrs) => Some(attrs),
                 None if depth == 0 => return Err(self.home_is_hidden()),
                 None => {
                     match self.client.make_dir(&dir, PRIVATE_MODE) {
                         Ok(()) => self.made.push(dir.clone()),
                         // Another installation may have been faster.
-                        Err(error) if self.look(&dir)?.is_none() => return Err(self.sftp(error)),
+                        Err(error) if self.attrs_of(&dir)?.is_none() => {
+                            return Err(self.sftp(error));
+                        }
                         Err(_) => {}
                     }
-                    self.look(&dir)?
+                    self.attrs_of(&dir)?
                 }
             };
             let attrs = found.ok_or_else(|| self.refuse(&dir, "it vanished", "run it again"))?;
@@ -126,10 +128,10 @@ impl<'a> InstallDir<'a> {
             Some(_) => {
                 return refused("it is not a directory", "check what it is, and move it elsewhere");
             }
-            None => return Err(self.untold(dir)),
+            None => return Err(self.facts_missing(dir)),
         }
         let (Some((owner, group)), Some(mode)) = (attrs.owner, attrs.mode) else {
-            return Err(self.untold(dir));
+            return Err(self.facts_missing(dir));
         };
         if !owners.contains(&owner) {
             return refused(
@@ -150,7 +152,7 @@ impl<'a> InstallDir<'a> {
     }
 
     /// Removes the directories that were created, if they are empty.
-    pub(super) fn unmake(&mut self) {
+    pub(super) fn remove_created(&mut self) {
         for dir in self.made.drain(..).rev() {
             if let Err(error) = self.client.remove_dir(&dir) {
                 tracing::debug!(%error, "a directory that was made stays");
@@ -169,7 +171,7 @@ impl<'a> InstallDir<'a> {
     }
 
     /// The attributes of the entry at `path` itself.
-    pub(super) fn look(&self, path: &[u8]) -> Result<Option<Attrs>, DeployError> {
+    pub(super) fn attrs_of(&self, path: &[u8]) -> Result<Option<Attrs>, DeployError> {
         match self.client.lstat(path) {
             Ok(attrs) => Ok(Some(attrs)),
             Err(error) if error.status() == Some(StatusCode::NoSuchFile) => Ok(None),
@@ -180,7 +182,7 @@ impl<'a> InstallDir<'a> {
     /// The attributes of the installed haul. A non-regular file under its name is refused.
     pub(super) fn deployed(&self) -> Result<Option<Attrs>, DeployError> {
         let path = self.path_of(DEPLOYED_NAME);
-        let Some(attrs) = self.look(&path)? else { return Ok(None) };
+        let Some(attrs) = self.attrs_of(&path)? else { return Ok(None) };
         match attrs.file_type() {
             Some(FileType::File) => Ok(Some(attrs)),
             _ => Err(self.refuse(
@@ -193,7 +195,7 @@ impl<'a> InstallDir<'a> {
 
     /// Removes what unfinished installations left: `all` of it, or only files that are too old for
     /// a running one. Returns the number of other entries.
-    pub(super) fn sweep(&self, all: bool) -> Result<usize, DeployError> {
+    pub(super) fn remove_stale(&self, all: bool) -> Result<usize, DeployError> {
         let mut others = 0;
         for entry in self.client.list(self.dir()).map_err(|error| self.sftp(error))? {
             let is_old = |attrs: &Attrs| {
@@ -241,7 +243,7 @@ impl<'a> InstallDir<'a> {
         DeployError::Place { host: self.host.name.clone(), path: escape_bytes(path), why, hint }
     }
 
-    fn untold(&self, path: &[u8]) -> DeployError {
+    fn facts_missing(&self, path: &[u8]) -> DeployError {
         self.refuse(
             path,
             "the server does not report its type, owner and permissions",

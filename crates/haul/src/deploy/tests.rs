@@ -223,8 +223,8 @@ fn the_exit_status_decides_the_likely_cause() {
         DeployError::DoesNotStart { suspect, .. } => suspect,
         error => panic!("{error}"),
     };
-    assert_eq!([127, 1].map(suspect), [Suspect::Libraries; 2]);
-    assert_eq!(suspect(126), Suspect::Directory);
+    assert_eq!([127, 1].map(suspect), [LikelyCause::Libraries; 2]);
+    assert_eq!(suspect(126), LikelyCause::Directory);
     let other = dir.path().join("other");
     fs::write(&other, "x").expect("a file");
     let other = Program { file: File::open(other).expect("opened"), ..program() };

@@ -16,9 +16,9 @@ const RATE_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// The open connections.
 #[derive(Default)]
-pub(super) struct Called(Vec<Direct>);
+pub(super) struct DirectLanes(Vec<Direct>);
 
-impl Called {
+impl DirectLanes {
     /// Connects until `lanes` connections are open; true if they are.
     pub(super) fn has(&mut self, offer: &DirectOffer, identity: &Identity, lanes: u8) -> bool {
         while self.0.len() < lanes.into() {
@@ -36,7 +36,7 @@ impl Called {
     /// If the agent can't be reached.
     pub(super) fn join(&mut self, offer: &DirectOffer, identity: &Identity) -> io::Result<()> {
         let mut direct = Direct::connect(offer.address, identity, offer.key, CALL_MAX, &|| true)?;
-        direct.set_patience(Some(RATE_TIME_MAX))?;
+        direct.set_timeout(Some(RATE_TIME_MAX))?;
         let lane = u8::try_from(self.0.len() + 1).expect("they are few");
         direct.write_all(&encode(&Message::Join(Join { lane, secret: None })))?;
         self.0.push(direct);

@@ -8,7 +8,7 @@ use crate::host::Host;
 use crate::location::Machine;
 use crate::retry::Retry;
 use haul_engine::{
-    Between, Event, Job, JobError, LinkEvent, Monitor, Placement, Requests, Straight, Summary,
+    Between, DirectPlan, Event, Job, JobError, LinkEvent, Monitor, Placement, Requests, Summary,
 };
 use std::cell::Cell;
 
@@ -37,13 +37,13 @@ impl Hosts {
         };
         let both = Both { hosts: self, from: source, to: dest, reaching: Cell::new(dest) };
         // haul may have to be installed on each of them first.
-        for lacking in [None, Some(source), Some(dest)] {
+        for missing_haul in [None, Some(source), Some(dest)] {
             let missing = match both.run(job, monitor) {
-                Err(Error::Job(JobError::Connection(error))) if error.lacks_haul() => error,
+                Err(Error::Job(JobError::Connection(error))) if error.is_haul_missing() => error,
                 ran => return ran,
             };
             let host = both.reaching.get();
-            if host.deploy.is_none() || lacking == Some(dest) {
+            if host.deploy.is_none() || missing_haul == Some(dest) {
                 return Err(Error::LacksHaul { missing, to: to.to_string() });
             }
             self.deploy(host, monitor)?;
@@ -60,7 +60,7 @@ impl<'h> Both<'h> {
         let retry = Retry {
             job,
             is_upload: true,
-            reads_here: false,
+            has_local_sources: false,
             retries: from.retries.min(to.retries),
             monitor,
             host: format!("{from} or {to}"),
@@ -71,11 +71,11 @@ impl<'h> Both<'h> {
         retry.run(|job, is_first, monitor| {
             let to = self.greet(self.to, job, is_first, monitor)?;
             let mut from = self.greet(self.from, job, is_first, monitor)?;
-            let at = job.goes_directly().then(|| [from.whereabouts(), to.whereabouts()]);
-            let straight = at.map(|at| Straight::prepare(job, &mut from, at)).transpose()?;
+            let at = job.uses_direct().then(|| [from.host_addresses(), to.host_addresses()]);
+            let direct_plan = at.map(|at| DirectPlan::prepare(job, &mut from, at)).transpose()?;
             let (from, to) = (greeted(from, self.from)?, greeted(to, self.to)?);
-            let straight = straight.flatten();
-            let between = Box::new(Between { from, to, straight });
+            let direct_plan = direct_plan.flatten();
+            let between = Box::new(Between { from, to, direct_plan });
             Ok(haul_engine::run(job, Placement::Between(between), monitor)?)
         })
     }
@@ -90,9 +90,9 @@ impl<'h> Both<'h> {
         monitor: &dyn Monitor,
     ) -> Result<Requests, Error> {
         self.reaching.set(host);
-        let tell = |event: LinkEvent<'_>| monitor.event(Event::Link(event));
+        let on_event = |event: LinkEvent<'_>| monitor.event(Event::Link(event));
         let cancelled = || monitor.cancelled();
-        let call = self.hosts.call(host, job, is_first, &tell, &cancelled);
+        let call = self.hosts.call(host, job, is_first, &on_event, &cancelled);
         let call = Call { may_be_kept: false, ..call };
         let requests = call.greet()?;
         self.hosts.has_greeted(host);

@@ -11,10 +11,10 @@ fn location(words: &[u8]) -> Result<Location, LocationError> {
 fn shape(words: &[u8]) -> String {
     match location(words) {
         Err(error) => format!("refused: {error}"),
-        Ok(Location { machine: Machine::Here, path, .. }) => {
+        Ok(Location { machine: Machine::Local, path, .. }) => {
             format!("here|{}", escape_bytes(&path))
         }
-        Ok(Location { machine: Machine::There(host), path, .. }) => {
+        Ok(Location { machine: Machine::Remote(host), path, .. }) => {
             let sftp = if host.by_sftp { "sftp:" } else { "" };
             format!(
                 "{sftp}{}|{}|{}|{}",
@@ -52,7 +52,7 @@ fn paths_here() {
         b"a\nb",
     ] {
         let found = location(path).expect("a path here");
-        assert_eq!(found.machine, Machine::Here, "{}", escape_bytes(path));
+        assert_eq!(found.machine, Machine::Local, "{}", escape_bytes(path));
         assert_eq!(found.path, path);
     }
 }

@@ -15,9 +15,9 @@ pub struct Scope {
     /// The kinds that other rule files name, each once.
     nested: Vec<Nested>,
     /// The rule files of the directory itself that were skipped.
-    passed_over: Vec<Name>,
+    skipped_files: Vec<Name>,
     /// A file of this directory, or of one above it, was passed over.
-    lacks_rules: bool,
+    has_unknown_rules: bool,
 }
 
 /// A kind of rule files that another file names. They are searched in the directory of that file
@@ -82,25 +82,25 @@ impl Scope {
             root: Arc::clone(&self.root),
             lists: self.lists.iter().map(of_all).collect(),
             nested: self.nested.iter().map(of_nested).collect(),
-            passed_over: Vec::new(),
-            lacks_rules: self.lacks_rules,
+            skipped_files: Vec::new(),
+            has_unknown_rules: self.has_unknown_rules,
         }
     }
 
     /// Skips the rule file `name` of the directory. Its rules stay unknown.
-    pub fn pass_over(&mut self, name: &Name) {
-        self.passed_over.push(name.clone());
-        self.lacks_rules = true;
+    pub fn skip_file(&mut self, name: &Name) {
+        self.skipped_files.push(name.clone());
+        self.has_unknown_rules = true;
     }
 
     /// The rule files of the directory itself that were skipped.
-    pub fn passed_over(&self) -> &[Name] {
-        &self.passed_over
+    pub fn skipped_files(&self) -> &[Name] {
+        &self.skipped_files
     }
 
     /// True if unknown rules may protect entries of the directory.
-    pub(super) fn lacks_rules(&self) -> bool {
-        self.lacks_rules
+    pub(super) fn has_unknown_rules(&self) -> bool {
+        self.has_unknown_rules
     }
 
     /// The kind with this number among those that files name.
@@ -111,7 +111,7 @@ impl Scope {
     /// Searches for `files` from the current directory on.
     ///
     /// Returns false if there are too many kinds. Nothing changes then.
-    pub fn look_for(&mut self, files: &RuleFiles) -> bool {
+    pub fn add_kind(&mut self, files: &RuleFiles) -> bool {
         let is_known = self.nested.iter().any(|nested| nested.files == *files);
         if !is_known && self.nested.len() < Filter::FILES_MAX {
             self.nested.push(Nested { files: files.clone(), list: None });

@@ -1,8 +1,8 @@
 //! The handshake of one caller, until it is known, has failed, or is forwarded to a job.
 
 use crate::PublicKey;
-use crate::doorway::{Forwarder, GREETING_MAX};
 use crate::duplex::Established;
+use crate::listen_target::{Forwarder, GREETING_MAX};
 use rustix::event::PollFlags;
 use rustls::server::Acceptor;
 use rustls::{ServerConfig, ServerConnection};
@@ -22,7 +22,7 @@ const READ_LEN: usize = 4 << 10;
 /// The state of a handshake after a step.
 pub(super) enum Progress {
     /// The caller must send more.
-    Waits,
+    Pending,
     /// The caller has proved to hold this key.
     Done(PublicKey),
     /// The caller was passed to a job.
@@ -32,13 +32,13 @@ pub(super) enum Progress {
 }
 
 /// Finds the job that has a label.
-pub(super) type JobOf<'g> = dyn Fn(&str) -> Option<Arc<Forwarder>> + 'g;
+pub(super) type FindJob<'g> = dyn Fn(&str) -> Option<Arc<Forwarder>> + 'g;
 
 /// The state of TLS.
 enum Tls {
     /// Waits for the rest of the greeting. Holds the bytes received so far.
-    Greets(Box<Acceptor>, Vec<u8>),
-    Answers(Box<ServerConnection>),
+    AwaitingHello(Box<Acceptor>, Vec<u8>),
+    Handshaking(Box<ServerConnection>),
     /// The handshake has failed, and the caller got an alert. Input is discarded until the caller
     /// has left: closing a socket that has unread data would discard the alert.
     Failed,
@@ -67,7 +67,7 @@ impl Handshake {
     ) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         socket.set_nodelay(true)?;
-        let tls = Tls::Greets(Box::default(), Vec::new());
+        let tls = Tls::AwaitingHello(Box::default(), Vec::new());
         let (config, since) = (Arc::clone(config), Instant::now());
         Ok(Self { socket, tls, config, from, since, has_greeted: false, received: 0 })
     }
@@ -77,19 +77,19 @@ impl Handshake {
     }
 
     /// The events to poll its socket for.
-    pub(super) fn awaits(&self) -> PollFlags {
+    pub(super) fn interest(&self) -> PollFlags {
         match &self.tls {
-            Tls::Answers(tls) if tls.wants_write() => PollFlags::IN | PollFlags::OUT,
+            Tls::Handshaking(tls) if tls.wants_write() => PollFlags::IN | PollFlags::OUT,
             _ => PollFlags::IN,
         }
     }
 
     /// Proceeds as far as possible without waiting.
-    pub(super) fn proceed(&mut self, job_of: &JobOf<'_>) -> Progress {
-        self.step(job_of).unwrap_or(Progress::Failed)
+    pub(super) fn proceed(&mut self, find_job: &FindJob<'_>) -> Progress {
+        self.step(find_job).unwrap_or(Progress::Failed)
     }
 
-    fn step(&mut self, job_of: &JobOf<'_>) -> io::Result<Progress> {
+    fn step(&mut self, find_job: &FindJob<'_>) -> io::Result<Progress> {
         let mut bytes = [0; READ_LEN];
         loop {
             let len = match (&self.socket).read(&mut bytes) {
@@ -98,7 +98,7 @@ impl Handshake {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.send()?;
-                    return Ok(Progress::Waits);
+                    return Ok(Progress::Pending);
                 }
                 Err(error) => return Err(error),
             };
@@ -106,8 +106,8 @@ impl Handshake {
             if self.received > RECEIVED_MAX {
                 return Ok(Progress::Failed);
             }
-            match self.take(&bytes[..len], job_of) {
-                Ok(Progress::Waits) => {}
+            match self.take(&bytes[..len], find_job) {
+                Ok(Progress::Pending) => {}
                 Ok(progress) => return Ok(progress),
                 Err(error) => {
                     tracing::debug!(%error, from = %self.from, "a caller is not let in");
@@ -122,10 +122,10 @@ impl Handshake {
     }
 
     /// Processes all of `bytes`.
-    fn take(&mut self, bytes: &[u8], job_of: &JobOf<'_>) -> io::Result<Progress> {
+    fn take(&mut self, bytes: &[u8], find_job: &FindJob<'_>) -> io::Result<Progress> {
         match &mut self.tls {
-            Tls::Failed => Ok(Progress::Waits),
-            Tls::Greets(acceptor, greeting) => {
+            Tls::Failed => Ok(Progress::Pending),
+            Tls::AwaitingHello(acceptor, greeting) => {
                 greeting.extend_from_slice(bytes);
                 let mut bytes = bytes;
                 while !bytes.is_empty() {
@@ -133,9 +133,9 @@ impl Handshake {
                         return Err(io::ErrorKind::UnexpectedEof.into());
                     }
                 }
-                self.greet(job_of)
+                self.handle_hello(find_job)
             }
-            Tls::Answers(tls) => {
+            Tls::Handshaking(tls) => {
                 let mut bytes = bytes;
                 while !bytes.is_empty() {
                     // After a close_notify alert, no more data is taken.
@@ -144,47 +144,49 @@ impl Handshake {
                     }
                     tls.process_new_packets().map_err(io::Error::other)?;
                 }
-                self.answer()
+                self.continue_handshake()
             }
         }
     }
 
     /// Once the greeting is complete, forwards the caller to a job or starts the handshake.
-    fn greet(&mut self, job_of: &JobOf<'_>) -> io::Result<Progress> {
-        let Tls::Greets(acceptor, greeting) = &mut self.tls else { return Ok(Progress::Waits) };
+    fn handle_hello(&mut self, find_job: &FindJob<'_>) -> io::Result<Progress> {
+        let Tls::AwaitingHello(acceptor, greeting) = &mut self.tls else {
+            return Ok(Progress::Pending);
+        };
         // An invalid greeting gets an alert, as any other caller does.
         let alerted = |(error, mut alert): (rustls::Error, rustls::server::AcceptedAlert)| {
             let _ = alert.write(&mut &self.socket);
             io::Error::other(error)
         };
         let Some(accepted) = acceptor.accept().map_err(alerted)? else {
-            return Ok(Progress::Waits);
+            return Ok(Progress::Pending);
         };
-        let job = accepted.client_hello().server_name().and_then(job_of);
+        let job = accepted.client_hello().server_name().and_then(find_job);
         if let Some(job) = job {
             job.forward(&self.socket, self.from.ip(), greeting)?;
             return Ok(Progress::Forwarded);
         }
         let tls = accepted.into_connection(Arc::clone(&self.config)).map_err(alerted)?;
-        self.tls = Tls::Answers(Box::new(tls));
-        self.answer()
+        self.tls = Tls::Handshaking(Box::new(tls));
+        self.continue_handshake()
     }
 
     /// Sends pending data and checks whether the handshake is complete.
-    fn answer(&mut self) -> io::Result<Progress> {
-        let Tls::Answers(tls) = &mut self.tls else { return Ok(Progress::Waits) };
+    fn continue_handshake(&mut self) -> io::Result<Progress> {
+        let Tls::Handshaking(tls) = &mut self.tls else { return Ok(Progress::Pending) };
         if tls.is_handshaking() {
             self.has_greeted |= tls.wants_write();
-            return Ok(Progress::Waits);
+            return Ok(Progress::Pending);
         }
         let key = tls.peer_certificates();
-        let key = key.and_then(|keys| PublicKey::of_structure(keys.first()?));
+        let key = key.and_then(|keys| PublicKey::from_der(keys.first()?));
         self.send()?;
         Ok(key.map_or(Progress::Failed, Progress::Done))
     }
 
     fn send(&mut self) -> io::Result<()> {
-        let Tls::Answers(tls) = &mut self.tls else { return Ok(()) };
+        let Tls::Handshaking(tls) = &mut self.tls else { return Ok(()) };
         while tls.wants_write() {
             match tls.write_tls(&mut self.socket) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -197,8 +199,8 @@ impl Handshake {
 
     /// The caller's address and its connection, once the handshake is complete.
     pub(super) fn established(self) -> Option<(SocketAddr, Established)> {
-        let Self { socket, tls: Tls::Answers(tls), from, .. } = self else { return None };
+        let Self { socket, tls: Tls::Handshaking(tls), from, .. } = self else { return None };
         let tls = rustls::Connection::Server(*tls);
-        Some((from, Established { tls, socket, early: Vec::new() }))
+        Some((from, Established { tls, socket, received: Vec::new() }))
     }
 }

@@ -2,7 +2,7 @@
 //! what many callers cost.
 
 use super::*;
-use crate::{ConnectError, Reaching, ServerAddress, ServerVia, bind_udp, connect_server};
+use crate::{ConnectError, ConnectOptions, ServerAddress, ServerVia, bind_udp, connect_server};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,8 +45,8 @@ fn gate(own: &[Identity], clients: &[PublicKey], limits: GateLimits) -> Gate {
     let socket = bind_udp(listener.local_addr().expect("an address")).expect("a socket");
     let gate = Gate::new(vec![listener], own, limits).expect("a gate");
     let mut gate = gate.with_quic(vec![socket], Congestion::default());
-    gate.know(clients.iter().map(|key| (*key, None)));
-    let quic = gate.begin_quic().expect("descriptors").expect("a socket");
+    gate.set_known_keys(clients.iter().map(|key| (*key, None)));
+    let quic = gate.prepare_quic().expect("descriptors").expect("a socket");
     thread::spawn(move || quic.serve().expect("served"));
     gate
 }
@@ -89,8 +89,8 @@ impl Running {
         on_new_key: impl FnOnce(PublicKey) + Send + 'static,
     ) -> Result<Connection, ConnectError> {
         let addresses = [self.address.clone()];
-        let reaching = Reaching { via: self.via, ..Reaching::default() };
-        connect_server("box", &addresses, key, client, reaching, on_new_key)
+        let options = ConnectOptions { via: self.via, ..ConnectOptions::default() };
+        connect_server("box", &addresses, key, client, options, on_new_key)
     }
 
     fn socket(&self) -> TcpStream {
@@ -113,8 +113,8 @@ fn talk(connection: Connection, content: &[u8]) -> io::Result<Vec<u8>> {
     let Connection { mut reader, mut writer, closer: _closer } = connection;
     thread::scope(|scope| {
         scope.spawn(move || writer.write_all(content));
-        let mut heard = Vec::new();
-        reader.read_to_end(&mut heard).map(|_| heard)
+        let mut received = Vec::new();
+        reader.read_to_end(&mut received).map(|_| received)
     })
 }
 
@@ -149,7 +149,7 @@ fn unknown_revoked_and_expired_keys_get_the_same_refusal() {
         let past = SystemTime::now() - Duration::from_secs(1);
         let future = SystemTime::now() + Duration::from_secs(600);
         let keys = [(expired.key(), Some(past)), (known.key(), Some(future))];
-        server.gate.lock().know(keys);
+        server.gate.lock().set_known_keys(keys);
         let refusals = [&unknown, &revoked, &expired].map(|client| refusal(&server, client));
         assert_eq!(refusals[0].1, "the server at box does not accept this client's key");
         assert!(refusals.iter().all(|refusal| *refusal == refusals[0]), "{refusals:?}");
@@ -188,8 +188,8 @@ fn a_server_with_another_key_that_disconnects_at_once_is_not_silent() {
         socket2::SockRef::from(&caller).set_linger(Some(Duration::ZERO)).expect("set");
     });
     let other = identity().key();
-    let reaching = Reaching { via: ServerVia::Tcp, ..Reaching::default() };
-    let refused = connect_server("box", &[address], other, &client, reaching, |_| ());
+    let options = ConnectOptions { via: ServerVia::Tcp, ..ConnectOptions::default() };
+    let refused = connect_server("box", &[address], other, &client, options, |_| ());
     assert!(matches!(refused, Err(ConnectError::ServerKey { .. })), "{:?}", refused.err());
 }
 
@@ -197,8 +197,9 @@ fn a_server_with_another_key_that_disconnects_at_once_is_not_silent() {
 fn a_closed_port_differs_from_a_refusing_server() {
     for via in BOTH {
         let address = ServerAddress::from(listener().local_addr().expect("an address"));
-        let (server, reaching) = (identity().key(), Reaching { via, ..Reaching::default() });
-        let connected = connect_server("box", &[address], server, &identity(), reaching, |_| ());
+        let (server, options) =
+            (identity().key(), ConnectOptions { via, ..ConnectOptions::default() });
+        let connected = connect_server("box", &[address], server, &identity(), options, |_| ());
         let error = connected.expect_err("nobody listens");
         assert!(matches!(error, ConnectError::NoServer { .. }), "{error}");
         assert!(error.retriable());
@@ -220,8 +221,8 @@ fn a_client_with_an_old_key_gets_the_new_one() {
             let connected = server.connect_to(key.key(), &client, move |key| {
                 let _ = tell.send(key);
             });
-            let heard = talk(connected.expect("connected"), b"hello").expect("let in");
-            assert_eq!(heard, b"hello");
+            let received = talk(connected.expect("connected"), b"hello").expect("let in");
+            assert_eq!(received, b"hello");
             assert_eq!(told.recv(), Ok(new.key()));
         }
     }
@@ -236,8 +237,8 @@ fn a_stream_that_was_cut_off_does_not_end_in_order() {
         let address = gate.addresses().expect("an address")[0].into();
         let own = own.key();
         let connected = thread::spawn(move || {
-            let reaching = Reaching { via, ..Reaching::default() };
-            connect_server("box", &[address], own, &client, reaching, |_| ())
+            let options = ConnectOptions { via, ..ConnectOptions::default() };
+            connect_server("box", &[address], own, &client, options, |_| ())
         });
         let caller = loop {
             let mut turn = gate.turn(&[], Some(TURN)).expect("a turn");
@@ -254,9 +255,9 @@ fn a_stream_that_was_cut_off_does_not_end_in_order() {
         // The socket is closed before the writer can end the stream.
         there.closer.killer().kill();
         drop(writer);
-        let mut heard = Vec::new();
-        let error = connection.reader.read_to_end(&mut heard).expect_err("it was cut off");
-        assert_eq!((error.kind(), &heard[..]), (io::ErrorKind::UnexpectedEof, &b""[..]));
+        let mut received = Vec::new();
+        let error = connection.reader.read_to_end(&mut received).expect_err("it was cut off");
+        assert_eq!((error.kind(), &received[..]), (io::ErrorKind::UnexpectedEof, &b""[..]));
     }
 }
 
@@ -289,8 +290,8 @@ fn many_callers_without_keys_cost_little_and_block_no_client() {
         }
         for _ in 0..10 {
             let begin = Instant::now();
-            let heard = talk(server.connect(&client).expect("connected"), b"hello");
-            assert_eq!(heard.expect("let in"), b"hello");
+            let received = talk(server.connect(&client).expect("connected"), b"hello");
+            assert_eq!(received.expect("let in"), b"hello");
             assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
             thread::sleep(Duration::from_millis(20));
         }
@@ -319,8 +320,8 @@ fn callers_that_name_the_key_of_a_job_are_forwarded_to_it() {
     let (forwarder, forwarded) = crate::Forwarder::new(address).expect("sockets");
     let forwarder = Arc::new(forwarder);
     server.gate.lock().forward_to(&forwarder);
-    let doorway = crate::Doorway::Server(forwarded);
-    let listener = doorway.open(None, client.public()).expect("a listener");
+    let listen_target = crate::ListenTarget::Server(forwarded);
+    let listener = listen_target.open(None, client.public()).expect("a listener");
     assert_eq!(listener.address(), address);
     let key = listener.key();
     let call = |identity: Identity| {
@@ -334,9 +335,9 @@ fn callers_that_name_the_key_of_a_job_are_forwarded_to_it() {
     let accept = || listener.accept_within(TRY_MAX, None).expect("accepted").expect("a caller");
     let calls = call(client);
     let mut direct = accept().identify(&|| true).expect("the client");
-    let mut heard = [0; 4];
-    direct.read_exact(&mut heard).expect("read");
-    assert_eq!(&heard, b"ping");
+    let mut received = [0; 4];
+    direct.read_exact(&mut received).expect("read");
+    assert_eq!(&received, b"ping");
     calls.join().expect("no panic").expect("forwarded");
     // An eavesdropper that knows the name has no key.
     let calls = call(identity());
@@ -344,7 +345,7 @@ fn callers_that_name_the_key_of_a_job_are_forwarded_to_it() {
     assert_eq!(server.gate.lock().waiting(), 0);
     drop(calls.join());
     // The job ends. The server then answers itself, with its own key.
-    drop((listener, forwarder, doorway));
+    drop((listener, forwarder, listen_target));
     assert!(call(identity()).join().expect("no panic").is_err());
 }
 

@@ -24,7 +24,7 @@ const GIVEN: u8 = b'g';
 const BUSY: u8 = b'b';
 
 /// How much longer the clock that counts sleep may run than the one that does not.
-const SLEPT_MAX: Duration = Duration::from_secs(1);
+const SLEEP_MAX: Duration = Duration::from_secs(1);
 
 /// Most bytes of an answer to `list`.
 const ANSWER_LEN_MAX: u64 = 4096;
@@ -86,7 +86,7 @@ fn ask(path: &Path, letter: u8) -> io::Result<UnixStream> {
 /// # Errors
 /// When the directory can't be read, or is not the user's alone.
 pub fn list(dir: &Path) -> io::Result<Vec<Held>> {
-    let mut all: Vec<Held> = sockets(dir)?.iter().filter_map(|path| held_at(path)).collect();
+    let mut all: Vec<Held> = sockets(dir)?.iter().filter_map(|path| query_holder(path)).collect();
     all.sort_by(|one, other| one.host.cmp(&other.host));
     Ok(all)
 }
@@ -98,7 +98,7 @@ pub fn list(dir: &Path) -> io::Result<Vec<Held>> {
 /// See [`list`].
 pub fn stop(dir: &Path, host: Option<&str>) -> io::Result<Vec<Held>> {
     let stopped = sockets(dir)?.into_iter().filter_map(|path| {
-        let held = held_at(&path)?;
+        let held = query_holder(&path)?;
         if host.is_some_and(|host| !held.is_to(host)) {
             return None;
         }
@@ -114,7 +114,7 @@ pub fn stop(dir: &Path, host: Option<&str>) -> io::Result<Vec<Held>> {
 }
 
 /// The connection of the holder at `path`; `None` if none answers there.
-fn held_at(path: &Path) -> Option<Held> {
+fn query_holder(path: &Path) -> Option<Held> {
     let mut answer = String::new();
     ask(path, LIST).ok()?.take(ANSWER_LEN_MAX).read_to_string(&mut answer).ok()?;
     Held::parse(&answer)
@@ -169,7 +169,7 @@ pub fn hold(user: UnixStream, dir: &Path, name: &str, host: &str) -> io::Result<
     let path = dir.join(name);
     let listener = bind(dir, &path)?;
     listener.set_nonblocking(true)?;
-    let holder = Holder { listener, host: host.to_owned(), since: seconds_since_1970() };
+    let holder = Holder { listener, host: host.to_owned(), since: unix_seconds() };
     let end = holder.run(user);
     let _ = fs::remove_file(&path);
     end
@@ -202,24 +202,24 @@ struct Holder {
 }
 
 /// The location of the streams.
-enum State {
+enum StreamLocation {
     /// A command is using them.
     Used(UnixStream),
     /// The holder has them.
-    Kept { streams: Streams, until: Instant, slept: Duration },
+    Kept { streams: Streams, until: Instant, time_asleep: Duration },
 }
 
 impl Holder {
     fn run(&self, user: UnixStream) -> io::Result<()> {
-        let mut state = State::Used(user);
+        let mut state = StreamLocation::Used(user);
         loop {
             state = match state {
-                State::Used(user) => match self.wait_for_return(user)? {
+                StreamLocation::Used(user) => match self.wait_for_return(user)? {
                     Some(kept) => kept,
                     None => return Ok(()),
                 },
-                State::Kept { streams, until, slept } => {
-                    match self.wait_for_user(streams, until, slept)? {
+                StreamLocation::Kept { streams, until, time_asleep } => {
+                    match self.wait_for_user(streams, until, time_asleep)? {
                         Some(used) => used,
                         None => return Ok(()),
                     }
@@ -229,12 +229,12 @@ impl Holder {
     }
 
     /// Waits until the command returns the streams; `None` if it ends without doing so.
-    fn wait_for_return(&self, user: UnixStream) -> io::Result<Option<State>> {
+    fn wait_for_return(&self, user: UnixStream) -> io::Result<Option<StreamLocation>> {
         loop {
             let [returned, asked] = ready([user.as_fd(), self.listener.as_fd()], None)?;
             if asked {
                 self.answer(|letter| match letter {
-                    LIST => Some(self.told(true, Duration::ZERO).into_bytes()),
+                    LIST => Some(self.status_line(true, Duration::ZERO).into_bytes()),
                     _ => Some(vec![BUSY]),
                 });
             }
@@ -249,12 +249,12 @@ impl Holder {
             else {
                 return Ok(None);
             };
-            let lasts = Duration::from_secs(u32::from_le_bytes(seconds).into());
-            let until = Instant::now() + lasts;
+            let keep_time = Duration::from_secs(u32::from_le_bytes(seconds).into());
+            let until = Instant::now() + keep_time;
             // A command that misses this confirmation has passed its streams all the same.
             let _ = (&user).write_all(&[GIVEN]);
             let streams = Streams { input, output, errors };
-            return Ok(Some(State::Kept { streams, until, slept: slept() }));
+            return Ok(Some(StreamLocation::Kept { streams, until, time_asleep: time_asleep() }));
         }
     }
 
@@ -263,13 +263,13 @@ impl Holder {
         &self,
         streams: Streams,
         until: Instant,
-        slept_before: Duration,
-    ) -> io::Result<Option<State>> {
+        time_asleep_before: Duration,
+    ) -> io::Result<Option<StreamLocation>> {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let [spoken, asked] =
                 ready([streams.input.as_fd(), self.listener.as_fd()], Some(left))?;
-            let has_slept = slept().saturating_sub(slept_before) > SLEPT_MAX;
+            let has_slept = time_asleep().saturating_sub(time_asleep_before) > SLEEP_MAX;
             // The only input to expect from an idle host is the end of the stream.
             if spoken || has_slept || left.is_zero() {
                 return Ok(None);
@@ -279,7 +279,7 @@ impl Holder {
             }
             let mut is_stopped = false;
             let user = self.answer(|letter| match letter {
-                LIST => Some(self.told(false, left).into_bytes()),
+                LIST => Some(self.status_line(false, left).into_bytes()),
                 TAKE => None,
                 STOP => {
                     is_stopped = true;
@@ -294,7 +294,7 @@ impl Holder {
             let Streams { input, output, errors } = &streams;
             let passed = [input.as_fd(), output.as_fd(), errors.as_fd()];
             if pass(&user, &[GIVEN], &passed).is_ok() {
-                return Ok(Some(State::Used(user)));
+                return Ok(Some(StreamLocation::Used(user)));
             }
         }
     }
@@ -324,36 +324,36 @@ impl Holder {
         }
     }
 
-    fn told(&self, is_used: bool, left: Duration) -> String {
+    fn status_line(&self, is_used: bool, left: Duration) -> String {
         let (host, since, left) = (self.host.clone(), self.since, left.as_secs());
         Held { host, is_used, since, left, holder: std::process::id() }.text()
     }
 }
 
-/// Waits up to `patience` until a stream is readable or has ended. Reports each.
-fn ready(streams: [BorrowedFd<'_>; 2], patience: Option<Duration>) -> io::Result<[bool; 2]> {
-    let patience = patience.and_then(|patience| Timespec::try_from(patience).ok());
+/// Waits up to `timeout` until a stream is readable or has ended. Reports each.
+fn ready(streams: [BorrowedFd<'_>; 2], timeout: Option<Duration>) -> io::Result<[bool; 2]> {
+    let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
     let mut polled = streams.map(|stream| PollFd::from_borrowed_fd(stream, PollFlags::IN));
-    match poll(&mut polled, patience.as_ref()) {
+    match poll(&mut polled, timeout.as_ref()) {
         Ok(_) | Err(Errno::INTR) => Ok(polled.map(|one| !one.revents().is_empty())),
         Err(error) => Err(error.into()),
     }
 }
 
-fn seconds_since_1970() -> u64 {
+fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// Time that this machine has slept since boot.
 #[cfg(target_os = "linux")]
-fn slept() -> Duration {
+fn time_asleep() -> Duration {
     let of = |clock| Duration::try_from(clock_gettime(clock)).unwrap_or_default();
     of(ClockId::Boottime).saturating_sub(of(ClockId::Monotonic))
 }
 
 /// Not known here. A kept connection is checked before its use, which has to do.
 #[cfg(not(target_os = "linux"))]
-fn slept() -> Duration {
+fn time_asleep() -> Duration {
     Duration::ZERO
 }
 

@@ -1,11 +1,11 @@
 //! A client's connection. A thread moves its packets until all written data has arrived.
 
-use super::config::{self, Congestion, Pace};
-use super::driver::{Driver, Happened, is_wrong_key, was_refused};
-use super::ends::{Ends, Handed};
+use super::config::{self, Congestion, TransportSettings};
+use super::driver::{Driver, DriverEvent, is_wrong_key, was_refused};
+use super::ends::{Ends, JobStream};
 use super::udp::{Udp, bind_udp};
-use crate::tls::{Broken, client_config, only};
-use crate::{Identity, Measured, PublicKey};
+use crate::tls::{TlsFailure, accept_only, client_config};
+use crate::{Identity, PacketStats, PublicKey};
 use quinn_proto::{ClientConfig, ConnectionError};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -15,10 +15,10 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// A connection whose handshake is complete on this side.
-pub(crate) struct Called {
-    pub(crate) handed: Handed,
+pub(crate) struct OutgoingConnection {
+    pub(crate) job_stream: JobStream,
     /// Dropping it waits until all written data has arrived.
-    pub(crate) rest: Box<dyn Send + Sync>,
+    pub(crate) linger: Box<dyn Send + Sync>,
 }
 
 /// The thread of a connection. It ends when the connection does.
@@ -31,36 +31,37 @@ impl Drop for Thread {
     }
 }
 
-/// Connects to the server with the key `server` at `address`, within `patience`. Later the server
+/// Connects to the server with the key `server` at `address`, within `timeout`. Later the server
 /// is considered lost if it is silent for `silence_max`.
 ///
 /// # Errors
-/// When no server answers, or one with another key ([`Broken::WrongKey`]).
+/// When no server answers, or one with another key ([`TlsFailure::WrongKey`]).
 pub(crate) fn call(
     address: SocketAddr,
     server: PublicKey,
     identity: &Identity,
-    patience: Duration,
+    timeout: Duration,
     silence_max: Option<Duration>,
     congestion: Congestion,
-) -> io::Result<Called> {
-    let tls = client_config(identity, only(server))?;
+) -> io::Result<OutgoingConnection> {
+    let tls = client_config(identity, accept_only(server))?;
     let any: IpAddr = match address {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
     let udp = Udp::new(bind_udp(SocketAddr::new(any, 0))?)?;
     let packet_len_max = udp.packet_len_to(address);
-    let config = config::client(tls, Pace { congestion, silence_max, packet_len_max })?;
+    let config =
+        config::client(tls, TransportSettings { congestion, silence_max, packet_len_max })?;
     let (job, ours) = Ends::pairs()?;
-    let (tell, told) = sync_channel(1);
-    let begun = Call { address, name: server.label(), deadline: Instant::now() + patience, tell };
+    let (result, received) = sync_channel(1);
+    let begun = Call { address, name: server.label(), deadline: Instant::now() + timeout, result };
     let run = move || begun.run(udp, config, ours);
     let thread = thread::Builder::new().name("quic".to_owned()).spawn(run)?;
     let thread = Thread(Some(thread));
     let ended = || io::Error::other("the thread of the connection has ended");
-    told.recv().map_err(|_| ended())??;
-    Ok(Called { handed: Handed::new(job), rest: Box::new(thread) })
+    received.recv().map_err(|_| ended())??;
+    Ok(OutgoingConnection { job_stream: JobStream::new(job), linger: Box::new(thread) })
 }
 
 /// A connection attempt.
@@ -70,24 +71,24 @@ struct Call {
     name: String,
     deadline: Instant,
     /// Gets one message: the result of the attempt.
-    tell: SyncSender<io::Result<()>>,
+    result: SyncSender<io::Result<()>>,
 }
 
 impl Call {
     fn run(self, udp: Udp, config: ClientConfig, ends: Ends) {
-        let tell = self.tell.clone();
+        let result = self.result.clone();
         if let Err(error) = self.connect(udp, config, ends) {
             // After the connection is made, the pair reports how it ends.
-            let _ = tell.try_send(Err(error));
+            let _ = result.try_send(Err(error));
         }
     }
 
     /// Connects, then moves packets until the connection has ended.
     fn connect(self, udp: Udp, config: ClientConfig, ends: Ends) -> io::Result<()> {
         let mut driver = Driver::new(config::endpoint(None)?, None);
-        let socket = driver.add_own(udp)?;
+        let socket = driver.add_client_socket(udp)?;
         let id = driver.connect(socket, config, self.address, &self.name)?;
-        let measured = Arc::clone(&ends.measured);
+        let packet_stats = Arc::clone(&ends.packet_stats);
         let mut ends = Some(ends);
         while ends.is_some() {
             let left = self.deadline.saturating_duration_since(Instant::now());
@@ -95,25 +96,25 @@ impl Call {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             driver.turn(&[], Some(left))?;
-            for happened in driver.happened() {
-                match (happened, ends.take()) {
-                    (Happened::Connected(id), Some(ends)) => driver.link(id, ends)?,
-                    (Happened::Failed(reason), _) => return Err(failed(&reason)),
-                    (Happened::Connected(_), None) => {}
+            for events in driver.events() {
+                match (events, ends.take()) {
+                    (DriverEvent::Connected(id), Some(ends)) => driver.link(id, ends)?,
+                    (DriverEvent::Failed(reason), _) => return Err(failed(&reason)),
+                    (DriverEvent::Connected(_), None) => {}
                 }
             }
-            if driver.has_missed(socket) {
+            if driver.is_peer_unreachable(socket) {
                 return Err(io::ErrorKind::ConnectionRefused.into());
             }
         }
-        let _ = self.tell.send(Ok(()));
+        let _ = self.result.send(Ok(()));
         while driver.linked() > 0 {
             driver.turn(&[], None)?;
         }
-        *measured.lock() = driver.quic(id).map(|quic| {
+        *packet_stats.lock() = driver.quic(id).map(|quic| {
             let path = quic.stats().path;
             let (packets, lost) = (path.sent_packets, path.lost_packets);
-            Measured { packets, lost, round_trip: path.min_rtt }
+            PacketStats { packets, lost, round_trip: path.min_rtt }
         });
         Ok(())
     }
@@ -122,12 +123,12 @@ impl Call {
 /// The error of a handshake that failed.
 fn failed(reason: &ConnectionError) -> io::Error {
     match reason {
-        reason if is_wrong_key(reason) => io::Error::other(Broken::WrongKey),
-        reason if was_refused(reason) => io::Error::other(Broken::Refused),
+        reason if is_wrong_key(reason) => io::Error::other(TlsFailure::WrongKey),
+        reason if was_refused(reason) => io::Error::other(TlsFailure::Refused),
         ConnectionError::TimedOut => io::ErrorKind::TimedOut.into(),
         ConnectionError::ConnectionClosed(_) | ConnectionError::ApplicationClosed(_) => {
             io::ErrorKind::ConnectionRefused.into()
         }
-        _ => io::Error::other(Broken::Invalid),
+        _ => io::Error::other(TlsFailure::Invalid),
     }
 }

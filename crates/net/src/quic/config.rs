@@ -83,20 +83,20 @@ impl fmt::Display for Congestion {
 /// A text that names no [`Congestion`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not bbr, cubic or newreno")]
-pub struct NotACongestion;
+pub struct UnknownCongestion;
 
 impl FromStr for Congestion {
-    type Err = NotACongestion;
+    type Err = UnknownCongestion;
 
-    fn from_str(text: &str) -> Result<Self, NotACongestion> {
+    fn from_str(text: &str) -> Result<Self, UnknownCongestion> {
         let found = Self::ALL.iter().find(|(_, name)| *name == text);
-        found.map(|(it, _)| *it).ok_or(NotACongestion)
+        found.map(|(it, _)| *it).ok_or(UnknownCongestion)
     }
 }
 
 /// Settings that may differ between the two sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Pace {
+pub(super) struct TransportSettings {
     pub(super) congestion: Congestion,
     /// The timeout for a silent peer.
     pub(super) silence_max: Option<Duration>,
@@ -111,7 +111,7 @@ pub(super) fn packet_len_of(mtu: Option<u32>, is_ipv6: bool) -> u16 {
     mtu.map_or(PACKET_LEN_DEFAULT, fits).clamp(PACKET_LEN_MIN, PACKET_LEN_MAX)
 }
 
-impl Pace {
+impl TransportSettings {
     pub(super) fn transport(&self) -> Arc<TransportConfig> {
         let mut mtu = MtuDiscoveryConfig::default();
         mtu.upper_bound(self.packet_len_max);
@@ -136,11 +136,14 @@ impl Pace {
 }
 
 /// The configuration of a client, with the settings of its TLS connections.
-pub(super) fn client(mut tls: rustls::ClientConfig, pace: Pace) -> io::Result<ClientConfig> {
+pub(super) fn client(
+    mut tls: rustls::ClientConfig,
+    settings: TransportSettings,
+) -> io::Result<ClientConfig> {
     tls.alpn_protocols = vec![PROTOCOL.to_vec()];
     let crypto = QuicClientConfig::try_from(tls).map_err(io::Error::other)?;
     let mut config = ClientConfig::new(Arc::new(crypto));
-    config.transport_config(pace.transport());
+    config.transport_config(settings.transport());
     Ok(config)
 }
 
@@ -149,7 +152,7 @@ pub(super) fn client(mut tls: rustls::ClientConfig, pace: Pace) -> io::Result<Cl
 pub(super) fn server(
     tls: &rustls::ServerConfig,
     own: &Identity,
-    pace: Pace,
+    settings: TransportSettings,
 ) -> io::Result<ServerConfig> {
     let mut tls = tls.clone();
     tls.alpn_protocols = vec![PROTOCOL.to_vec()];
@@ -159,7 +162,7 @@ pub(super) fn server(
     let tokens = hkdf::Salt::new(hkdf::HKDF_SHA256, b"haul quic token").extract(own.seed());
     let mut config = ServerConfig::new(Arc::new(crypto), Arc::new(tokens));
     config.validation_token.sent(0);
-    config.transport_config(pace.transport());
+    config.transport_config(settings.transport());
     config.migration(true);
     Ok(config)
 }
@@ -171,8 +174,8 @@ pub(super) fn endpoint(own: Option<&Identity>) -> io::Result<EndpointConfig> {
     let mut config = match own {
         None => EndpointConfig::default(),
         Some(own) => {
-            let reset = derived(own, b"haul quic reset")?;
-            let [a, b, c, d, e, f, g, h, ..] = derived(own, b"haul quic id")?;
+            let reset = derive_key(own, b"haul quic reset")?;
+            let [a, b, c, d, e, f, g, h, ..] = derive_key(own, b"haul quic id")?;
             let ids = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
             let mut config =
                 EndpointConfig::new(Arc::new(hmac::Key::new(hmac::HMAC_SHA256, &reset)));
@@ -185,7 +188,7 @@ pub(super) fn endpoint(own: Option<&Identity>) -> io::Result<EndpointConfig> {
 }
 
 /// Derives a key for one purpose.
-fn derived(own: &Identity, purpose: &[u8]) -> io::Result<[u8; 32]> {
+fn derive_key(own: &Identity, purpose: &[u8]) -> io::Result<[u8; 32]> {
     let secret = hkdf::Salt::new(hkdf::HKDF_SHA256, purpose).extract(own.seed());
     let mut key = [0; 32];
     let filled = secret.expand(&[b"key"], hkdf::HKDF_SHA256).and_then(|it| it.fill(&mut key));
@@ -196,7 +199,7 @@ fn derived(own: &Identity, purpose: &[u8]) -> io::Result<[u8; 32]> {
 /// The code for closing a connection after all data was moved.
 pub(super) const ENDED: VarInt = VarInt::from_u32(0);
 /// The code for closing it earlier.
-pub(super) const HUNG_UP: VarInt = VarInt::from_u32(1);
+pub(super) const CLOSED_EARLY: VarInt = VarInt::from_u32(1);
 
 #[cfg(test)]
 mod tests {
@@ -221,6 +224,6 @@ mod tests {
         for (it, name) in Congestion::ALL {
             assert_eq!((it.to_string().as_str(), name.parse()), (name, Ok(it)));
         }
-        assert_eq!("reno".parse::<Congestion>(), Err(NotACongestion));
+        assert_eq!("reno".parse::<Congestion>(), Err(UnknownCongestion));
     }
 }

@@ -1,9 +1,9 @@
 //! The loop over UDP sockets, QUIC connections and their socket pairs. One thread runs it.
 
-use super::config::{HUNG_UP, Pace};
-use super::ends::{Ends, Fate};
+use super::config::{CLOSED_EARLY, TransportSettings};
+use super::ends::{Ends, StreamEnd};
 use super::link::Link;
-use super::udp::{Came, Inbox, Udp};
+use super::udp::{Datagrams, Inbox, Udp};
 use crate::GateLimits;
 use crate::gate::source;
 use bytes::{Bytes, BytesMut};
@@ -28,11 +28,11 @@ const BATCHES_MAX: usize = 4;
 const TRANSMISSIONS_MAX: usize = 32;
 
 /// Bytes sent to a caller for each byte received, before its address is validated.
-const ANSWER_MAX: u64 = 3;
+const AMPLIFICATION_MAX: u64 = 3;
 
-/// Once 1/`RETRY_PART` of the allowed handshakes are open, new callers must validate their address
+/// Once 1/`RETRY_FRACTION` of the allowed handshakes are open, new callers must validate their address
 /// first.
-const RETRY_PART: usize = 4;
+const RETRY_FRACTION: usize = 4;
 
 /// The alert for a key that is not accepted (RFC 8446, section 6).
 const ACCESS_DENIED: u8 = 49;
@@ -40,7 +40,7 @@ const ACCESS_DENIED: u8 = 49;
 /// Settings for callers.
 pub(super) struct Rules {
     pub(super) config: Arc<ServerConfig>,
-    pub(super) pace: Pace,
+    pub(super) settings: TransportSettings,
     pub(super) limits: GateLimits,
 }
 
@@ -49,15 +49,15 @@ pub(super) struct Rules {
 pub(super) struct ConnId(u64);
 
 /// An event of a connection without a pair.
-pub(super) enum Happened {
+pub(super) enum DriverEvent {
     /// Its handshake is complete.
     Connected(ConnId),
     Failed(ConnectionError),
 }
 
 /// The state of a connection beside QUIC's own.
-enum State {
-    Shaking {
+enum Phase {
+    Handshaking {
         since: Instant,
         /// It has failed. Its packets are answered until the other side can have received the
         /// error.
@@ -76,7 +76,7 @@ struct Conn {
     handle: Option<ConnectionHandle>,
     /// The ID of its socket.
     socket: usize,
-    state: State,
+    state: Phase,
     /// It must be driven in the next turn.
     is_due: bool,
 }
@@ -91,25 +91,25 @@ pub(super) struct Driver {
     by_handle: HashMap<ConnectionHandle, ConnId>,
     next_conn: u64,
     rules: Option<Rules>,
-    happened: Vec<Happened>,
+    events: Vec<DriverEvent>,
     inbox: Inbox,
     outbox: Vec<u8>,
 }
 
 struct Socket {
     udp: Udp,
-    serves: Serves,
+    role: SocketRole,
 }
 
 /// The purpose of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Serves {
+enum SocketRole {
     /// It accepts new callers.
     Callers,
     /// It belongs to a client.
-    Itself,
+    OwnClient,
     /// It serves existing connections only.
-    Rest,
+    Draining,
 }
 
 impl Driver {
@@ -126,7 +126,7 @@ impl Driver {
             by_handle: HashMap::new(),
             next_conn: 0,
             rules,
-            happened: Vec::new(),
+            events: Vec::new(),
             inbox: Inbox::new(),
             outbox: Vec::new(),
         }
@@ -145,13 +145,13 @@ impl Driver {
     /// # Errors
     /// Those of `setsockopt`.
     pub(super) fn listen(&mut self, sockets: Vec<UdpSocket>) -> io::Result<()> {
-        self.sockets.values_mut().for_each(|socket| socket.serves = Serves::Rest);
+        self.sockets.values_mut().for_each(|socket| socket.role = SocketRole::Draining);
         for socket in sockets {
             let address = socket.local_addr()?;
             match self.sockets.values_mut().find(|known| known.udp.local() == address) {
-                Some(known) => known.serves = Serves::Callers,
+                Some(known) => known.role = SocketRole::Callers,
                 None => {
-                    self.add(Udp::new(socket)?, Serves::Callers);
+                    self.add(Udp::new(socket)?, SocketRole::Callers);
                 }
             }
         }
@@ -159,9 +159,9 @@ impl Driver {
         Ok(())
     }
 
-    fn add(&mut self, udp: Udp, serves: Serves) -> usize {
+    fn add(&mut self, udp: Udp, role: SocketRole) -> usize {
         let number = self.next_socket;
-        self.sockets.insert(number, Socket { udp, serves });
+        self.sockets.insert(number, Socket { udp, role });
         self.next_socket += 1;
         number
     }
@@ -170,15 +170,15 @@ impl Driver {
     ///
     /// # Errors
     /// Those of `setsockopt`.
-    pub(super) fn add_own(&mut self, udp: Udp) -> io::Result<usize> {
-        udp.watch_ways()?;
-        Ok(self.add(udp, Serves::Itself))
+    pub(super) fn add_client_socket(&mut self, udp: Udp) -> io::Result<usize> {
+        udp.enable_error_reports()?;
+        Ok(self.add(udp, SocketRole::OwnClient))
     }
 
     fn close_unused_sockets(&mut self) {
         let conns = &self.conns;
         self.sockets.retain(|number, socket| {
-            socket.serves != Serves::Rest || conns.values().any(|conn| conn.socket == *number)
+            socket.role != SocketRole::Draining || conns.values().any(|conn| conn.socket == *number)
         });
     }
 
@@ -210,7 +210,7 @@ impl Driver {
     ) -> ConnId {
         let id = ConnId(self.next_conn);
         self.next_conn += 1;
-        let state = State::Shaking { since: now, has_failed: false };
+        let state = Phase::Handshaking { since: now, has_failed: false };
         self.by_handle.insert(handle, id);
         let conn = Conn { quic, handle: Some(handle), socket, state, is_due: true };
         self.conns.insert(id, conn);
@@ -236,7 +236,7 @@ impl Driver {
     /// When the connection no longer exists.
     pub(super) fn link(&mut self, id: ConnId, ends: Ends) -> io::Result<()> {
         let conn = self.conns.get_mut(&id).ok_or(io::ErrorKind::NotConnected)?;
-        conn.state = State::Linked(Link::new(ends, &mut conn.quic)?);
+        conn.state = Phase::Linked(Link::new(ends, &mut conn.quic)?);
         conn.is_due = true;
         Ok(())
     }
@@ -245,33 +245,33 @@ impl Driver {
     pub(super) fn close(&mut self, id: ConnId) {
         let now = Instant::now();
         if let Some(conn) = self.conns.get_mut(&id) {
-            conn.quic.close(now, HUNG_UP, Bytes::new());
-            conn.state = State::Closing;
+            conn.quic.close(now, CLOSED_EARLY, Bytes::new());
+            conn.state = Phase::Closing;
             conn.is_due = true;
         }
     }
 
     /// The number of unfinished handshakes.
-    pub(super) fn shaking(&self) -> usize {
-        self.conns.values().filter(|conn| conn.is_shaking()).count()
+    pub(super) fn handshakes(&self) -> usize {
+        self.conns.values().filter(|conn| conn.is_handshaking()).count()
     }
 
     /// The number of connections that have a pair.
     pub(super) fn linked(&self) -> usize {
-        self.conns.values().filter(|conn| matches!(conn.state, State::Linked(_))).count()
+        self.conns.values().filter(|conn| matches!(conn.state, Phase::Linked(_))).count()
     }
 
     /// True if the system has reported an undeliverable packet of that socket.
-    pub(super) fn has_missed(&self, socket: usize) -> bool {
-        self.sockets.get(&socket).is_some_and(|socket| socket.udp.has_missed())
+    pub(super) fn is_peer_unreachable(&self, socket: usize) -> bool {
+        self.sockets.get(&socket).is_some_and(|socket| socket.udp.is_peer_unreachable())
     }
 
     /// Returns the events since the last call.
-    pub(super) fn happened(&mut self) -> Vec<Happened> {
-        std::mem::take(&mut self.happened)
+    pub(super) fn events(&mut self) -> Vec<DriverEvent> {
+        std::mem::take(&mut self.events)
     }
 
-    /// Waits until something is ready, or `patience` is over, and handles it. Returns which of
+    /// Waits until something is ready, or `wait_max` is over, and handles it. Returns which of
     /// `others` are readable.
     ///
     /// # Errors
@@ -279,25 +279,25 @@ impl Driver {
     pub(super) fn turn(
         &mut self,
         others: &[BorrowedFd<'_>],
-        patience: Option<Duration>,
+        wait_max: Option<Duration>,
     ) -> io::Result<Vec<bool>> {
         let now = Instant::now();
         let is_due = self.conns.values().any(|conn| conn.is_due);
         let next = self.conns.values_mut().filter_map(|conn| conn.deadline(self.rules.as_ref()));
         let next = next.min().map(|at| at.saturating_duration_since(now));
         let timeout = if is_due { Some(Duration::ZERO) } else { next };
-        let timeout = [timeout, patience].into_iter().flatten().min();
+        let timeout = [timeout, wait_max].into_iter().flatten().min();
         let timeout = timeout.map(|left| Timespec::try_from(left).unwrap_or_default());
         let mut fds: Vec<PollFd<'_>> =
             others.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
         for socket in self.sockets.values() {
-            let out = if socket.udp.is_full() { PollFlags::OUT } else { PollFlags::empty() };
+            let out = if socket.udp.is_blocked() { PollFlags::OUT } else { PollFlags::empty() };
             fds.push(PollFd::from_borrowed_fd(socket.udp.fd(), PollFlags::IN | out));
         }
         let mut linked = Vec::new();
         for (number, conn) in &self.conns {
-            if let State::Linked(link) = &conn.state
-                && let Some(flags) = link.awaits()
+            if let Phase::Linked(link) = &conn.state
+                && let Some(flags) = link.interest()
             {
                 linked.push(*number);
                 fds.push(PollFd::from_borrowed_fd(link.fd(), flags));
@@ -316,27 +316,27 @@ impl Driver {
             let Some(conn) = self.conns.get_mut(&number).filter(|_| !events.is_empty()) else {
                 continue;
             };
-            if let State::Linked(link) = &mut conn.state
+            if let Phase::Linked(link) = &mut conn.state
                 && events.contains(PollFlags::HUP)
             {
-                link.job_left();
+                link.job_closed();
             }
             conn.is_due = true;
         }
         let numbers: Vec<usize> = self.sockets.keys().copied().collect();
         for (number, events) in numbers.into_iter().zip(of_sockets) {
-            self.attend(number, events);
+            self.service_socket(number, events);
         }
         self.drive_due();
         Ok(ready)
     }
 
     /// Sends packets that the socket refused before, and receives new ones.
-    fn attend(&mut self, number: usize, events: PollFlags) {
+    fn service_socket(&mut self, number: usize, events: PollFlags) {
         let Some(socket) = self.sockets.get_mut(&number) else { return };
-        if socket.udp.is_full() && events.contains(PollFlags::OUT) {
-            socket.udp.send_rest();
-            let sent = !socket.udp.is_full();
+        if socket.udp.is_blocked() && events.contains(PollFlags::OUT) {
+            socket.udp.flush_unsent();
+            let sent = !socket.udp.is_blocked();
             let users = self.conns.values_mut().filter(|conn| conn.socket == number);
             users.for_each(|conn| conn.is_due |= sent);
         }
@@ -349,14 +349,20 @@ impl Driver {
         for _ in 0..BATCHES_MAX {
             let mut inbox = std::mem::take(&mut self.inbox);
             let now = Instant::now();
-            let mut came = Vec::new();
+            let mut datagrams = Vec::new();
             let any = self.sockets.get(&number).is_some_and(|socket| {
-                inbox.receive(&socket.udp, |batch: Came<'_>| {
-                    came.push((batch.from, batch.to, batch.ecn, batch.len, batch.bytes.into()));
+                inbox.receive(&socket.udp, |batch: Datagrams<'_>| {
+                    datagrams.push((
+                        batch.from,
+                        batch.to,
+                        batch.ecn,
+                        batch.len,
+                        batch.bytes.into(),
+                    ));
                 })
             });
             self.inbox = inbox;
-            for (from, to, ecn, len, bytes) in came {
+            for (from, to, ecn, len, bytes) in datagrams {
                 let mut bytes: BytesMut = bytes;
                 while !bytes.is_empty() {
                     let packet = bytes.split_to(len.clamp(1, bytes.len()));
@@ -394,28 +400,28 @@ impl Driver {
     /// Starts the handshake of a caller, unless it must validate its address first.
     fn admit(&mut self, socket: usize, now: Instant, incoming: Incoming) {
         let listens =
-            self.sockets.get(&socket).is_some_and(|socket| socket.serves == Serves::Callers);
+            self.sockets.get(&socket).is_some_and(|socket| socket.role == SocketRole::Callers);
         let Some(rules) = self.rules.as_ref().filter(|_| listens) else {
             self.endpoint.ignore(incoming);
             return;
         };
-        let (limits, mut pace, mut config) =
-            (rules.limits, rules.pace, ServerConfig::clone(&rules.config));
+        let (limits, mut settings, mut config) =
+            (rules.limits, rules.settings, ServerConfig::clone(&rules.config));
         self.outbox.clear();
         // Callers with a validated address are not asked again.
-        let must_retry = self.shaking() >= limits.handshakes_max / RETRY_PART;
+        let must_retry = self.handshakes() >= limits.handshakes_max / RETRY_FRACTION;
         if must_retry && incoming.may_retry() {
             if let Ok(transmit) = self.endpoint.retry(incoming, &mut self.outbox) {
                 self.respond(socket, transmit);
             }
             return;
         }
-        self.make_way(source(incoming.remote_address().ip()), limits);
+        self.evict_for(source(incoming.remote_address().ip()), limits);
         let from = incoming.remote_address();
         if let Some(socket) = self.sockets.get(&socket) {
-            pace.packet_len_max = socket.udp.packet_len_to(from);
+            settings.packet_len_max = socket.udp.packet_len_to(from);
         }
-        config.transport_config(pace.transport());
+        config.transport_config(settings.transport());
         self.outbox.clear();
         match self.endpoint.accept(incoming, now, &mut self.outbox, Some(Arc::new(config))) {
             Ok((handle, quic)) => {
@@ -432,7 +438,7 @@ impl Driver {
     /// Sends the data in the outbox.
     fn respond(&mut self, socket: usize, transmit: Transmit) {
         if let Some(socket) = self.sockets.get_mut(&socket)
-            && !socket.udp.is_full()
+            && !socket.udp.is_blocked()
         {
             socket.udp.send(transmit, &self.outbox);
         }
@@ -440,22 +446,22 @@ impl Driver {
 
     /// Drops handshakes until there is room for another from `new`. Drops failed ones first, then
     /// the oldest.
-    fn make_way(&mut self, new: IpAddr, limits: GateLimits) {
+    fn evict_for(&mut self, new: IpAddr, limits: GateLimits) {
         let of_new = |conn: &Conn| source(conn.quic.remote_address().ip()) == new;
-        let shaking = self.conns.values().filter(|conn| conn.is_shaking());
-        if shaking.filter(|conn| of_new(conn)).count() >= limits.per_source_max {
-            self.forget_oldest(of_new);
+        let handshakes = self.conns.values().filter(|conn| conn.is_handshaking());
+        if handshakes.filter(|conn| of_new(conn)).count() >= limits.per_source_max {
+            self.evict_oldest(of_new);
         }
-        if self.shaking() >= limits.handshakes_max {
-            self.forget_oldest(|_| true);
+        if self.handshakes() >= limits.handshakes_max {
+            self.evict_oldest(|_| true);
         }
     }
 
-    fn forget_oldest(&mut self, are_meant: impl Fn(&Conn) -> bool) {
-        let shaking = self.conns.iter().filter(|(_, conn)| are_meant(conn));
-        let oldest = shaking
+    fn evict_oldest(&mut self, is_candidate: impl Fn(&Conn) -> bool) {
+        let handshakes = self.conns.iter().filter(|(_, conn)| is_candidate(conn));
+        let oldest = handshakes
             .filter_map(|(number, conn)| match conn.state {
-                State::Shaking { since, has_failed } => Some((!has_failed, since, *number)),
+                Phase::Handshaking { since, has_failed } => Some((!has_failed, since, *number)),
                 _ => None,
             })
             .min();
@@ -488,7 +494,7 @@ impl Driver {
         }
         let late = self.rules.as_ref().map(|rules| rules.limits.handshake_max);
         let is_late = |conn: &Conn| match (&conn.state, late) {
-            (State::Shaking { since, .. }, Some(max)) => now - *since >= max,
+            (Phase::Handshaking { since, .. }, Some(max)) => now - *since >= max,
             _ => false,
         };
         let late = self.conns.iter().filter(|(_, conn)| is_late(conn));
@@ -503,33 +509,33 @@ impl Driver {
         conn.is_due = false;
         while let Some(event) = conn.quic.poll() {
             match (event, &mut conn.state) {
-                (Event::Connected, State::Shaking { .. }) => {
-                    conn.state = State::Connected;
-                    self.happened.push(Happened::Connected(id));
+                (Event::Connected, Phase::Handshaking { .. }) => {
+                    conn.state = Phase::Connected;
+                    self.events.push(DriverEvent::Connected(id));
                 }
-                (Event::ConnectionLost { reason }, State::Linked(link)) => {
+                (Event::ConnectionLost { reason }, Phase::Linked(link)) => {
                     tracing::debug!(%reason, "a connection has ended");
-                    link.lost(fate_of(&reason));
+                    link.lost(stream_end_of(&reason));
                 }
-                (Event::ConnectionLost { reason }, State::Shaking { has_failed, .. }) => {
+                (Event::ConnectionLost { reason }, Phase::Handshaking { has_failed, .. }) => {
                     tracing::debug!(%reason, "a handshake has failed");
-                    self.happened.push(Happened::Failed(reason));
+                    self.events.push(DriverEvent::Failed(reason));
                     *has_failed = true;
                 }
-                (Event::ConnectionLost { reason }, State::Connected) => {
-                    self.happened.push(Happened::Failed(reason));
-                    conn.state = State::Closing;
+                (Event::ConnectionLost { reason }, Phase::Connected) => {
+                    self.events.push(DriverEvent::Failed(reason));
+                    conn.state = Phase::Closing;
                 }
-                (Event::Stream(StreamEvent::Finished { .. }), State::Linked(link)) => {
+                (Event::Stream(StreamEvent::Finished { .. }), Phase::Linked(link)) => {
                     link.acknowledged();
                 }
                 _ => {}
             }
         }
-        if let State::Linked(link) = &mut conn.state {
+        if let Phase::Linked(link) = &mut conn.state {
             link.pump(&mut conn.quic, now);
             if link.is_over() {
-                conn.state = State::Closing;
+                conn.state = Phase::Closing;
             }
         }
         if let Some(socket) = self.sockets.get_mut(&conn.socket) {
@@ -546,7 +552,7 @@ impl Driver {
                 conn.is_due = true;
             }
         }
-        let is_unused = !matches!(conn.state, State::Linked(_));
+        let is_unused = !matches!(conn.state, Phase::Linked(_));
         // A job may still be reading received data.
         if is_unused && conn.handle.is_none() {
             self.forget(id);
@@ -557,13 +563,13 @@ impl Driver {
 /// Sends pending packets of `conn`. Returns true if more may be left for the next turn.
 fn transmit(conn: &mut Conn, udp: &mut Udp, outbox: &mut Vec<u8>, now: Instant) -> bool {
     for _ in 0..TRANSMISSIONS_MAX {
-        if udp.is_full() {
+        if udp.is_blocked() {
             return false;
         }
         outbox.clear();
         let batch = udp.batch(conn.quic.current_mtu());
         let Some(transmit) = conn.quic.poll_transmit(now, batch, outbox) else { return false };
-        if conn.may_answer() {
+        if conn.can_send() {
             udp.send(transmit, outbox);
         }
     }
@@ -571,27 +577,27 @@ fn transmit(conn: &mut Conn, udp: &mut Udp, outbox: &mut Vec<u8>, now: Instant) 
 }
 
 impl Conn {
-    fn is_shaking(&self) -> bool {
-        matches!(self.state, State::Shaking { .. })
+    fn is_handshaking(&self) -> bool {
+        matches!(self.state, Phase::Handshaking { .. })
     }
 
     /// False if a caller whose address is not validated would get more than three times the data
     /// that it has sent (RFC 9000, section 8.1). The state machine lets the last packet exceed
     /// that.
-    fn may_answer(&self) -> bool {
-        if !self.is_shaking() || self.quic.side().is_client() {
+    fn can_send(&self) -> bool {
+        if !self.is_handshaking() || self.quic.side().is_client() {
             return true;
         }
         let udp = self.quic.stats();
         // The first packet is not counted. A shorter one starts no connection.
         let received = udp.udp_rx.bytes + u64::from(super::config::PACKET_LEN_MIN);
-        udp.udp_tx.bytes <= ANSWER_MAX * received
+        udp.udp_tx.bytes <= AMPLIFICATION_MAX * received
     }
 
     /// The time at which the connection must be driven.
     fn deadline(&mut self, rules: Option<&Rules>) -> Option<Instant> {
         let late = match (&self.state, rules) {
-            (State::Shaking { since, .. }, Some(rules)) => {
+            (Phase::Handshaking { since, .. }, Some(rules)) => {
                 Some(*since + rules.limits.handshake_max)
             }
             _ => None,
@@ -601,13 +607,15 @@ impl Conn {
 }
 
 /// How the stream of a connection ends if the connection ended for `reason`.
-fn fate_of(reason: &ConnectionError) -> Fate {
+fn stream_end_of(reason: &ConnectionError) -> StreamEnd {
     match reason {
         ConnectionError::ApplicationClosed(close) if close.error_code == super::config::ENDED => {
-            Fate::Ended
+            StreamEnd::Ended
         }
-        ConnectionError::ConnectionClosed(close) if is_alert(close.error_code) => Fate::Refused,
-        _ => Fate::CutOff,
+        ConnectionError::ConnectionClosed(close) if is_alert(close.error_code) => {
+            StreamEnd::Refused
+        }
+        _ => StreamEnd::CutOff,
     }
 }
 

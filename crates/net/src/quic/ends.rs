@@ -5,10 +5,10 @@
 //! same end as one that has finished. So each side sends one byte over the second pair before it
 //! ends its stream. The first byte counts.
 
-use crate::connection::{Connection, HangUp, Served, Writer};
-use crate::duplex::{OnNewKey, Opening, hear_opening, say_opening};
-use crate::tls::Broken;
-use crate::{Measured, Patience, Refusal};
+use crate::connection::{Connection, ServerLink, Transport, Writer};
+use crate::duplex::{OnNewKey, Opening, receive_opening, send_opening};
+use crate::tls::TlsFailure;
+use crate::{PacketStats, Refusal, Timeouts};
 use parking_lot::Mutex;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::io::{self, IoSlice, Read, Write};
@@ -18,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 
 /// How a direction ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum StreamEnd {
     /// All data was sent.
     Ended,
     /// It was cut off.
@@ -27,18 +27,18 @@ pub(super) enum Fate {
     Refused,
 }
 
-impl Fate {
+impl StreamEnd {
     const ALL: [(Self, u8); 3] = [(Self::Ended, b'e'), (Self::CutOff, b'c'), (Self::Refused, b'r')];
 
     /// Sends the fate to the other end.
-    pub(super) fn tell(self, to: &UnixStream) {
+    pub(super) fn send(self, to: &UnixStream) {
         let byte = Self::ALL.iter().find(|(it, _)| *it == self).map_or(b'c', |(_, byte)| *byte);
         // The other end may be closed.
         let _ = send(to, &[byte], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     }
 
     /// Reads the fate at the end of the other end's stream. Without one, the stream was cut off.
-    pub(super) fn hear(from: &UnixStream) -> Self {
+    pub(super) fn receive(from: &UnixStream) -> Self {
         let mut byte = [0];
         match recv(from, &mut byte, RecvFlags::DONTWAIT) {
             Ok((_, 1)) => {
@@ -54,9 +54,9 @@ impl Fate {
 #[derive(Debug)]
 pub(super) struct Ends {
     pub(super) stream: UnixStream,
-    pub(super) fate: UnixStream,
+    pub(super) stream_end: UnixStream,
     /// The measurements, set at the end. Both sides share them if they are in one process.
-    pub(super) measured: Arc<Mutex<Option<Measured>>>,
+    pub(super) packet_stats: Arc<Mutex<Option<PacketStats>>>,
 }
 
 impl Ends {
@@ -65,25 +65,25 @@ impl Ends {
     /// # Errors
     /// Those of `socketpair`.
     pub(super) fn pairs() -> io::Result<(Self, Self)> {
-        let ((stream, other_stream), (fate, other_fate)) =
+        let ((stream, other_stream), (stream_end, other_end)) =
             (UnixStream::pair()?, UnixStream::pair()?);
-        let one = Self::of(stream, fate);
-        let measured = Arc::clone(&one.measured);
-        Ok((one, Self { stream: other_stream, fate: other_fate, measured }))
+        let one = Self::of(stream, stream_end);
+        let packet_stats = Arc::clone(&one.packet_stats);
+        Ok((one, Self { stream: other_stream, stream_end: other_end, packet_stats }))
     }
 
     /// One side, received from another process.
-    pub(super) fn of(stream: UnixStream, fate: UnixStream) -> Self {
-        Self { stream, fate, measured: Arc::default() }
+    pub(super) fn of(stream: UnixStream, stream_end: UnixStream) -> Self {
+        Self { stream, stream_end, packet_stats: Arc::default() }
     }
 }
 
 /// A connection whose handshake is complete, for a job.
-pub(crate) struct Handed {
+pub(crate) struct JobStream {
     ends: Arc<Ends>,
 }
 
-impl Handed {
+impl JobStream {
     pub(super) fn new(ends: Ends) -> Self {
         Self { ends: Arc::new(ends) }
     }
@@ -93,34 +93,34 @@ impl Handed {
         &self.ends.stream
     }
 
-    /// Makes the connection. Messages call the peer `peer`. `rest` is dropped last.
+    /// Makes the connection. Messages call the peer `peer`. `linger` is dropped last.
     ///
     /// # Errors
     /// Those of sending the opening.
     pub(crate) fn into_connection(
         self,
         peer: String,
-        patience: Patience,
+        timeout: Timeouts,
         opening: Opening,
-        rest: Option<Box<dyn Send + Sync>>,
+        linger: Option<Box<dyn Send + Sync>>,
     ) -> io::Result<Connection> {
         let Self { ends } = self;
         let refusal = Arc::new(OnceLock::new());
         let mut writer = EndWriter(Arc::clone(&ends));
-        let on_new_key = say_opening(opening, &mut writer)?;
+        let on_new_key = send_opening(opening, &mut writer)?;
         let (ended, refused) = (false, Arc::clone(&refusal));
         let reader = EndReader { ends: Arc::clone(&ends), on_new_key, ended, refusal: refused };
         let (is_quic, on_end) = (true, None);
-        let served = Served { peer, line: ends, refusal, is_quic, rest, on_end };
+        let served = ServerLink { peer, transport: ends, refusal, is_quic, linger, on_end };
         let writer = Writer::new(writer, None);
-        Ok(Connection::of_server(Box::new(reader), writer, served, patience))
+        Ok(Connection::of_server(Box::new(reader), writer, served, timeout))
     }
 }
 
-impl HangUp for Ends {
-    fn hang_up(&self) {
+impl Transport for Ends {
+    fn shut_down(&self) {
         // Has no effect on a stream that the writer has ended in order: its byte came first.
-        Fate::CutOff.tell(&self.fate);
+        StreamEnd::CutOff.send(&self.stream_end);
         // It can only fail because the other side has left.
         let _ = self.stream.shutdown(Shutdown::Both);
     }
@@ -129,8 +129,8 @@ impl HangUp for Ends {
         None
     }
 
-    fn measured(&self) -> Option<Measured> {
-        *self.measured.lock()
+    fn packet_stats(&self) -> Option<PacketStats> {
+        *self.packet_stats.lock()
     }
 }
 
@@ -158,13 +158,13 @@ impl EndReader {
                 read => return read,
             }
         }
-        match Fate::hear(&self.ends.fate) {
-            Fate::Ended => {
+        match StreamEnd::receive(&self.ends.stream_end) {
+            StreamEnd::Ended => {
                 self.ended = true;
                 Ok(0)
             }
-            Fate::Refused => Err(io::Error::other(Broken::Refused)),
-            Fate::CutOff => Err(io::ErrorKind::UnexpectedEof.into()),
+            StreamEnd::Refused => Err(io::Error::other(TlsFailure::Refused)),
+            StreamEnd::CutOff => Err(io::ErrorKind::UnexpectedEof.into()),
         }
     }
 }
@@ -173,7 +173,7 @@ impl Read for EndReader {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         if let Some(on_new_key) = self.on_new_key.take() {
             let refusal = Arc::clone(&self.refusal);
-            hear_opening(|buf| self.read_some(buf), on_new_key, &refusal)?;
+            receive_opening(|buf| self.read_some(buf), on_new_key, &refusal)?;
         }
         self.read_some(buf)
     }
@@ -198,7 +198,7 @@ impl Write for EndWriter {
 impl Drop for EndWriter {
     /// Ends the stream in order, so that the peer knows that it is complete.
     fn drop(&mut self) {
-        Fate::Ended.tell(&self.0.fate);
+        StreamEnd::Ended.send(&self.0.stream_end);
         let _ = self.0.stream.shutdown(Shutdown::Write);
     }
 }

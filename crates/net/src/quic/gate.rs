@@ -2,7 +2,7 @@
 //! receives callers from it.
 
 use super::config::Congestion;
-use super::ends::Handed;
+use super::ends::JobStream;
 use super::host::QuicChild as Child;
 use super::messages::{Arrival, Setup};
 use crate::{GateLimits, Identity, PublicKey};
@@ -27,7 +27,7 @@ pub(crate) struct QuicCaller {
     pub(crate) reached: SocketAddr,
     /// The label of the server key that it asked for.
     pub(crate) label: Option<String>,
-    pub(crate) handed: Handed,
+    pub(crate) job_stream: JobStream,
 }
 
 /// The keys of clients, each with its time of expiry.
@@ -49,7 +49,7 @@ impl QuicGate {
         Self { sockets, congestion, is_open: true, control: None, process: None }
     }
 
-    /// Prepares a process. Call [`Self::started`] once it runs. `None` if there are no sockets.
+    /// Prepares a process. Call [`Self::set_process`] once it runs. `None` if there are no sockets.
     ///
     /// # Errors
     /// Those of `socketpair` and `dup`.
@@ -72,7 +72,7 @@ impl QuicGate {
     }
 
     /// Records the running process.
-    pub(crate) fn started(&mut self, process: haul_sys::Child) {
+    pub(crate) fn set_process(&mut self, process: haul_sys::Child) {
         self.process = Some(process);
     }
 
@@ -128,8 +128,8 @@ impl QuicGate {
     pub(crate) fn next(&mut self) -> Option<QuicCaller> {
         match self.control.as_ref().map(Arrival::receive)? {
             Ok(Some((Arrival { key, from, reached, label }, ends))) => {
-                let handed = Handed::new(ends);
-                Some(QuicCaller { key, from, reached, label, handed })
+                let job_stream = JobStream::new(ends);
+                Some(QuicCaller { key, from, reached, label, job_stream })
             }
             ended => {
                 if let Err(error) = ended {
@@ -158,7 +158,7 @@ impl QuicGate {
     }
 
     /// In a child, closes its copies of all descriptors.
-    pub(crate) fn abandon(&mut self) {
+    pub(crate) fn close_in_child(&mut self) {
         (self.control, self.process) = (None, None);
         self.sockets.clear();
     }

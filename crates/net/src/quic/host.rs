@@ -2,13 +2,13 @@
 //! It passes each caller with a known key to the main process, with one end of a socket pair. It
 //! moves the bytes behind the other end as long as it runs.
 
-use super::config::{self, Pace};
-use super::driver::{ConnId, Driver, Happened, Rules};
+use super::config::{self, TransportSettings};
+use super::driver::{ConnId, Driver, DriverEvent, Rules};
 use super::ends::Ends;
 use super::messages::{Arrival, Setup};
-use crate::gate::{Known, tls_config};
-use crate::{Patience, PublicKey};
-use haul_sys::{Access, Bounds, become_user, confine, end_with_parent, is_root};
+use crate::gate::{AcceptedKeys, tls_config};
+use crate::{PublicKey, Timeouts};
+use haul_sys::{Access, ResourceLimits, become_user, confine, die_with_parent, is_root};
 use quinn_proto::crypto::rustls::HandshakeData;
 use rustls::pki_types::CertificateDer;
 use std::io;
@@ -23,13 +23,13 @@ const RECEIVE_MAX: Duration = Duration::from_secs(5);
 const SEND_MAX: Duration = Duration::from_millis(20);
 
 /// Timeout for sending the jobs' last bytes when the server stops.
-const LEAVING_MAX: Duration = Duration::from_secs(2);
+const DRAIN_MAX: Duration = Duration::from_secs(2);
 
 /// The user without rights on most systems.
 const NOBODY: &str = "nobody";
 
 /// Resource limits of the process. A connection has two descriptors.
-const BOUNDS: Bounds = Bounds { open_files_max: 8192, memory_max: 64 << 30 };
+const BOUNDS: ResourceLimits = ResourceLimits { open_files_max: 8192, memory_max: 64 << 30 };
 
 /// The process for QUIC before it runs.
 pub struct QuicChild {
@@ -42,7 +42,7 @@ impl QuicChild {
     /// Runs the process, whose parent is `parent`, and returns its exit status. **Call it in a
     /// process of its own that has no other thread.**
     pub fn run(self, parent: u32) -> u8 {
-        let served = give_up_rights(parent).and_then(|()| self.serve());
+        let served = drop_privileges(parent).and_then(|()| self.serve());
         match served {
             Ok(()) => 0,
             Err(error) => {
@@ -62,7 +62,7 @@ impl QuicChild {
         control.set_write_timeout(Some(SEND_MAX))?;
         let newest = setup.own()?;
         let driver = Driver::new(config::endpoint(newest.first())?, None);
-        let mut host = Host { control, known: Known::default(), driver };
+        let mut host = Host { control, known: AcceptedKeys::default(), driver };
         host.set_up(&setup)?;
         host.driver.listen(sockets)?;
         host.run()
@@ -70,7 +70,7 @@ impl QuicChild {
 }
 
 /// Drops root's rights and the access to all files.
-fn give_up_rights(parent: u32) -> io::Result<()> {
+fn drop_privileges(parent: u32) -> io::Result<()> {
     if is_root() {
         match become_user(NOBODY) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -79,14 +79,14 @@ fn give_up_rights(parent: u32) -> io::Result<()> {
             become_nobody => become_nobody?,
         }
     }
-    end_with_parent(parent)?;
+    die_with_parent(parent)?;
     confine(Access::Below { writes: &[], reads: &[] });
-    BOUNDS.keep()
+    BOUNDS.apply()
 }
 
 struct Host {
     control: UnixStream,
-    known: Known,
+    known: AcceptedKeys,
     driver: Driver,
 }
 
@@ -99,14 +99,14 @@ impl Host {
         }
         let own = setup.own()?;
         let newest = own.first().ok_or(io::ErrorKind::InvalidData)?;
-        let pace = Pace {
+        let settings = TransportSettings {
             congestion: setup.congestion,
-            silence_max: Patience::default().silence_max,
+            silence_max: Timeouts::default().silence_max,
             // Each connection sets the limit of its own path.
             packet_len_max: config::PACKET_LEN_MAX,
         };
-        let config = config::server(&*tls_config(&own, &self.known)?, newest, pace)?;
-        let rules = Rules { config: config.into(), pace, limits: setup.limits() };
+        let config = config::server(&*tls_config(&own, &self.known)?, newest, settings)?;
+        let rules = Rules { config: config.into(), settings, limits: setup.limits() };
         self.driver.set_rules(Some(rules));
         Ok(())
     }
@@ -120,11 +120,11 @@ impl Host {
                         self.set_up(&setup)?;
                         sockets.map_or(Ok(()), |sockets| self.driver.listen(sockets))?;
                     }
-                    None => return self.leave(),
+                    None => return self.drain(),
                 }
             }
-            for happened in self.driver.happened() {
-                let Happened::Connected(id) = happened else { continue };
+            for events in self.driver.events() {
+                let DriverEvent::Connected(id) = events else { continue };
                 if let Err(error) = self.hand_over(id) {
                     tracing::warn!(%error, "a caller can't be handed over");
                     self.driver.close(id);
@@ -140,7 +140,7 @@ impl Host {
         let session = quic.crypto_session();
         let keys =
             session.peer_identity().and_then(|it| it.downcast::<Vec<CertificateDer<'_>>>().ok());
-        let key = keys.and_then(|keys| PublicKey::of_structure(keys.first()?));
+        let key = keys.and_then(|keys| PublicKey::from_der(keys.first()?));
         let data = session.handshake_data().and_then(|it| it.downcast::<HandshakeData>().ok());
         let from: SocketAddr = quic.remote_address();
         let arrival = Arrival {
@@ -155,8 +155,8 @@ impl Host {
     }
 
     /// Sends the remaining data of the jobs, which have ended.
-    fn leave(&mut self) -> io::Result<()> {
-        let deadline = Instant::now() + LEAVING_MAX;
+    fn drain(&mut self) -> io::Result<()> {
+        let deadline = Instant::now() + DRAIN_MAX;
         self.driver.set_rules(None);
         while self.driver.linked() > 0 && Instant::now() < deadline {
             self.driver.turn(&[], Some(deadline.saturating_duration_since(Instant::now())))?;

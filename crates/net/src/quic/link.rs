@@ -1,8 +1,8 @@
 //! Moves bytes between the stream of a QUIC connection and a socket pair. If one side does not take
 //! data, no more is read from the other.
 
-use super::config::{ENDED, HUNG_UP, SEND_WINDOW_MAX, SEND_WINDOW_MIN};
-use super::ends::{Ends, Fate};
+use super::config::{CLOSED_EARLY, ENDED, SEND_WINDOW_MAX, SEND_WINDOW_MIN};
+use super::ends::{Ends, StreamEnd};
 use bytes::{Buf, Bytes};
 use quinn_proto::{Connection, Dir, ReadError, StreamId, WriteError};
 use rustix::event::PollFlags;
@@ -23,7 +23,7 @@ const MOVED_MAX: usize = 1 << 20;
 
 /// The state of the bytes to the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Out {
+enum Outbound {
     /// The job may write more.
     Open,
     /// The job has ended its stream.
@@ -34,7 +34,7 @@ enum Out {
 
 /// The state of the bytes from the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum In {
+enum Inbound {
     Open,
     /// The job has all data, or wants no more.
     Done,
@@ -52,20 +52,20 @@ pub(super) struct Link {
     /// The only stream. A client opens it with the byte [`OPENER`], and a server waits for that.
     stream: Option<StreamId>,
     /// The opener has not arrived yet.
-    lacks_opener: bool,
+    awaits_opener: bool,
     /// The job has closed both directions.
-    is_left: bool,
-    out: Out,
+    is_job_closed: bool,
+    outbound: Outbound,
     /// Bytes from the job. The stream has not taken those in `unsent` yet.
     read: Box<[u8]>,
     unsent: std::ops::Range<usize>,
-    inward: In,
+    inbound: Inbound,
     /// Pieces that the job has not taken yet.
     pieces: VecDeque<Bytes>,
     /// The peer's last byte has arrived.
-    is_last: bool,
+    is_complete: bool,
     /// The connection has ended, and this is the fate of the direction to the job.
-    lost: Option<Fate>,
+    lost: Option<StreamEnd>,
 }
 
 impl Link {
@@ -82,14 +82,14 @@ impl Link {
         Ok(Self {
             ends,
             stream,
-            lacks_opener: !is_client,
-            is_left: false,
-            out: Out::Open,
+            awaits_opener: !is_client,
+            is_job_closed: false,
+            outbound: Outbound::Open,
             read,
             unsent: 0..usize::from(is_client),
-            inward: In::Open,
+            inbound: Inbound::Open,
             pieces: VecDeque::new(),
-            is_last: false,
+            is_complete: false,
             lost: None,
         })
     }
@@ -99,45 +99,45 @@ impl Link {
     }
 
     /// The events to poll the job's socket for; `None` to not poll it.
-    pub(super) fn awaits(&self) -> Option<PollFlags> {
+    pub(super) fn interest(&self) -> Option<PollFlags> {
         let mut flags = PollFlags::empty();
-        if self.out == Out::Open && self.unsent.is_empty() && self.stream.is_some() {
+        if self.outbound == Outbound::Open && self.unsent.is_empty() && self.stream.is_some() {
             flags |= PollFlags::IN;
         }
-        if self.inward == In::Open && !self.pieces.is_empty() {
+        if self.inbound == Inbound::Open && !self.pieces.is_empty() {
             flags |= PollFlags::OUT;
         }
         // A job that has stopped reading has closed both directions.
-        let is_out = self.out == Out::Acknowledged || self.stream.is_none();
-        let waits_for_job = is_out && self.inward == In::Open && !self.is_left;
+        let is_out = self.outbound == Outbound::Acknowledged || self.stream.is_none();
+        let waits_for_job = is_out && self.inbound == Inbound::Open && !self.is_job_closed;
         (!flags.is_empty() || waits_for_job).then_some(flags)
     }
 
     /// Called when the peer has acknowledged the end of the stream.
     pub(super) fn acknowledged(&mut self) {
-        self.out = Out::Acknowledged;
+        self.outbound = Outbound::Acknowledged;
     }
 
     /// Called when the job's socket has hung up.
-    pub(super) fn job_left(&mut self) {
-        self.is_left = true;
-        if self.out == Out::Acknowledged {
-            self.inward = In::Done;
+    pub(super) fn job_closed(&mut self) {
+        self.is_job_closed = true;
+        if self.outbound == Outbound::Acknowledged {
+            self.inbound = Inbound::Done;
         }
     }
 
     /// Called when the connection has ended. The job still gets received data.
-    pub(super) fn lost(&mut self, fate: Fate) {
-        if fate == Fate::Ended {
-            self.out = Out::Acknowledged;
+    pub(super) fn lost(&mut self, stream_end: StreamEnd) {
+        if stream_end == StreamEnd::Ended {
+            self.outbound = Outbound::Acknowledged;
         }
-        self.lost = Some(fate);
+        self.lost = Some(stream_end);
     }
 
     /// True if the pair can be closed.
     pub(super) fn is_over(&self) -> bool {
-        let is_out = self.out == Out::Acknowledged || self.lost.is_some();
-        is_out && self.inward == In::Done
+        let is_out = self.outbound == Outbound::Acknowledged || self.lost.is_some();
+        is_out && self.inbound == Inbound::Done
     }
 
     /// Moves data as far as possible without waiting. Closes the connection when all was moved.
@@ -147,22 +147,26 @@ impl Link {
         }
         let Some(stream) = self.stream else {
             // The job or the connection ended before there was a stream.
-            if self.is_left && self.lost.is_none() {
-                quic.close(now, HUNG_UP, Bytes::new());
-                self.lost = Some(Fate::CutOff);
+            if self.is_job_closed && self.lost.is_none() {
+                quic.close(now, CLOSED_EARLY, Bytes::new());
+                self.lost = Some(StreamEnd::CutOff);
             }
-            if let Some(fate) = self.lost {
-                self.end_inward(if fate == Fate::Ended { Fate::CutOff } else { fate });
+            if let Some(stream_end) = self.lost {
+                self.end_inbound(if stream_end == StreamEnd::Ended {
+                    StreamEnd::CutOff
+                } else {
+                    stream_end
+                });
             }
             return;
         };
         if self.lost.is_none() && self.send(quic, stream).is_err() {
-            self.lost = Some(Fate::CutOff);
+            self.lost = Some(StreamEnd::CutOff);
         }
         self.receive(quic, stream);
         if self.lost.is_some() || self.is_over() {
             // No effect on a connection that is closed already.
-            let code = if self.lost.is_some() { HUNG_UP } else { ENDED };
+            let code = if self.lost.is_some() { CLOSED_EARLY } else { ENDED };
             quic.close(now, code, Bytes::new());
         }
     }
@@ -170,7 +174,7 @@ impl Link {
     /// # Errors
     /// When the job was cut off.
     fn send(&mut self, quic: &mut Connection, stream: StreamId) -> Result<(), CutOff> {
-        if self.out != Out::Open {
+        if self.outbound != Outbound::Open {
             return Ok(());
         }
         // Room for the unacknowledged data, and for another round trip.
@@ -184,7 +188,7 @@ impl Link {
                     // The peer's job has stopped reading. Its own data may still be in flight.
                     Err(WriteError::Stopped(_) | WriteError::ClosedStream) => {
                         let _ = self.ends.stream.shutdown(Shutdown::Read);
-                        (self.unsent, self.out) = (0..0, Out::Acknowledged);
+                        (self.unsent, self.outbound) = (0..0, Outbound::Acknowledged);
                         return Ok(());
                     }
                 }
@@ -194,9 +198,10 @@ impl Link {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 // The job has ended its stream. Unread data from the peer turns that into an error.
-                Ok(0) | Err(_) if Fate::hear(&self.ends.fate) == Fate::Ended => {
+                Ok(0) | Err(_) if StreamEnd::receive(&self.ends.stream_end) == StreamEnd::Ended => {
                     let finished = quic.send_stream(stream).finish();
-                    self.out = if finished.is_ok() { Out::Ending } else { Out::Acknowledged };
+                    self.outbound =
+                        if finished.is_ok() { Outbound::Ending } else { Outbound::Acknowledged };
                     return Ok(());
                 }
                 Ok(_) | Err(_) => return Err(CutOff),
@@ -207,15 +212,15 @@ impl Link {
 
     fn receive(&mut self, quic: &mut Connection, stream: StreamId) {
         let mut moved = 0;
-        while self.inward == In::Open && moved < MOVED_MAX {
+        while self.inbound == Inbound::Open && moved < MOVED_MAX {
             if self.pieces.is_empty() {
                 self.take_pieces(quic, stream);
             }
             if self.pieces.is_empty() {
-                match (self.is_last, self.lost) {
-                    (true, _) => self.end_inward(Fate::Ended),
-                    (false, Some(Fate::Ended)) => self.end_inward(Fate::CutOff),
-                    (false, Some(fate)) => self.end_inward(fate),
+                match (self.is_complete, self.lost) {
+                    (true, _) => self.end_inbound(StreamEnd::Ended),
+                    (false, Some(StreamEnd::Ended)) => self.end_inbound(StreamEnd::CutOff),
+                    (false, Some(stream_end)) => self.end_inbound(stream_end),
                     (false, None) => {}
                 }
                 return;
@@ -232,8 +237,8 @@ impl Link {
                 Err(_) => {
                     // The job has stopped reading, so the peer need not send more.
                     self.pieces.clear();
-                    self.inward = In::Done;
-                    let _ = quic.recv_stream(stream).stop(HUNG_UP);
+                    self.inbound = Inbound::Done;
+                    let _ = quic.recv_stream(stream).stop(CLOSED_EARLY);
                 }
             }
         }
@@ -247,20 +252,20 @@ impl Link {
         while self.pieces.len() < PIECES_MAX && len < MOVED_MAX {
             match chunks.next(usize::MAX) {
                 Ok(Some(mut chunk)) => {
-                    if std::mem::take(&mut self.lacks_opener) && chunk.bytes.get_u8() != OPENER {
-                        self.lost = Some(Fate::CutOff);
+                    if std::mem::take(&mut self.awaits_opener) && chunk.bytes.get_u8() != OPENER {
+                        self.lost = Some(StreamEnd::CutOff);
                         break;
                     }
                     len += chunk.bytes.len();
                     self.pieces.push_back(chunk.bytes);
                 }
                 Ok(None) => {
-                    self.is_last = true;
+                    self.is_complete = true;
                     break;
                 }
                 Err(ReadError::Blocked) => break,
                 Err(ReadError::Reset(_)) => {
-                    self.lost = self.lost.or(Some(Fate::CutOff));
+                    self.lost = self.lost.or(Some(StreamEnd::CutOff));
                     break;
                 }
             }
@@ -281,10 +286,10 @@ impl Link {
         }
     }
 
-    fn end_inward(&mut self, fate: Fate) {
-        fate.tell(&self.ends.fate);
-        let how = if fate == Fate::Ended { Shutdown::Write } else { Shutdown::Both };
+    fn end_inbound(&mut self, stream_end: StreamEnd) {
+        stream_end.send(&self.ends.stream_end);
+        let how = if stream_end == StreamEnd::Ended { Shutdown::Write } else { Shutdown::Both };
         let _ = self.ends.stream.shutdown(how);
-        self.inward = In::Done;
+        self.inbound = Inbound::Done;
     }
 }

@@ -69,7 +69,7 @@ impl Setup {
     /// # Errors
     /// None that is known.
     pub(super) fn own(&self) -> io::Result<Vec<Identity>> {
-        self.own.iter().map(Identity::of_seed).collect()
+        self.own.iter().map(Identity::from_seed).collect()
     }
 
     /// Keys of clients, each with its time of expiry.
@@ -134,7 +134,7 @@ impl Arrival {
     /// Those of sending.
     pub(super) fn send(mut self, to: &UnixStream, ends: &Ends) -> io::Result<()> {
         self.label = self.label.filter(|label| label.len() <= LABEL_LEN_MAX);
-        send(to, &self, &[ends.stream.as_fd(), ends.fate.as_fd()])
+        send(to, &self, &[ends.stream.as_fd(), ends.stream_end.as_fd()])
     }
 
     /// Receives a caller; `None` at the end of the stream.
@@ -144,12 +144,12 @@ impl Arrival {
     pub(super) fn receive(from: &UnixStream) -> io::Result<Option<(Self, Ends)>> {
         let Some((arrival, ends)) = receive::<Self>(from)? else { return Ok(None) };
         let ends = <[OwnedFd; 2]>::try_from(ends).map_err(|_| io::ErrorKind::InvalidData)?;
-        let [stream, fate] = ends.map(UnixStream::from);
+        let [stream, stream_end] = ends.map(UnixStream::from);
         let is_label = |label: &String| label.len() <= LABEL_LEN_MAX;
         if !arrival.label.as_ref().is_none_or(is_label) {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        Ok(Some((arrival, Ends::of(stream, fate))))
+        Ok(Some((arrival, Ends::of(stream, stream_end))))
     }
 }
 
@@ -290,7 +290,7 @@ mod tests {
     fn invalid_messages_are_refused() {
         let arrival = postcard::to_stdvec(&arrival()).expect("encoded");
         let (job, _ours) = Ends::pairs().expect("pairs");
-        let two = [job.stream.as_fd(), job.fate.as_fd()];
+        let two = [job.stream.as_fd(), job.stream_end.as_fd()];
         let long = [&arrival[..], b"x"].concat();
         let huge = (LEN_MAX as u32 + 1).to_le_bytes();
         for (len, bytes, descriptors) in [

@@ -1,15 +1,16 @@
 //! Tests of QUIC alone: unknown callers, and data in flight. `gate/tests.rs` tests with both
 //! protocols which callers are accepted.
 
-use super::config::{self, Pace, packet_len_of};
+use super::config::{self, TransportSettings, packet_len_of};
 use super::driver::{Driver, Rules};
 use super::gate::QuicGate;
 use super::{Congestion, bind_udp};
 use crate::duplex::Opening;
-use crate::gate::{Known, tls_config};
-use crate::tls::{client_config, only};
+use crate::gate::{AcceptedKeys, tls_config};
+use crate::tls::{accept_only, client_config};
 use crate::{
-    Connection, GateLimits, Identity, Patience, PublicKey, Reaching, ServerVia, connect_server,
+    ConnectOptions, Connection, GateLimits, Identity, PublicKey, ServerVia, Timeouts,
+    connect_server,
 };
 use parking_lot::Mutex;
 use quinn_proto::Endpoint;
@@ -57,9 +58,9 @@ impl Server {
                 )
                 .expect("polled");
                 let caller = gate.next().expect("a caller");
-                let (name, patience) = ("guest".to_owned(), Patience::default());
+                let (name, timeout) = ("guest".to_owned(), Timeouts::default());
                 let connection =
-                    caller.handed.into_connection(name, patience, Opening::Says(None), None);
+                    caller.job_stream.into_connection(name, timeout, Opening::Announce(None), None);
                 thread::spawn(move || connection.map(serve));
             }
         });
@@ -67,15 +68,19 @@ impl Server {
     }
 
     fn connect(&self, client: &Identity) -> Result<Connection, crate::ConnectError> {
-        let reaching = Reaching { via: ServerVia::Quic, ..Reaching::default() };
-        connect_server("box", &[self.address.into()], self.key, client, reaching, |_| ())
+        let options = ConnectOptions { via: ServerVia::Quic, ..ConnectOptions::default() };
+        connect_server("box", &[self.address.into()], self.key, client, options, |_| ())
     }
 
     /// The first packet of an unknown caller.
     fn initial(&self) -> Vec<u8> {
-        let tls = client_config(&identity(), only(self.key)).expect("a configuration");
-        let pace = Pace { congestion: Congestion::Cubic, silence_max: None, packet_len_max: 1200 };
-        let config = config::client(tls, pace).expect("a configuration");
+        let tls = client_config(&identity(), accept_only(self.key)).expect("a configuration");
+        let settings = TransportSettings {
+            congestion: Congestion::Cubic,
+            silence_max: None,
+            packet_len_max: 1200,
+        };
+        let config = config::client(tls, settings).expect("a configuration");
         let own = Arc::new(config::endpoint(None).expect("a configuration"));
         let mut endpoint = Endpoint::new(own, None, true, None);
         let now = Instant::now();
@@ -99,9 +104,9 @@ fn talk(connection: Connection) {
     let Connection { mut reader, mut writer, closer: _closer } = connection;
     writer.write_all(b"hello").expect("written");
     drop(writer);
-    let mut heard = Vec::new();
-    reader.read_to_end(&mut heard).expect("an orderly end");
-    assert_eq!(heard, b"hello");
+    let mut received = Vec::new();
+    reader.read_to_end(&mut received).expect("an orderly end");
+    assert_eq!(received, b"hello");
 }
 
 #[test]
@@ -141,13 +146,17 @@ fn with_many_open_handshakes_callers_validate_their_address_first() {
 
 #[test]
 fn handshakes_are_bounded_by_number_by_source_and_by_time() {
-    let known = Known::default();
+    let known = AcceptedKeys::default();
     let own = [identity()];
-    let pace = Pace { congestion: Congestion::Cubic, silence_max: None, packet_len_max: 1200 };
+    let settings = TransportSettings {
+        congestion: Congestion::Cubic,
+        silence_max: None,
+        packet_len_max: 1200,
+    };
     let rules = |limits| {
         let tls = tls_config(&own, &known).expect("a configuration");
-        let config = config::server(&tls, &own[0], pace).expect("a configuration");
-        Some(Rules { config: config.into(), pace, limits })
+        let config = config::server(&tls, &own[0], settings).expect("a configuration");
+        Some(Rules { config: config.into(), settings, limits })
     };
     let brief = Duration::from_millis(300);
     let limits = GateLimits { handshakes_max: 400, per_source_max: 3, handshake_max: brief };
@@ -165,18 +174,18 @@ fn handshakes_are_bounded_by_number_by_source_and_by_time() {
         }
     };
     call(&mut driver);
-    assert_eq!(driver.shaking(), 3, "of one source");
+    assert_eq!(driver.handshakes(), 3, "of one source");
     driver.set_rules(rules(GateLimits { handshakes_max: 2, per_source_max: 100, ..limits }));
     call(&mut driver);
-    assert!(driver.shaking() <= 3, "they have to show their address");
+    assert!(driver.handshakes() <= 3, "they have to show their address");
     let begin = Instant::now();
-    while driver.shaking() > 0 {
-        assert!(begin.elapsed() < 4 * brief, "{} are late", driver.shaking());
+    while driver.handshakes() > 0 {
+        assert!(begin.elapsed() < 4 * brief, "{} are late", driver.handshakes());
         driver.turn(&[], Some(brief)).expect("a turn");
     }
     driver.set_rules(None);
     call(&mut driver);
-    assert_eq!(driver.shaking(), 0, "it is closed");
+    assert_eq!(driver.handshakes(), 0, "it is closed");
 }
 
 /// The memory of this process, in bytes.
@@ -235,10 +244,10 @@ fn ten_thousand_attempts_cost_little_and_block_no_client() {
 fn read_late(connection: Connection) {
     let Connection { mut reader, mut writer, closer } = connection;
     thread::sleep(Duration::from_millis(700));
-    let mut heard = Vec::new();
-    let read = reader.read_to_end(&mut heard);
-    let is_right = heard.iter().enumerate().all(|(at, byte)| *byte == (at % 251) as u8);
-    let len = if read.is_ok() && is_right { heard.len() as u64 } else { 0 };
+    let mut received = Vec::new();
+    let read = reader.read_to_end(&mut received);
+    let is_right = received.iter().enumerate().all(|(at, byte)| *byte == (at % 251) as u8);
+    let len = if read.is_ok() && is_right { received.len() as u64 } else { 0 };
     let _ = writer.write_all(&len.to_le_bytes());
     drop(writer);
     drop(closer);
@@ -267,9 +276,9 @@ static ARRIVED: Mutex<Option<usize>> = Mutex::new(None);
 
 fn count(connection: Connection) {
     let Connection { mut reader, writer: _writer, closer: _closer } = connection;
-    let mut heard = Vec::new();
-    let read = reader.read_to_end(&mut heard);
-    *ARRIVED.lock() = read.ok().map(|_| heard.len());
+    let mut received = Vec::new();
+    let read = reader.read_to_end(&mut received);
+    *ARRIVED.lock() = read.ok().map(|_| received.len());
 }
 
 #[test]

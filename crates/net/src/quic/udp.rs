@@ -56,8 +56,8 @@ pub(super) struct Udp {
     local: SocketAddr,
     /// Packets that the system has not taken yet.
     unsent: VecDeque<(Transmit, Vec<u8>)>,
-    /// See [`Self::has_missed`].
-    has_missed: bool,
+    /// See [`Self::is_peer_unreachable`].
+    is_peer_unreachable: bool,
 }
 
 impl Udp {
@@ -66,7 +66,7 @@ impl Udp {
     pub(super) fn new(socket: UdpSocket) -> io::Result<Self> {
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
         let local = socket.local_addr()?;
-        Ok(Self { socket, state, local, unsent: VecDeque::new(), has_missed: false })
+        Ok(Self { socket, state, local, unsent: VecDeque::new(), is_peer_unreachable: false })
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
@@ -87,7 +87,7 @@ impl Udp {
     }
 
     /// True while the system takes no packets.
-    pub(super) fn is_full(&self) -> bool {
+    pub(super) fn is_blocked(&self) -> bool {
         !self.unsent.is_empty()
     }
 
@@ -100,13 +100,13 @@ impl Udp {
     /// Sends the packets in `bytes`, now or as soon as the system takes them. A packet that can't
     /// be sent counts as lost.
     pub(super) fn send(&mut self, transmit: Transmit, bytes: &[u8]) {
-        if self.is_full() || !self.try_send(&transmit, bytes) {
+        if self.is_blocked() || !self.try_send(&transmit, bytes) {
             self.unsent.push_back((transmit, bytes.to_vec()));
         }
     }
 
     /// Sends the queued packets.
-    pub(super) fn send_rest(&mut self) {
+    pub(super) fn flush_unsent(&mut self) {
         while let Some((transmit, bytes)) = self.unsent.pop_front() {
             if !self.try_send(&transmit, &bytes) {
                 self.unsent.push_front((transmit, bytes));
@@ -145,7 +145,7 @@ impl Udp {
     ///
     /// # Errors
     /// Those of `setsockopt`.
-    pub(super) fn watch_ways(&self) -> io::Result<()> {
+    pub(super) fn enable_error_reports(&self) -> io::Result<()> {
         self.state.enable_transport_errors(UdpSockRef::from(&self.socket))
     }
 
@@ -153,19 +153,19 @@ impl Udp {
     pub(super) fn read_reports(&mut self) {
         while let Ok(Some(error)) = self.state.recv_transport_error(UdpSockRef::from(&self.socket))
         {
-            self.has_missed |=
+            self.is_peer_unreachable |=
                 matches!(error.payload, quinn_udp::TransportErrorPayload::Unreachable);
         }
     }
 
     /// True if a report said that a host or a port is unreachable.
-    pub(super) fn has_missed(&self) -> bool {
-        self.has_missed
+    pub(super) fn is_peer_unreachable(&self) -> bool {
+        self.is_peer_unreachable
     }
 }
 
 /// Packets received as one batch.
-pub(super) struct Came<'a> {
+pub(super) struct Datagrams<'a> {
     pub(super) from: SocketAddr,
     pub(super) to: Option<IpAddr>,
     pub(super) ecn: Option<quinn_proto::EcnCodepoint>,
@@ -184,7 +184,7 @@ impl Inbox {
     }
 
     /// Receives packets from `socket`. Returns false if there are none.
-    pub(super) fn receive(&mut self, socket: &Udp, mut take: impl FnMut(Came<'_>)) -> bool {
+    pub(super) fn receive(&mut self, socket: &Udp, mut take: impl FnMut(Datagrams<'_>)) -> bool {
         let mut parts = self.0.chunks_mut(JOINED_LEN_MAX);
         let mut parts: [IoSliceMut<'_>; BATCH_SIZE] =
             std::array::from_fn(|_| IoSliceMut::new(parts.next().unwrap_or_default()));
@@ -199,7 +199,7 @@ impl Inbox {
         for (meta, part) in metas.iter().zip(&parts).take(count) {
             let ecn = meta.ecn.and_then(|ecn| quinn_proto::EcnCodepoint::from_bits(ecn as u8));
             let bytes = &part[..meta.len];
-            take(Came { from: meta.addr, to: meta.dst_ip, ecn, len: meta.stride, bytes });
+            take(Datagrams { from: meta.addr, to: meta.dst_ip, ecn, len: meta.stride, bytes });
         }
         count > 0
     }

@@ -29,8 +29,8 @@ impl Pinned {
         Self { accepts, algorithms: Arc::clone(algorithms) }
     }
 
-    fn check(&self, told: &CertificateDer<'_>) -> Result<(), Error> {
-        match PublicKey::of_structure(told).is_some_and(|key| (self.accepts)(&key)) {
+    fn check(&self, cert: &CertificateDer<'_>) -> Result<(), Error> {
+        match PublicKey::from_der(cert).is_some_and(|key| (self.accepts)(&key)) {
             true => Ok(()),
             false => Err(Error::InvalidCertificate(WRONG_KEY)),
         }

@@ -1,7 +1,7 @@
 //! The attributes of a file in version 3 (section 5 of the draft).
 
 use super::PacketError;
-use super::wire::{Put, Take};
+use super::wire::{Decoder, Put};
 
 const SIZE: u32 = 0x1;
 const OWNER: u32 = 0x2;
@@ -72,7 +72,7 @@ impl Attrs {
         })
     }
 
-    pub(super) fn decode(from: &mut Take) -> Result<Self, PacketError> {
+    pub(super) fn decode(from: &mut Decoder) -> Result<Self, PacketError> {
         let flags = from.u32()?;
         let unknown = flags & !(SIZE | OWNER | MODE | TIMES | EXTENDED);
         if unknown != 0 {

@@ -1,7 +1,7 @@
 //! The first packets, and the extensions that a server announces in its own.
 
 use super::PacketError;
-use super::wire::Take;
+use super::wire::Decoder;
 
 /// The only supported version.
 pub(crate) const VERSION: u32 = 3;
@@ -83,11 +83,11 @@ impl Extensions {
 /// Reads the rest of a server's greeting, after the version.
 ///
 /// # Errors
-/// [`PacketError::Cut`].
+/// [`PacketError::Truncated`].
 pub fn decode_version(payload: &[u8]) -> Result<Extensions, PacketError> {
-    let mut from = Take::new(payload);
+    let mut from = Decoder::new(payload);
     let mut extensions = Extensions::default();
-    while from.left() > 0 {
+    while from.remaining() > 0 {
         extensions.add(from.string()?, from.string()?);
     }
     Ok(extensions)

@@ -51,13 +51,13 @@ pub enum PacketError {
     },
     /// The packet ends before its content does.
     #[error("a packet that ends too early")]
-    Cut,
+    Truncated,
     /// No reply has this type.
     #[error("a packet of the unknown type {0}")]
     UnknownType(u8),
     /// No request has this ID, or it was answered already.
     #[error("an answer to the unknown request {0}")]
-    ForeignId(u32),
+    UnknownId(u32),
     /// A reply of this type can't answer the request.
     #[error("{reply:?} as the answer to {request}")]
     WrongReply {

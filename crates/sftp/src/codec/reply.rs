@@ -1,6 +1,6 @@
 //! Replies of a server.
 
-use super::wire::Take;
+use super::wire::Decoder;
 use super::{
     Attrs, CHUNK_LEN_MAX, HANDLE_LEN_MAX, PACKET_LEN_MAX, PacketError, Status, StatusCode,
 };
@@ -58,7 +58,7 @@ impl Header {
     /// Reads a header.
     ///
     /// # Errors
-    /// [`PacketError::TooLong`], [`PacketError::Cut`] when the length does not
+    /// [`PacketError::TooLong`], [`PacketError::Truncated`] when the length does not
     /// cover type and number, and [`PacketError::UnknownType`].
     pub fn decode(bytes: [u8; HEADER_LEN]) -> Result<Self, PacketError> {
         let [l0, l1, l2, l3, type_byte, i0, i1, i2, i3] = bytes;
@@ -66,7 +66,7 @@ impl Header {
         if len > PACKET_LEN_MAX {
             return Err(PacketError::TooLong { len, max: PACKET_LEN_MAX });
         }
-        let payload_len = len.checked_sub(COUNTED_LEN).ok_or(PacketError::Cut)?;
+        let payload_len = len.checked_sub(COUNTED_LEN).ok_or(PacketError::Truncated)?;
         let kind = ReplyKind::ALL.into_iter().find(|kind| *kind as u8 == type_byte);
         let kind = kind.ok_or(PacketError::UnknownType(type_byte))?;
         Ok(Self { kind, id: u32::from_be_bytes([i0, i1, i2, i3]), payload_len })
@@ -150,14 +150,14 @@ pub struct RawEntry<'a> {
 
 impl Names {
     fn decode(payload: &[u8]) -> Result<Self, PacketError> {
-        let mut from = Take::new(payload);
+        let mut from = Decoder::new(payload);
         let count = from.u32()?;
-        let start = payload.len() - from.left();
+        let start = payload.len() - from.remaining();
         // The count is not trusted: each entry takes bytes of the packet.
         for _ in 0..count {
             RawEntry::decode(&mut from)?;
         }
-        let end = payload.len() - from.left();
+        let end = payload.len() - from.remaining();
         Ok(Self { count, packed: payload[start..end].into() })
     }
 
@@ -173,13 +173,13 @@ impl Names {
 
     /// The entries, in the server's order.
     pub fn iter(&self) -> impl Iterator<Item = RawEntry<'_>> {
-        let mut from = Take::new(&self.packed);
+        let mut from = Decoder::new(&self.packed);
         (0..self.count).map_while(move |_| RawEntry::decode(&mut from).ok())
     }
 }
 
 impl<'a> RawEntry<'a> {
-    fn decode(from: &mut Take<'a>) -> Result<Self, PacketError> {
+    fn decode(from: &mut Decoder<'a>) -> Result<Self, PacketError> {
         let name = from.string()?;
         let _shown_by_ls = from.string()?;
         Ok(Self { name, attrs: Attrs::decode(from)? })
@@ -250,7 +250,7 @@ impl Expected {
         payload: &[u8],
         request: &'static str,
     ) -> Result<Answer, PacketError> {
-        let mut from = Take::new(payload);
+        let mut from = Decoder::new(payload);
         if kind == ReplyKind::Status {
             let status = Status::decode(&mut from)?;
             if status.code == StatusCode::Ok && self != Self::Done {
@@ -301,12 +301,12 @@ pub(crate) fn data_len(
     }
     // Both are below `PACKET_LEN_MAX`.
     if header.payload_len != len + 4 {
-        return Err(PacketError::Cut);
+        return Err(PacketError::Truncated);
     }
     Ok(len as usize)
 }
 
-fn decode_path<'a>(from: &mut Take<'a>) -> Result<&'a [u8], PacketError> {
+fn decode_path<'a>(from: &mut Decoder<'a>) -> Result<&'a [u8], PacketError> {
     match from.u32()? {
         1 => from.string(),
         count => Err(PacketError::NameCount(count)),
@@ -314,7 +314,7 @@ fn decode_path<'a>(from: &mut Take<'a>) -> Result<&'a [u8], PacketError> {
 }
 
 fn decode_limits(payload: &[u8]) -> Result<Limits, PacketError> {
-    let mut from = Take::new(payload);
+    let mut from = Decoder::new(payload);
     Ok(Limits {
         packet_len: from.u64()?,
         read_len: from.u64()?,
@@ -325,7 +325,7 @@ fn decode_limits(payload: &[u8]) -> Result<Limits, PacketError> {
 
 fn decode_fs_stats(payload: &[u8]) -> Result<FsStats, PacketError> {
     const READ_ONLY: u64 = 0x1;
-    let mut from = Take::new(payload);
+    let mut from = Decoder::new(payload);
     let _preferred_len = from.u64()?;
     let block_len = from.u64()?;
     let blocks = from.u64()?;

@@ -1,7 +1,7 @@
 //! A server's success and failure replies (section 7 of the draft).
 
 use super::PacketError;
-use super::wire::Take;
+use super::wire::Decoder;
 use std::fmt;
 use std::io;
 
@@ -41,10 +41,10 @@ pub enum StatusCode {
 }
 
 impl Status {
-    pub(super) fn decode(from: &mut Take) -> Result<Self, PacketError> {
+    pub(super) fn decode(from: &mut Decoder) -> Result<Self, PacketError> {
         let code = StatusCode::from_number(from.u32()?);
         // Some servers send no message.
-        let message = if from.left() == 0 { &[][..] } else { from.string()? };
+        let message = if from.remaining() == 0 { &[][..] } else { from.string()? };
         Ok(Self { code, message: message[..message.len().min(MESSAGE_LEN_MAX)].into() })
     }
 }

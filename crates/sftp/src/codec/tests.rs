@@ -228,7 +228,7 @@ fn a_header_within_bounds_is_read_and_others_are_refused() {
     let too_long = PacketError::TooLong { len, max: PACKET_LEN_MAX };
     assert_eq!(Header::decode(header(len, 103)), Err(too_long));
     assert!(Header::decode(header(5, 101)).is_ok());
-    assert_eq!(Header::decode(header(4, 101)), Err(PacketError::Cut));
+    assert_eq!(Header::decode(header(4, 101)), Err(PacketError::Truncated));
     assert_eq!(Header::decode(header(5, 106)), Err(PacketError::UnknownType(106)));
 }
 
@@ -240,8 +240,8 @@ fn content_is_at_most_as_long_as_requested_and_fills_its_packet() {
     assert_eq!(data_len(&header(103), prefix(99), 100), Ok(99));
     let too_long = PacketError::TooLong { len: 101, max: 100 };
     assert_eq!(data_len(&header(105), prefix(101), 100), Err(too_long));
-    assert_eq!(data_len(&header(103), prefix(100), 100), Err(PacketError::Cut));
-    assert_eq!(data_len(&header(105), prefix(100), 100), Err(PacketError::Cut));
+    assert_eq!(data_len(&header(103), prefix(100), 100), Err(PacketError::Truncated));
+    assert_eq!(data_len(&header(105), prefix(100), 100), Err(PacketError::Truncated));
     assert_eq!(data_len(&header(4), prefix(0), 100), Err(PacketError::EmptyData));
 }
 
@@ -265,7 +265,7 @@ fn claims_that_a_packet_can_not_hold_are_refused() {
     use wire::Put;
     let mut many = Vec::new();
     many.put_u32(u32::MAX);
-    assert_eq!(Expected::Names.decode(ReplyKind::Name, &many, "x"), Err(PacketError::Cut));
+    assert_eq!(Expected::Names.decode(ReplyKind::Name, &many, "x"), Err(PacketError::Truncated));
     assert_eq!(
         Expected::Path.decode(ReplyKind::Name, &many, "x"),
         Err(PacketError::NameCount(u32::MAX))
@@ -280,7 +280,7 @@ fn claims_that_a_packet_can_not_hold_are_refused() {
     let mut attrs = Vec::new();
     attrs.put_u32(0x8000_0000);
     attrs.put_u32(u32::MAX);
-    assert_eq!(Expected::Attrs.decode(ReplyKind::Attrs, &attrs, "x"), Err(PacketError::Cut));
+    assert_eq!(Expected::Attrs.decode(ReplyKind::Attrs, &attrs, "x"), Err(PacketError::Truncated));
     let unknown = 0x10u32.to_be_bytes();
     let refused = Expected::Attrs.decode(ReplyKind::Attrs, &unknown, "x");
     assert_eq!(refused, Err(PacketError::UnknownAttrs(0x10)));
@@ -325,5 +325,5 @@ fn extensions_count_in_the_supported_version_only() {
         let announced = matches!(extension, Extension::PosixRename | Extension::Statvfs);
         assert_eq!(extensions.has(extension), announced, "{extension:?}");
     }
-    assert_eq!(decode_version(&bytes[..bytes.len() - 1]), Err(PacketError::Cut));
+    assert_eq!(decode_version(&bytes[..bytes.len() - 1]), Err(PacketError::Truncated));
 }

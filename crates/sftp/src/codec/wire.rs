@@ -4,20 +4,20 @@ use super::PacketError;
 
 /// Decodes values from the front of a packet.
 #[derive(Debug)]
-pub(super) struct Take<'a>(&'a [u8]);
+pub(super) struct Decoder<'a>(&'a [u8]);
 
-impl<'a> Take<'a> {
+impl<'a> Decoder<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
     /// The number of remaining bytes.
-    pub(super) fn left(&self) -> usize {
+    pub(super) fn remaining(&self) -> usize {
         self.0.len()
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], PacketError> {
-        let (array, rest) = self.0.split_first_chunk().ok_or(PacketError::Cut)?;
+        let (array, rest) = self.0.split_first_chunk().ok_or(PacketError::Truncated)?;
         self.0 = rest;
         Ok(*array)
     }
@@ -33,7 +33,7 @@ impl<'a> Take<'a> {
     /// A string of any length that fits the packet.
     pub(super) fn string(&mut self) -> Result<&'a [u8], PacketError> {
         let len = self.u32()? as usize;
-        let (string, rest) = self.0.split_at_checked(len).ok_or(PacketError::Cut)?;
+        let (string, rest) = self.0.split_at_checked(len).ok_or(PacketError::Truncated)?;
         self.0 = rest;
         Ok(string)
     }

@@ -79,18 +79,18 @@ impl RemoteFile {
 
     /// Sets the attributes that `attrs` has, then reads them, in one round trip. A server handles
     /// the requests for one file in order (section 6.1 of the draft).
-    pub fn set_and_look(&self, attrs: Attrs) -> Result<AttrsSet> {
+    pub fn set_and_stat(&self, attrs: Attrs) -> Result<AttrsSet> {
         let handle = self.handle();
         let requests = [Request::Fsetstat { handle, attrs }, Request::Fstat { handle }];
         let [set, found] = self.batch(&requests).answers();
         AttrsSet::of(set, found)
     }
 
-    /// Like [`Self::set_and_look`], but also closes the file in the same round trip.
+    /// Like [`Self::set_and_stat`], but also closes the file in the same round trip.
     ///
     /// # Errors
-    /// Those of [`Self::set_and_look`] and of [`Self::close`].
-    pub fn set_look_and_close(self, attrs: Attrs) -> Result<AttrsSet> {
+    /// Those of [`Self::set_and_stat`] and of [`Self::close`].
+    pub fn set_stat_and_close(self, attrs: Attrs) -> Result<AttrsSet> {
         self.0.closed.store(true, Ordering::Relaxed);
         let handle = self.handle();
         let requests = [
@@ -153,7 +153,7 @@ impl RemoteFile {
     pub(crate) fn close_small(self) {
         self.0.closed.store(true, Ordering::Relaxed);
         let port = self.client().port_for_small();
-        let _ = port.tell(&Request::Close { handle: self.handle() });
+        let _ = port.send_unanswered(&Request::Close { handle: self.handle() });
     }
 
     pub(crate) fn handle(&self) -> &[u8] {
@@ -180,7 +180,9 @@ impl Drop for Open {
         if !self.closed.load(Ordering::Relaxed) {
             // In a session that has ended there is nothing to close.
             let port = self.client.port();
-            let _ = port.tell(&Request::Close { handle: &self.handle }).and_then(|()| port.flush());
+            let _ = port
+                .send_unanswered(&Request::Close { handle: &self.handle })
+                .and_then(|()| port.flush());
         }
     }
 }

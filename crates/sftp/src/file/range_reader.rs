@@ -39,10 +39,10 @@ pub struct RangeReader {
     /// Bytes that are requested, or have arrived and are not taken yet.
     held: usize,
     /// The length that is requested at each offset, in bytes.
-    asked: HashMap<u64, u32>,
+    requested: HashMap<u64, u32>,
     arrived: BTreeMap<u64, Buf>,
     /// A part was requested again after [`Self::start`].
-    pub(crate) has_asked_again: bool,
+    pub(crate) has_rerequested: bool,
 }
 
 impl RangeReader {
@@ -56,9 +56,9 @@ impl RangeReader {
             position: range.start,
             window,
             held: 0,
-            asked: HashMap::new(),
+            requested: HashMap::new(),
             arrived: BTreeMap::new(),
-            has_asked_again: false,
+            has_rerequested: false,
         }
     }
 
@@ -73,7 +73,7 @@ impl RangeReader {
     /// # Errors
     /// Those of the session.
     pub fn start(&mut self) -> Result<(), SftpError> {
-        self.ask()?;
+        self.request_ahead()?;
         let sent = self.port.flush();
         sent.map_err(|error| SftpError::of("read", self.file.path(), error))
     }
@@ -85,7 +85,7 @@ impl RangeReader {
     /// for writing.
     pub fn next_piece(&mut self) -> Result<Option<Chunk>, SftpError> {
         loop {
-            self.ask()?;
+            self.request_ahead()?;
             if self.position >= self.end {
                 return Ok(None);
             }
@@ -95,14 +95,14 @@ impl RangeReader {
                 self.position += bytes.len() as u64;
                 return Ok(Some(Chunk { offset, bytes }));
             }
-            if !self.take_answer()? {
+            if !self.receive_answer()? {
                 return Ok(None);
             }
         }
     }
 
     /// Sends requests while the window has room, at least one. They may stay queued.
-    pub(crate) fn ask(&mut self) -> Result<(), SftpError> {
+    pub(crate) fn request_ahead(&mut self) -> Result<(), SftpError> {
         while self.next < self.end {
             let left = self.end - self.next;
             let len = left.min(self.file.client().read_len() as u64) as u32;
@@ -110,43 +110,43 @@ impl RangeReader {
                 break;
             }
             self.held += len as usize;
-            self.ask_for(self.next, len)?;
+            self.request_range(self.next, len)?;
             self.next += u64::from(len);
         }
         Ok(())
     }
 
-    fn ask_for(&mut self, offset: u64, len: u32) -> Result<(), SftpError> {
+    fn request_range(&mut self, offset: u64, len: u32) -> Result<(), SftpError> {
         if !self.file.0.is_readable {
             return Err(self.failed(Cause::WriteOnly));
         }
         let request = Request::Read { handle: self.file.handle(), offset, len };
         let sent = self.port.send(offset, &request, Payload::NONE);
         sent.map_err(|error| SftpError::new(&request, self.file.path(), error))?;
-        self.asked.insert(offset, len);
+        self.requested.insert(offset, len);
         Ok(())
     }
 
     /// Waits for one answer. Returns false if no request is in flight.
-    fn take_answer(&mut self) -> Result<bool, SftpError> {
+    fn receive_answer(&mut self) -> Result<bool, SftpError> {
         let Some((offset, answer)) = self.port.next() else {
             return Ok(false);
         };
-        let asked = self.asked.remove(&offset).unwrap_or(0);
+        let requested = self.requested.remove(&offset).unwrap_or(0);
         match answer {
             Ok(Answer::Data { buffer, len }) => {
                 // The reader of replies refuses longer answers.
-                let rest = asked - len as u32;
+                let rest = requested - len as u32;
                 let bytes = self.port.content(buffer, len);
                 self.arrived.insert(offset, bytes);
                 if rest > 0 {
-                    self.has_asked_again = true;
-                    self.ask_for(offset + len as u64, rest)?;
+                    self.has_rerequested = true;
+                    self.request_range(offset + len as u64, rest)?;
                 }
                 Ok(true)
             }
             Err(Cause::Status(status)) if status.code == StatusCode::Eof => {
-                self.held -= asked as usize;
+                self.held -= requested as usize;
                 self.end = self.end.min(offset);
                 Ok(true)
             }

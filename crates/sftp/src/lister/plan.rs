@@ -40,12 +40,12 @@ pub(super) struct Plan {
 
 struct Slot {
     batch: u64,
-    state: State,
+    state: DirState,
 }
 
-enum State {
+enum DirState {
     Queued,
-    UnderWay,
+    InProgress,
     Listed(Result<Vec<DirEntry>>),
 }
 
@@ -58,11 +58,11 @@ struct Batch {
 }
 
 /// The state of a directory that a caller needs.
-pub(super) enum Standing {
+pub(super) enum ListingState {
     Listed(Result<Vec<DirEntry>>),
-    UnderWay,
+    InProgress,
     /// The caller must list it.
-    NotBegun,
+    NotStarted,
 }
 
 impl Plan {
@@ -79,10 +79,10 @@ impl Plan {
         for path in paths {
             let earlier = match self.slots.get(&path) {
                 None => None,
-                Some(Slot { batch, state: State::Queued }) => Some(*batch),
+                Some(Slot { batch, state: DirState::Queued }) => Some(*batch),
                 Some(_) => continue,
             };
-            self.slots.insert(Arc::clone(&path), Slot { batch: number, state: State::Queued });
+            self.slots.insert(Arc::clone(&path), Slot { batch: number, state: DirState::Queued });
             self.batches.entry(number).or_default().queue.push_back(path);
             earlier.into_iter().for_each(|batch| self.trim(batch));
         }
@@ -110,7 +110,7 @@ impl Plan {
         let path = batch.queue.pop_front()?;
         batch.held += 1;
         self.dirs += 1;
-        self.slots.get_mut(&path)?.state = State::UnderWay;
+        self.slots.get_mut(&path)?.state = DirState::InProgress;
         self.trim(number);
         Some(path)
     }
@@ -123,29 +123,29 @@ impl Plan {
         match listed {
             Some(listed) => {
                 self.entries += count(&listed);
-                slot.state = State::Listed(listed);
+                slot.state = DirState::Listed(listed);
             }
             None => drop(self.remove(path)),
         }
     }
 
     /// Takes a listing. Removes a queued directory, which the caller then lists itself.
-    pub(super) fn take(&mut self, path: &[u8]) -> Standing {
-        if let Some(Slot { state: State::UnderWay, .. }) = self.slots.get(path) {
-            return Standing::UnderWay;
+    pub(super) fn take(&mut self, path: &[u8]) -> ListingState {
+        if let Some(Slot { state: DirState::InProgress, .. }) = self.slots.get(path) {
+            return ListingState::InProgress;
         }
         match self.remove(path) {
-            Some(State::Listed(listed)) => Standing::Listed(listed),
-            _ => Standing::NotBegun,
+            Some(DirState::Listed(listed)) => ListingState::Listed(listed),
+            _ => ListingState::NotStarted,
         }
     }
 
-    fn remove(&mut self, path: &[u8]) -> Option<State> {
+    fn remove(&mut self, path: &[u8]) -> Option<DirState> {
         let Slot { batch: number, state } = self.slots.remove(path)?;
-        if let State::Listed(listed) = &state {
+        if let DirState::Listed(listed) = &state {
             self.entries -= count(listed);
         }
-        if !matches!(state, State::Queued) {
+        if !matches!(state, DirState::Queued) {
             self.dirs -= 1;
             self.batches.entry(number).and_modify(|batch| batch.held -= 1);
         }
@@ -157,7 +157,8 @@ impl Plan {
     /// front, so few such paths stay behind it.
     fn trim(&mut self, number: u64) {
         let Some(batch) = self.batches.get_mut(&number) else { return };
-        let is_queued = |slot: &Slot| slot.batch == number && matches!(slot.state, State::Queued);
+        let is_queued =
+            |slot: &Slot| slot.batch == number && matches!(slot.state, DirState::Queued);
         while let Some(path) = batch.queue.front() {
             if self.slots.get(path).is_some_and(is_queued) {
                 return;

@@ -1,19 +1,19 @@
 //! A session with a server, from greeting to end.
 
+mod activity;
 mod batch;
 mod outbox;
 mod payload;
 mod port;
 mod reader;
 mod shared;
-mod signs;
-mod watch;
+mod watchdog;
 
 pub(crate) use batch::Batch;
 pub(crate) use payload::{FileRange, Payload};
 pub(crate) use port::Port;
-pub(crate) use shared::{Buf, State};
-pub use watch::SLOW_FACTOR;
+pub(crate) use shared::{Buf, SessionState};
+pub use watchdog::SLOW_FACTOR;
 
 use crate::Client;
 use crate::client::Server;
@@ -61,18 +61,18 @@ impl Default for Options {
 /// The timeout of a login.
 struct Login {
     /// Dropped when the server has greeted.
-    going_on: mpsc::Sender<()>,
-    is_late: Arc<AtomicBool>,
+    greeting_guard: mpsc::Sender<()>,
+    has_timed_out: Arc<AtomicBool>,
     max: Duration,
 }
 
 impl Login {
     fn begin(closer: &Closer) -> Self {
-        let (going_on, greeted) = mpsc::channel();
-        let is_late = Arc::new(AtomicBool::new(false));
-        let max = closer.patience().login_max.unwrap_or_default();
+        let (greeting_guard, greeted) = mpsc::channel();
+        let has_timed_out = Arc::new(AtomicBool::new(false));
+        let max = closer.timeout().login_max.unwrap_or_default();
         if !max.is_zero() {
-            let (late, killer) = (Arc::clone(&is_late), closer.killer());
+            let (late, killer) = (Arc::clone(&has_timed_out), closer.killer());
             let wait = move || {
                 if greeted.recv_timeout(max) == Err(mpsc::RecvTimeoutError::Timeout) {
                     late.store(true, Ordering::Relaxed);
@@ -82,14 +82,14 @@ impl Login {
             // Without the thread the login has no timeout.
             let _ = thread::Builder::new().name("sftp-login".into()).spawn(wait);
         }
-        Self { going_on, is_late, max }
+        Self { greeting_guard, has_timed_out, max }
     }
 
     /// Ends the wait for the greeting. Returns an error if the timeout had passed.
     fn end(self) -> Option<SessionError> {
-        drop(self.going_on);
-        let is_late = self.is_late.load(Ordering::Relaxed);
-        is_late.then_some(SessionError::Silent { seconds: self.max.as_secs() })
+        drop(self.greeting_guard);
+        let has_timed_out = self.has_timed_out.load(Ordering::Relaxed);
+        has_timed_out.then_some(SessionError::Silent { seconds: self.max.as_secs() })
     }
 }
 
@@ -124,8 +124,8 @@ impl Session {
             }
             Err(cause) => return Err(StartError::Session { host: closer.peer().into(), cause }),
         };
-        let silence_max = options.silence_max.or(closer.patience().silence_max);
-        let shared = State::new(writer, closer.killer(), options);
+        let silence_max = options.silence_max.or(closer.timeout().silence_max);
+        let shared = SessionState::new(writer, closer.killer(), options);
         let spawned = {
             let (reading, watching) = (Arc::clone(&shared), Arc::clone(&shared));
             let read = move || reader::run(&reading, reader);
@@ -133,8 +133,8 @@ impl Session {
             read.and_then(|_| match silence_max {
                 None => Ok(()),
                 Some(silence_max) => {
-                    let watch = move || watch::run(&watching, silence_max);
-                    thread::Builder::new().name("sftp-watch".into()).spawn(watch).map(drop)
+                    let watchdog = move || watchdog::run(&watching, silence_max);
+                    thread::Builder::new().name("sftp-watch".into()).spawn(watchdog).map(drop)
                 }
             })
         };
@@ -175,7 +175,7 @@ impl Session {
     /// Ends the session after all needed answers have arrived. Waits at most a second for ssh to
     /// exit.
     pub fn finish(mut self) {
-        self.client.shared().end_gently();
+        self.client.shared().close_input();
         if let Some(closer) = self.closer.take() {
             closer.leave();
         }
@@ -184,7 +184,7 @@ impl Session {
     /// Returns why the session was lost, as far as ssh knows.
     pub fn explain(mut self) -> ConnectError {
         let shared = self.client.shared();
-        shared.end_gently();
+        shared.close_input();
         let lost = || ConnectError::Lost { host: "the server".into(), detail: String::new() };
         self.closer.take().map_or_else(lost, Closer::explain)
     }

@@ -4,8 +4,8 @@
 //! others have queued. So content moves from the caller's buffer to the stream without a copy, and
 //! requests of the same moment leave in one write.
 
+use super::activity::Activity;
 use super::payload::Payload;
-use super::signs::Signs;
 use crate::error::SessionError;
 use haul_net::Writer;
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -16,13 +16,13 @@ use std::sync::Arc;
 const QUEUED_LEN_MAX: usize = 64 << 10;
 
 pub(super) struct Outbox {
-    state: Mutex<State>,
+    state: Mutex<OutboxState>,
     /// Notified when the writer is free, and when the queue is shorter.
     free: Condvar,
-    signs: Arc<Signs>,
+    activity: Arc<Activity>,
 }
 
-struct State {
+struct OutboxState {
     queued: Vec<u8>,
     /// `None` while a caller writes.
     writer: Option<Writer>,
@@ -30,9 +30,9 @@ struct State {
 }
 
 impl Outbox {
-    pub(super) fn new(writer: Writer, signs: Arc<Signs>) -> Self {
-        let state = State { queued: Vec::new(), writer: Some(writer), closed: false };
-        Self { state: Mutex::new(state), free: Condvar::new(), signs }
+    pub(super) fn new(writer: Writer, activity: Arc<Activity>) -> Self {
+        let state = OutboxState { queued: Vec::new(), writer: Some(writer), closed: false };
+        Self { state: Mutex::new(state), free: Condvar::new(), activity }
     }
 
     /// Queues a packet and its payload, or sends both at once if the payload is large. Queued
@@ -85,9 +85,9 @@ impl Outbox {
     /// Writes the queue, then `payload`, then requests that were queued meanwhile.
     fn drain<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
+        mut state: MutexGuard<'a, OutboxState>,
         mut payload: Payload<'_>,
-    ) -> Result<MutexGuard<'a, State>, SessionError> {
+    ) -> Result<MutexGuard<'a, OutboxState>, SessionError> {
         let Some(mut writer) = state.writer.take() else {
             return Ok(state);
         };
@@ -121,7 +121,7 @@ impl Outbox {
             Payload::Bytes(bytes) => self.write_both(out, packets, bytes),
             Payload::File(range) => {
                 self.write_both(out, packets, &[])?;
-                range.send(out, &self.signs)
+                range.send(out, &self.activity)
             }
         }
     }
@@ -135,7 +135,7 @@ impl Outbox {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             };
-            self.signs.count();
+            self.activity.count();
             let of_head = written.min(head.len());
             head = &head[of_head..];
             body = &body[written - of_head..];
@@ -143,12 +143,12 @@ impl Outbox {
         out.flush()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, OutboxState> {
         self.state.lock()
     }
 }
 
-impl State {
+impl OutboxState {
     fn open(&self) -> Result<(), SessionError> {
         if self.closed { Err(SessionError::Closed) } else { Ok(()) }
     }

@@ -1,6 +1,6 @@
 //! The content after a packet, from memory or from a file.
 
-use super::signs::Signs;
+use super::activity::Activity;
 use haul_net::Writer;
 use haul_sys::splice_to_pipe;
 use std::cell::RefCell;
@@ -69,14 +69,14 @@ impl<'a> FileRange<'a> {
     ///
     /// # Errors
     /// Those of writing.
-    pub(super) fn send(&self, out: &mut Writer, signs: &Signs) -> io::Result<()> {
-        let mut sent = self.splice(out, signs)?;
+    pub(super) fn send(&self, out: &mut Writer, activity: &Activity) -> io::Result<()> {
+        let mut sent = self.splice(out, activity)?;
         let mut buffer = vec![0; (self.len - sent).min(COPY_LEN)];
         while sent < self.len {
             let piece = &mut buffer[..(self.len - sent).min(COPY_LEN)];
             let at = self.offset + sent as u64;
             if self.failed.borrow().is_none()
-                && let Err(error) = signs.at_disk(|| self.file.read_exact_at(piece, at))
+                && let Err(error) = activity.reading_file(|| self.file.read_exact_at(piece, at))
             {
                 *self.failed.borrow_mut() = Some(error);
             }
@@ -84,23 +84,23 @@ impl<'a> FileRange<'a> {
                 piece.fill(0);
             }
             out.write_all(piece)?;
-            signs.count();
+            activity.count();
             sent += piece.len();
         }
         Ok(())
     }
 
     /// Splices the range and returns how many bytes were sent. Reading the rest reports the error.
-    fn splice(&self, out: &mut Writer, signs: &Signs) -> io::Result<usize> {
+    fn splice(&self, out: &mut Writer, activity: &Activity) -> io::Result<usize> {
         let Some(pipe) = out.pipe() else { return Ok(0) };
         let mut sent = 0;
         while sent < self.len {
             // A full pipe is the server's delay. What follows is the disk's.
-            out.wait_for_room()?;
+            out.wait_writable()?;
             let (at, len) = (self.offset + sent as u64, self.len - sent);
-            match signs.at_disk(|| splice_to_pipe(self.file, at, pipe, len)) {
+            match activity.reading_file(|| splice_to_pipe(self.file, at, pipe, len)) {
                 Ok(Some(len @ 1..)) => {
-                    signs.count();
+                    activity.count();
                     sent += len;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}

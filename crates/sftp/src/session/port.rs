@@ -2,7 +2,7 @@
 //! their arrival.
 
 use super::payload::Payload;
-use super::shared::{Buf, State};
+use super::shared::{Buf, SessionState};
 use crate::codec::{Answer, Request, StatusCode, TARGET_LEN_MAX};
 use crate::error::{Cause, SessionError};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -31,7 +31,7 @@ impl Inbox {
 
 /// Sends requests, and counts those without an answer.
 pub(crate) struct Port {
-    shared: Arc<State>,
+    shared: Arc<SessionState>,
     inbox: Arc<Inbox>,
     outstanding: usize,
     /// Its requests are about small files.
@@ -39,13 +39,13 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    pub(crate) fn new(shared: &Arc<State>) -> Self {
+    pub(crate) fn new(shared: &Arc<SessionState>) -> Self {
         let (shared, inbox) = (Arc::clone(shared), Arc::default());
         Self { shared, inbox, outstanding: 0, is_small: false }
     }
 
     /// A port for small files, whose requests take no server long.
-    pub(crate) fn for_small(shared: &Arc<State>) -> Self {
+    pub(crate) fn for_small(shared: &Arc<SessionState>) -> Self {
         let mut port = Self::new(shared);
         port.is_small = true;
         port
@@ -99,7 +99,7 @@ impl Port {
     }
 
     /// Sends a request whose answer is ignored. It may stay queued, as in [`Self::send`].
-    pub(crate) fn tell(&self, request: &Request<'_>) -> Result<()> {
+    pub(crate) fn send_unanswered(&self, request: &Request<'_>) -> Result<()> {
         let is_slow = request.is_slow(self.is_small);
         self.shared.submit(None, 0, request, Payload::NONE, is_slow)
     }
@@ -153,7 +153,7 @@ mod tests {
         // The answers at a session's end arrive in any order, so each is tested several times.
         for _ in 0..16 {
             let Connection { writer, closer, .. } = Connection::from_parts(io::empty(), Broken);
-            let shared = State::new(writer, closer.killer(), Options::default());
+            let shared = SessionState::new(writer, closer.killer(), Options::default());
             let mut port = Port::new(&shared);
             let mut sent = Vec::new();
             for tag in 0..8 {

@@ -1,7 +1,7 @@
 //! The thread that reads replies and passes them to the callers.
 
-use super::shared::{State, Waiting};
-use super::signs::Signs;
+use super::activity::Activity;
+use super::shared::{InFlight, SessionState};
 use crate::codec::{Answer, Expected, HEADER_LEN, Header, PacketError, ReplyKind, data_len};
 use crate::error::SessionError;
 use std::io::{self, BufReader, Read};
@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 /// Passes on replies until the stream ends or the server breaks the protocol. Then ends the
 /// session. Waits for nothing but the server.
-pub(super) fn run(shared: &State, reader: BufReader<impl Read>) {
-    let signs = Arc::clone(shared.signs());
-    let mut reader = Counted { reader, signs };
+pub(super) fn run(shared: &SessionState, reader: BufReader<impl Read>) {
+    let activity = Arc::clone(shared.activity());
+    let mut reader = Counted { reader, activity };
     let mut payload = Vec::new();
     loop {
         if let Err(error) = take_reply(shared, &mut reader, &mut payload) {
@@ -22,14 +22,14 @@ pub(super) fn run(shared: &State, reader: BufReader<impl Read>) {
 }
 
 fn take_reply(
-    shared: &State,
+    shared: &SessionState,
     reader: &mut impl Read,
     payload: &mut Vec<u8>,
 ) -> Result<(), SessionError> {
     let mut header = [0; HEADER_LEN];
     reader.read_exact(&mut header)?;
     let header = Header::decode(header)?;
-    let waiting = shared.take(header.id).ok_or(PacketError::ForeignId(header.id))?;
+    let waiting = shared.take(header.id).ok_or(PacketError::UnknownId(header.id))?;
     let answer = read_answer(shared, reader, &header, &waiting, payload);
     let end = answer.as_ref().err().cloned();
     waiting.deliver(answer);
@@ -37,17 +37,17 @@ fn take_reply(
 }
 
 fn read_answer(
-    shared: &State,
+    shared: &SessionState,
     reader: &mut impl Read,
     header: &Header,
-    waiting: &Waiting,
+    waiting: &InFlight,
     payload: &mut Vec<u8>,
 ) -> Result<Answer, SessionError> {
     waiting.expected.check(header, waiting.operation)?;
     if let (Expected::Data { len_max }, ReplyKind::Data) = (waiting.expected, header.kind) {
         let mut prefix = [0; 4];
         if header.payload_len < prefix.len() as u32 {
-            return Err(PacketError::Cut.into());
+            return Err(PacketError::Truncated.into());
         }
         reader.read_exact(&mut prefix)?;
         let len = data_len(header, prefix, len_max)?;
@@ -63,13 +63,13 @@ fn read_answer(
 /// A stream that counts its reads, to reveal silence.
 struct Counted<R> {
     reader: R,
-    signs: Arc<Signs>,
+    activity: Arc<Activity>,
 }
 
 impl<R: Read> Read for Counted<R> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let len = self.reader.read(buf)?;
-        self.signs.count();
+        self.activity.count();
         Ok(len)
     }
 }

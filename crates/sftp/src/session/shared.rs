@@ -2,10 +2,10 @@
 //! the session.
 
 use super::Options;
+use super::activity::Activity;
 use super::outbox::Outbox;
 use super::payload::Payload;
 use super::port::Inbox;
-use super::signs::Signs;
 use crate::codec::{Answer, CHUNK_LEN_MAX, Expected, Request};
 use crate::error::SessionError;
 use haul_net::{Killer, Writer};
@@ -19,24 +19,24 @@ use std::time::Duration;
 const BUFFERS_KEPT_MAX: usize = 64;
 
 /// Timeout for ssh to exit by itself after the stream has ended. Its exit status shows the reason.
-const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
+const EXIT_WAIT_MAX: Duration = Duration::from_secs(1);
 
-pub(crate) struct State {
+pub(crate) struct SessionState {
     table: Mutex<Table>,
     /// Notified when a reply makes room for a request, and at the end.
-    room: Condvar,
+    capacity: Condvar,
     /// Notified at the end.
     ended: Condvar,
     outbox: Outbox,
     killer: Killer,
     options: Options,
-    signs: Arc<Signs>,
+    activity: Arc<Activity>,
     buffers: Mutex<Vec<Vec<u8>>>,
 }
 
 #[derive(Default)]
 struct Table {
-    waiting: HashMap<u32, Waiting>,
+    waiting: HashMap<u32, InFlight>,
     next_id: u32,
     /// The cost of the requests in flight.
     bytes: usize,
@@ -48,7 +48,7 @@ struct Table {
 }
 
 /// A request in flight.
-pub(super) struct Waiting {
+pub(super) struct InFlight {
     /// The receiver of the answer; `None` if it is ignored.
     pub(super) inbox: Option<Arc<Inbox>>,
     /// The caller's tag.
@@ -63,24 +63,24 @@ pub(super) struct Waiting {
 
 /// The state of the requests that wait for the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Waits {
+pub(super) enum PendingState {
     No,
     Quick,
     /// At least one request may take the server minutes.
     Slow,
 }
 
-impl State {
+impl SessionState {
     pub(super) fn new(writer: Writer, killer: Killer, options: Options) -> Arc<Self> {
-        let signs = Arc::<Signs>::default();
+        let activity = Arc::<Activity>::default();
         Arc::new(Self {
             table: Mutex::default(),
-            room: Condvar::new(),
+            capacity: Condvar::new(),
             ended: Condvar::new(),
-            outbox: Outbox::new(writer, Arc::clone(&signs)),
+            outbox: Outbox::new(writer, Arc::clone(&activity)),
             killer,
             options,
-            signs,
+            activity,
             buffers: Mutex::default(),
         })
     }
@@ -109,7 +109,7 @@ impl State {
                 break;
             }
             table.blocked += 1;
-            self.room.wait(&mut table);
+            self.capacity.wait(&mut table);
             table.blocked -= 1;
         }
         if let Some(end) = &table.end {
@@ -124,7 +124,7 @@ impl State {
         table.slow += usize::from(is_slow);
         table.waiting.insert(
             id,
-            Waiting {
+            InFlight {
                 inbox: inbox.cloned(),
                 tag,
                 expected: request.expected(),
@@ -153,13 +153,13 @@ impl State {
     }
 
     /// Removes the request with this ID from those in flight and returns it.
-    pub(super) fn take(&self, id: u32) -> Option<Waiting> {
+    pub(super) fn take(&self, id: u32) -> Option<InFlight> {
         let mut table = self.lock();
         let waiting = table.waiting.remove(&id)?;
         table.bytes -= waiting.cost;
         table.slow -= usize::from(waiting.is_slow);
         if table.blocked > 0 {
-            self.room.notify_all();
+            self.capacity.notify_all();
         }
         Some(waiting)
     }
@@ -174,7 +174,7 @@ impl State {
     /// reason of an earlier end.
     pub(crate) fn end(&self, reason: SessionError) {
         let has_ended = matches!(reason, SessionError::Closed | SessionError::Broken(_));
-        if self.stop(reason) && !(has_ended && self.killer.ends_within(LAST_WORDS_MAX)) {
+        if self.stop(reason) && !(has_ended && self.killer.wait_for_exit(EXIT_WAIT_MAX)) {
             // Wakes a thread that is blocked in a write.
             self.killer.kill();
         }
@@ -182,7 +182,7 @@ impl State {
     }
 
     /// Ends the session without cutting the connection: the server sees the end of its input.
-    pub(super) fn end_gently(&self) {
+    pub(super) fn close_input(&self) {
         self.stop(SessionError::Stopped);
         self.outbox.close();
     }
@@ -195,7 +195,7 @@ impl State {
         let waiting = std::mem::take(&mut table.waiting);
         (table.bytes, table.slow) = (0, 0);
         drop(table);
-        self.room.notify_all();
+        self.capacity.notify_all();
         self.ended.notify_all();
         for (_, waiting) in waiting {
             waiting.deliver(Err(reason.clone()));
@@ -212,31 +212,31 @@ impl State {
         self.lock().end.is_none()
     }
 
-    /// Waits up to `patience` for the end of the session. If it has not ended, returns whether
+    /// Waits up to `timeout` for the end of the session. If it has not ended, returns whether
     /// requests wait for the server.
-    pub(super) fn wait_ended(&self, patience: Duration) -> Option<Waits> {
+    pub(super) fn wait_ended(&self, timeout: Duration) -> Option<PendingState> {
         let mut table = self.lock();
-        self.ended.wait_while_for(&mut table, |table| table.end.is_none(), patience);
+        self.ended.wait_while_for(&mut table, |table| table.end.is_none(), timeout);
         let waits = match (table.waiting.is_empty(), table.slow) {
-            (true, _) => Waits::No,
-            (false, 0) => Waits::Quick,
-            (false, _) => Waits::Slow,
+            (true, _) => PendingState::No,
+            (false, 0) => PendingState::Quick,
+            (false, _) => PendingState::Slow,
         };
         table.end.is_none().then_some(waits)
     }
 
     /// A number that changes whenever bytes move on the stream; `None` while no request waits for
     /// the server.
-    pub(crate) fn signs_awaited(&self) -> Option<u64> {
+    pub(crate) fn activity_awaited(&self) -> Option<u64> {
         let waits = {
             let table = self.lock();
             table.end.is_none() && !table.waiting.is_empty()
         };
-        (waits && !self.signs.is_at_disk()).then(|| self.signs.moved())
+        (waits && !self.activity.is_reading_file()).then(|| self.activity.moved())
     }
 
-    pub(super) fn signs(&self) -> &Arc<Signs> {
-        &self.signs
+    pub(super) fn activity(&self) -> &Arc<Activity> {
+        &self.activity
     }
 
     /// A buffer of at least `len` bytes, with unspecified content.
@@ -261,7 +261,7 @@ impl State {
     }
 }
 
-impl Waiting {
+impl InFlight {
     pub(super) fn deliver(&self, answer: Result<Answer, SessionError>) {
         if let Some(inbox) = &self.inbox {
             inbox.deliver(self.tag, answer);
@@ -273,12 +273,12 @@ impl Waiting {
 pub(crate) struct Buf {
     bytes: Vec<u8>,
     len: usize,
-    home: Arc<State>,
+    pool: Arc<SessionState>,
 }
 
 impl Buf {
-    pub(super) fn new(bytes: Vec<u8>, len: usize, home: Arc<State>) -> Self {
-        Self { bytes, len, home }
+    pub(super) fn new(bytes: Vec<u8>, len: usize, pool: Arc<SessionState>) -> Self {
+        Self { bytes, len, pool }
     }
 }
 
@@ -292,6 +292,6 @@ impl Deref for Buf {
 
 impl Drop for Buf {
     fn drop(&mut self) {
-        self.home.keep_buffer(std::mem::take(&mut self.bytes));
+        self.pool.keep_buffer(std::mem::take(&mut self.bytes));
     }
 }

@@ -59,7 +59,7 @@ impl Gets {
 
     /// Starts a file. While too many are in flight, it advances these first.
     pub fn push(&mut self, get: Get) {
-        self.0.make_room(get.len as usize);
+        self.0.wait_for_capacity(get.len as usize);
         let path = &get.path;
         let open = Request::Open { path, flags: OpenFlags::Read, attrs: Attrs::default() };
         let opening = Some(Batch::of(&self.0.client, path, &[open]));
@@ -78,7 +78,7 @@ impl Gets {
     }
 
     /// Like [`Self::next_done`], without waiting.
-    pub fn take_done(&mut self) -> Option<(u64, Result<Got>)> {
+    pub fn try_next_done(&mut self) -> Option<(u64, Result<Got>)> {
         self.0.finished.pop_front().map(Job::end)
     }
 }
@@ -109,7 +109,7 @@ impl Job {
         let look = || file.batch(&[Request::Fstat { handle: file.handle() }]);
         let before = look();
         let mut content = file.reader(0..len.into(), len as usize);
-        content.ask()?;
+        content.request_ahead()?;
         let after = look();
         Ok(Reading { before, content, after, file })
     }
@@ -134,7 +134,7 @@ impl Reading {
             content[at..at + piece.len()].copy_from_slice(&piece);
         }
         content.truncate(self.content.end() as usize);
-        if self.content.has_asked_again {
+        if self.content.has_rerequested {
             after = self.file.attrs()?;
         }
         drop(self.content);

@@ -47,7 +47,7 @@ impl<J: Job> Queue<J> {
     }
 
     /// Waits until a file of `len` bytes can be added.
-    fn make_room(&mut self, len: usize) {
+    fn wait_for_capacity(&mut self, len: usize) {
         // Half of the server's limit, as there may be other callers.
         let files_max = match self.client.limits().open_handles / 2 {
             0 => FILES_MAX,

@@ -63,7 +63,7 @@ impl<C: AsRef<[u8]>> Puts<C> {
 
     /// Starts a file. While too many are in flight, it advances these first.
     pub fn push(&mut self, put: Put<C>) {
-        self.queue.make_room(put.content.as_ref().len());
+        self.queue.wait_for_capacity(put.content.as_ref().len());
         let job = Job::begin(&self.queue.client, put);
         self.queue.push(job);
     }
@@ -92,7 +92,7 @@ impl<C: AsRef<[u8]>> Puts<C> {
     }
 
     /// Like [`Self::next_done`], without waiting.
-    pub fn take_done(&mut self) -> Option<(u64, Result<(), SftpError>)> {
+    pub fn try_next_done(&mut self) -> Option<(u64, Result<(), SftpError>)> {
         let job = self.queue.finished.pop_front()?;
         Some(self.end(job))
     }
@@ -107,7 +107,7 @@ impl<C: AsRef<[u8]>> Puts<C> {
 impl<C: AsRef<[u8]>> Drop for Puts<C> {
     fn drop(&mut self) {
         let mut batch = Batch::new(self.queue.client.port_for_small(), b"");
-        self.queue.jobs.drain(..).for_each(|job| job.give_up(&mut batch));
+        self.queue.jobs.drain(..).for_each(|job| job.abort(&mut batch));
         // If the session ends before, the stages stay.
         drop(batch.wait());
     }

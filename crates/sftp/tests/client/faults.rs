@@ -2,7 +2,7 @@
 //! waits is told why, and nobody waits for ever.
 
 use crate::servers::{Bench, odd, odd_with, openssh};
-use haul_net::{Connection, Patience};
+use haul_net::{Connection, Timeouts};
 use haul_sftp::codec::PacketError;
 use haul_sftp::{
     Cause, Gets, OpenFlags, Options, RemoteFile, SLOW_FACTOR, Session, SessionError, SftpError,
@@ -39,10 +39,10 @@ fn what_no_server_may_send_ends_the_session() {
     let cases: [(Fault, Is); 11] = [
         (Fault::Claim(u32::MAX), |e| matches!(e, PacketError::TooLong { len: u32::MAX, .. })),
         (Fault::Claim((256 << 10) + 1), |e| matches!(e, PacketError::TooLong { .. })),
-        (Fault::Claim(4), |e| matches!(e, PacketError::Cut)),
-        (Fault::Claim(100), |e| matches!(e, PacketError::Cut)),
-        (Fault::ForeignId, |e| matches!(e, PacketError::ForeignId(_))),
-        (Fault::Twice, |e| matches!(e, PacketError::ForeignId(_))),
+        (Fault::Claim(4), |e| matches!(e, PacketError::Truncated)),
+        (Fault::Claim(100), |e| matches!(e, PacketError::Truncated)),
+        (Fault::UnknownId, |e| matches!(e, PacketError::UnknownId(_))),
+        (Fault::Twice, |e| matches!(e, PacketError::UnknownId(_))),
         (Fault::WrongKind, |e| matches!(e, PacketError::WrongReply { request: "read", .. })),
         (Fault::UnknownType, |e| matches!(e, PacketError::UnknownType(99))),
         (Fault::EmptySuccess, |e| matches!(e, PacketError::EmptySuccess("read"))),
@@ -63,7 +63,7 @@ fn what_no_server_may_send_ends_the_session() {
 
 #[test]
 fn wrong_answers_to_other_requests_end_the_session_too() {
-    for fault in [Fault::WrongKind, Fault::EmptySuccess, Fault::ForeignId] {
+    for fault in [Fault::WrongKind, Fault::EmptySuccess, Fault::UnknownId] {
         let bench = failing(0, fault);
         let error = read(&bench).unwrap_err();
         assert!(matches!(end(&error), SessionError::Protocol(_)), "{fault:?}: {error}");
@@ -148,8 +148,8 @@ fn a_server_is_waited_for_as_long_as_the_connection_says() {
     let stalled = Oddities { fault: Some((0, Fault::Stall)), ..Oddities::default() };
     let dir = TempDir::new().unwrap();
     let (_server, from, to) = OddSftp::serve(dir.path(), stalled).unwrap();
-    let patience = Patience { silence_max: Some(Duration::from_millis(200)), login_max: None };
-    let connection = Connection::from_parts(from, to).with_patience(patience);
+    let timeout = Timeouts { silence_max: Some(Duration::from_millis(200)), login_max: None };
+    let connection = Connection::from_parts(from, to).with_timeouts(timeout);
     let session = Session::start(connection, Options::default()).unwrap();
     let error = session.client().lstat(b".").unwrap_err();
     assert!(matches!(end(&error), SessionError::Silent { .. }), "{error}");

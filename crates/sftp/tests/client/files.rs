@@ -180,7 +180,7 @@ fn many_requests_are_in_flight_and_no_more_than_may_be() {
             buf[at..at + chunk.len()].copy_from_slice(&chunk);
         }
         assert!(buf == bytes);
-        let most = bench.odd_server().most_at_once();
+        let most = bench.odd_server().max_pending();
         assert!((at_least..=at_most).contains(&most), "{most}");
     }
 }
@@ -230,7 +230,7 @@ fn a_long_way_is_filled() {
             read += chunk.len() as u64;
         }
         assert_eq!(read, len);
-        let flight = bench.odd_server().most_at_once() * chunk_max;
+        let flight = bench.odd_server().max_pending() * chunk_max;
         assert!(flight >= FLIGHT && flight <= window, "{flight}");
     }
 }

@@ -1,7 +1,7 @@
 //! Answers that are taken later.
 
 use crate::servers::{odd, odd_with, with_each};
-use haul_sftp::{Attrs, Cause, Later, Options, SessionError, StatusCode, Times};
+use haul_sftp::{Attrs, Cause, Options, PendingAnswer, SessionError, StatusCode, Times};
 use haul_testkit::{Fault, Oddities};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -12,14 +12,15 @@ fn directories_are_made_and_set_together() {
     with_each(|bench| {
         let client = bench.client();
         let path = |n: u32| bench.path(&format!("dir-{n}"));
-        let made: Vec<Later> = (0..50).map(|n| client.make_dir_later(&path(n), 0o700)).collect();
+        let made: Vec<PendingAnswer> =
+            (0..50).map(|n| client.make_dir_later(&path(n), 0o700)).collect();
         // In any order, from any thread, more than once.
         thread::scope(|scope| {
             for part in [&made[..], &made[20..]] {
                 scope.spawn(|| part.iter().rev().for_each(|later| later.wait().unwrap()));
             }
         });
-        let set: Vec<Later> = (0..50)
+        let set: Vec<PendingAnswer> = (0..50)
             .map(|n| {
                 let times = Some(Times { accessed: 1, modified: 1000 + n });
                 client.set_attrs_later(
@@ -35,7 +36,7 @@ fn directories_are_made_and_set_together() {
         }
         // The requests of both kinds share their way; those of one kind too.
         if bench.name == "reversed" {
-            assert!(bench.odd_server().most_at_once() >= 5);
+            assert!(bench.odd_server().max_pending() >= 5);
         }
     });
 }
@@ -73,7 +74,7 @@ fn answers_that_nobody_takes_cost_no_room() {
 fn the_end_of_the_session_is_told_to_all_who_wait() {
     let bench = odd("dying", Oddities { fault: Some((3, Fault::Die)), ..Oddities::default() });
     let ask = |n| bench.client().make_dir_later(&bench.path(&format!("dir-{n}")), 0o700);
-    let laters: Vec<Later> = (0..10).map(ask).collect();
+    let laters: Vec<PendingAnswer> = (0..10).map(ask).collect();
     let waiting = || laters.iter().map(|later| later.wait().is_ok()).collect::<Vec<_>>();
     thread::scope(|scope| {
         let (one, two) = (scope.spawn(waiting), scope.spawn(waiting));

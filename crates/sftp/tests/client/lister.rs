@@ -73,7 +73,7 @@ fn listings_of_different_directories_overlap() {
         assert!(lister.list(path).unwrap().is_empty());
     }
     // One listing has two requests at once; here there are eight at a time.
-    let most = bench.odd_server().most_at_once();
+    let most = bench.odd_server().max_pending();
     assert!(most > 4, "{most}");
     // Each was listed once.
     let opened = bench.odd_server().asked().iter().filter(|kind| **kind == 11).count();
@@ -191,7 +191,7 @@ fn many_links_are_read_at_once() {
         );
         assert!((1..=256).contains(&told), "{told}");
         if bench.name == "reversed" {
-            let most = bench.odd_server().most_at_once();
+            let most = bench.odd_server().max_pending();
             assert!((100..=256).contains(&most), "{most}");
         }
     });

@@ -14,7 +14,7 @@ fn listing(listing: Listing) -> Bench {
 }
 
 /// That nothing is left in flight, and the session is as it was.
-fn goes_on(bench: &Bench) {
+fn should_continue(bench: &Bench) {
     bench.client().stat(&bench.path("f1")).unwrap();
     // What was opened is closed.
     let count = |kind| bench.odd_server().asked().iter().filter(|asked| **asked == kind).count();
@@ -28,7 +28,7 @@ fn a_listing_without_end_is_stopped() {
     lister.ahead([bench.path("")]);
     let error = lister.list(&bench.path("")).unwrap_err();
     assert!(matches!(error.cause, Cause::TooManyEntries(_)), "{error}");
-    goes_on(&bench);
+    should_continue(&bench);
     // No more was asked for than it took, and what was in flight.
     let asked = bench.odd_server().asked().iter().filter(|kind| **kind == 12).count();
     assert!((400..450).contains(&asked), "{asked}");
@@ -41,7 +41,7 @@ fn an_entry_that_can_not_be_is_told() {
         let bench = listing(Listing::And(name));
         let error = bench.client().list(&bench.path("")).unwrap_err();
         assert!(matches!(error.cause, Cause::EntryName(_)), "{name:?}: {error}");
-        goes_on(&bench);
+        should_continue(&bench);
     }
     // An entry that is listed and gone, or never was, is the caller's to see.
     let bench = listing(Listing::And(b"ghost"));
@@ -52,7 +52,7 @@ fn an_entry_that_can_not_be_is_told() {
 fn an_answer_without_names_is_the_end() {
     let bench = listing(Listing::EndsEmpty);
     assert_eq!(bench.client().list(&bench.path("")).unwrap().len(), 10);
-    goes_on(&bench);
+    should_continue(&bench);
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn a_part_that_is_refused_fails_the_listing() {
         let error = bench.client().list(&bench.path("")).unwrap_err();
         assert!(error.to_string().starts_with("can't list '"), "{error}");
         assert_eq!(bench.client().list(&bench.path("")).unwrap().len(), 10);
-        goes_on(&bench);
+        should_continue(&bench);
     }
 }
 
@@ -76,7 +76,7 @@ fn parts_that_are_answered_late_are_waited_for() {
         let bench = odd("late", Oddities { fault, ..Oddities::default() });
         (0..10).for_each(|n| fs::write(bench.local(&format!("f{n}")), "x").unwrap());
         assert_eq!(bench.client().list(&bench.path("")).unwrap().len(), 10, "{at}");
-        goes_on(&bench);
+        should_continue(&bench);
     }
 }
 

@@ -73,7 +73,7 @@ fn without_a_rename_that_replaces_the_old_file_waits_aside() {
         assert_eq!(names(&bench), ["file-0", "file-1", "file-2", "file-3"]);
 
         // Where every rename replaces, one is enough.
-        let bench = odd("over", Oddities { renames_over: true, ..bare() });
+        let bench = odd("over", Oddities { replaces_on_rename: true, ..bare() });
         fs::write(bench.local("file-1"), "old").unwrap();
         name(&bench, 1).unwrap();
         assert_eq!(read(&bench, "file-1"), "new");
@@ -87,16 +87,18 @@ fn without_a_rename_that_replaces_the_old_file_waits_aside() {
 
 #[test]
 fn a_name_that_is_taken_is_kept_where_that_is_asked_for() {
-    for bench in
-        [openssh(), odd("bare", bare()), odd("over", Oddities { renames_over: true, ..bare() })]
-    {
+    for bench in [
+        openssh(),
+        odd("bare", bare()),
+        odd("over", Oddities { replaces_on_rename: true, ..bare() }),
+    ] {
         fs::write(bench.local(".stage"), "new").unwrap();
         symlink("nowhere", bench.local("taken")).unwrap();
         let name = |to: &str| {
             bench.client().name_file(&bench.path(".stage"), &bench.path(to), &Existing::Keep)
         };
         let error = name("taken").unwrap_err();
-        assert!(matches!(error.cause, Cause::Taken), "{error}");
+        assert!(matches!(error.cause, Cause::NameExists), "{error}");
         name("free").unwrap();
         assert_eq!(names(&bench), ["free", "taken"]);
     }

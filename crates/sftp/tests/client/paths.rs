@@ -36,7 +36,7 @@ fn a_name_that_is_taken_is_replaced_only_where_that_is_asked_for() {
         fs::write(bench.local("new"), "new").unwrap();
         let (new, old) = (bench.path("new"), bench.path("old"));
         let taken = client.name_file(&new, &old, &Existing::Keep).unwrap_err();
-        assert!(matches!(taken.cause, Cause::Taken), "{taken}");
+        assert!(matches!(taken.cause, Cause::NameExists), "{taken}");
         assert_eq!(fs::read(bench.local("old")).unwrap(), b"old");
         client.name_file(&new, &old, &REPLACE).unwrap();
         assert_eq!(fs::read(bench.local("old")).unwrap(), b"new");

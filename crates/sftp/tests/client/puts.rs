@@ -168,7 +168,7 @@ fn a_file_that_its_owner_may_not_read_can_be_read_back() {
 
 #[test]
 fn a_name_that_is_taken_is_kept_unless_it_is_to_be_replaced() {
-    let over = || odd("over", Oddities { renames_over: true, ..bare() });
+    let over = || odd("over", Oddities { replaces_on_rename: true, ..bare() });
     for bench in [openssh(), odd("bare", bare()), over()] {
         fs::write(bench.local("file-1"), "old").unwrap();
         fs::create_dir(bench.local("file-4")).unwrap();
@@ -178,7 +178,7 @@ fn a_name_that_is_taken_is_kept_unless_it_is_to_be_replaced() {
         let results = put_all(&bench, [file(1), file(2), nowhere, file(4), file(5)]);
         let taken: Vec<bool> = results
             .iter()
-            .map(|result| matches!(result, Err(SftpError { cause: Cause::Taken, .. })))
+            .map(|result| matches!(result, Err(SftpError { cause: Cause::NameExists, .. })))
             .collect();
         assert_eq!(taken, [true, false, false, true, true], "{}: {results:?}", bench.name);
         let error = results[0].as_ref().unwrap_err();
@@ -199,7 +199,7 @@ fn a_name_that_is_taken_meanwhile_is_told_as_that() {
     fs::write(bench.local("file-1"), "old").unwrap();
     let file = Put { existing: Existing::Keep, ..put(&bench, 1, b"new".to_vec()) };
     let error = put_one(&bench, file).unwrap_err();
-    assert!(matches!(error.cause, Cause::Taken), "{error}");
+    assert!(matches!(error.cause, Cause::NameExists), "{error}");
     assert_eq!(fs::read(bench.local("file-1")).unwrap(), b"old");
     assert_eq!(names(&bench), ["file-1"]);
 }

@@ -141,7 +141,9 @@ fn small_files_are_put() {
         }
         while let Some((key, result)) = puts.next_done() {
             match result {
-                Err(error) if key == 1 => assert!(matches!(error.cause, Cause::Taken), "{error}"),
+                Err(error) if key == 1 => {
+                    assert!(matches!(error.cause, Cause::NameExists), "{error}")
+                }
                 result => result.unwrap_or_else(|error| panic!("{key}: {error}")),
             }
         }
@@ -242,7 +244,7 @@ fn where_rclone_differs() {
         fs::write(bench.local("b"), "b").unwrap();
         let (a, b) = (bench.path("a"), bench.path("b"));
         let taken = client.name_file(&b, &a, &Existing::Keep).unwrap_err();
-        assert!(matches!(taken.cause, Cause::Taken) && bench.local("b").exists(), "{taken}");
+        assert!(matches!(taken.cause, Cause::NameExists) && bench.local("b").exists(), "{taken}");
         client.name_file(&b, &a, &REPLACE).unwrap();
         assert_eq!(fs::read(bench.local("a")).unwrap(), b"b");
         // Files and directories are removed alike.

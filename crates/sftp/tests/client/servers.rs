@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 /// The entry with the name is replaced, by a server that can do so in one step.
-pub(crate) const REPLACE: Existing = Existing::Replace { aside: Vec::new() };
+pub(crate) const REPLACE: Existing = Existing::Replace { backup: Vec::new() };
 
 /// A session with a server, and a directory that it may write to.
 pub(crate) struct Bench {

@@ -16,7 +16,7 @@ pub(crate) fn put(bench: &Bench, key: u64, content: Vec<u8>) -> Put<Vec<u8>> {
         content,
         mode: 0o640,
         times: Times { accessed: 1, modified: 1_700_000_000 + key as u32 },
-        existing: Existing::Replace { aside: bench.path(&format!(".aside-{key}")) },
+        existing: Existing::Replace { backup: bench.path(&format!(".aside-{key}")) },
         sync: false,
         verify: false,
         needs_attributes: false,
@@ -104,7 +104,7 @@ fn small_files_share_their_round_trips() {
         result.unwrap();
     }
     // All are opened at once, then written, set, looked at and closed at once.
-    let most = bench.odd_server().most_at_once();
+    let most = bench.odd_server().max_pending();
     assert!(most >= 50, "{most}");
     assert_eq!(bench.odd_server().requests(), 600);
 }

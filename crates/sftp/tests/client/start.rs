@@ -45,7 +45,7 @@ fn a_greeting_that_is_none_is_refused() {
     let huge = session_error(&[200, 0, 0, 0, 2, 0, 0, 0, 3]);
     assert!(matches!(huge, SessionError::Protocol(PacketError::TooLong { .. })), "{huge}");
     let cut = session_error(&[0, 0, 0, 8, 2, 0, 0, 0, 3, 0, 0, 0]);
-    assert!(matches!(cut, SessionError::Protocol(PacketError::Cut)), "{cut}");
+    assert!(matches!(cut, SessionError::Protocol(PacketError::Truncated)), "{cut}");
     for end in [&[][..], &[0, 0, 0, 5, 2, 0, 0]] {
         let error = refused(end);
         assert!(matches!(error, StartError::Connect(ConnectError::Lost { .. })), "{error}");

@@ -83,7 +83,7 @@ struct Indexed {
     path: Box<[u8]>,
     identity: Identity,
     /// This job can't open it.
-    is_out: bool,
+    is_unavailable: bool,
 }
 
 impl Indexed {
@@ -99,7 +99,7 @@ impl Indexed {
         let nanos = u32::from_le_bytes(array(from)?);
         let inode = u64::from_le_bytes(array(from)?);
         let identity = Identity { size, mtime: Timestamp { secs, nanos }, inode };
-        Ok(Self { path, identity, is_out: false })
+        Ok(Self { path, identity, is_unavailable: false })
     }
 
     fn write(&self, to: &mut impl Write) -> io::Result<()> {
@@ -154,7 +154,7 @@ pub(super) struct Index {
     saved: Saved,
     fresh_saved: Saved,
     /// Files that are gone or have changed, until the index on disk says so.
-    gone: Vec<Indexed>,
+    outdated: Vec<Indexed>,
 }
 
 impl Index {
@@ -171,7 +171,7 @@ impl Index {
                 let _ = dir.remove_file(name);
             }
         }
-        index.files.iter_mut().for_each(|file| file.is_out = !reachable(&file.path));
+        index.files.iter_mut().for_each(|file| file.is_unavailable = !reachable(&file.path));
         index.places.sort_unstable();
         index.fresh_files = index.files.len() as u32;
         index.oldest = index.fresh_files;
@@ -228,7 +228,8 @@ impl Index {
         let fresh = self.fresh.range((hash, 0, 0)..=(hash, u32::MAX, u64::MAX));
         let fresh = fresh.map(|((_, file, at), len)| Place { file: *file, at: *at, len: *len });
         let all = fresh.chain(read.map(|(_, place)| *place));
-        let can_open = |place: &Place| self.has(place) && !self.files[place.file as usize].is_out;
+        let can_open =
+            |place: &Place| self.has(place) && !self.files[place.file as usize].is_unavailable;
         all.filter(can_open).take(FOUND_MAX).collect()
     }
 
@@ -239,9 +240,9 @@ impl Index {
     }
 
     /// Drops a file that is gone or has changed, also from the index on disk.
-    pub(super) fn drop_gone(&mut self, number: u32) {
+    pub(super) fn drop_outdated(&mut self, number: u32) {
         let dropped = self.drop_file(number);
-        self.gone.extend(dropped.filter(|_| number < self.fresh_files));
+        self.outdated.extend(dropped.filter(|_| number < self.fresh_files));
     }
 
     /// Drops a file from memory.
@@ -253,9 +254,9 @@ impl Index {
     }
 
     /// Records that this job can't open a file.
-    pub(super) fn cant_open(&mut self, number: u32) {
+    pub(super) fn mark_unavailable(&mut self, number: u32) {
         if let Some(file) = self.files.get_mut(number as usize) {
-            file.is_out = true;
+            file.is_unavailable = true;
         }
     }
 
@@ -270,7 +271,7 @@ impl Index {
         if let Some(before) = self.by_path.remove(&key) {
             self.drop_file(before);
         }
-        let file = Indexed { path: Box::from(path), identity, is_out: false };
+        let file = Indexed { path: Box::from(path), identity, is_unavailable: false };
         while self.files_cost + file.cost() > FILES_COST_MAX && self.oldest > 0 {
             self.oldest -= 1;
             self.drop_file(self.oldest);
@@ -292,18 +293,18 @@ impl Index {
     }
 
     /// Counts content that was not sent.
-    pub(super) fn saves(&mut self, saved: Saved) {
+    pub(super) fn count_saved(&mut self, saved: Saved) {
         self.fresh_saved.parts += saved.parts;
         self.fresh_saved.bytes += saved.bytes;
     }
 
     /// True if there is something to write.
-    pub(super) fn has_news(&self) -> bool {
-        !self.fresh.is_empty() || self.fresh_saved != Saved::default() || !self.gone.is_empty()
+    pub(super) fn has_changes(&self) -> bool {
+        !self.fresh.is_empty() || self.fresh_saved != Saved::default() || !self.outdated.is_empty()
     }
 
     /// True if there are too many segments.
-    pub(super) fn is_scattered(&self) -> bool {
+    pub(super) fn needs_merge(&self) -> bool {
         self.segments.len() >= SEGMENTS_MAX
     }
 
@@ -313,7 +314,7 @@ impl Index {
         let mut places: Vec<_> = self.fresh().filter(|(_, it)| self.has(it)).collect();
         self.write(dir, self.fresh_saved, files.rev(), &mut places)?;
         self.fresh.clear();
-        self.gone.clear();
+        self.outdated.clear();
         // Later jobs find the places for which there is no room here.
         if self.places.len() + places.len() <= PLACES_MAX {
             self.places.reserve_exact(places.len());
@@ -361,7 +362,7 @@ impl Index {
             numbers[number as usize] = listed.len() as u32;
             listed.push(&self.files[number as usize]);
         }
-        listed.extend(&self.gone);
+        listed.extend(&self.outdated);
         places.sort_unstable_by_key(|(_, place)| (numbers[place.file as usize], place.at));
         write(dir, |file| {
             file.write_all(MAGIC)?;

@@ -63,7 +63,7 @@ impl Kept {
         let copy = self.dir.create_private(TEMP)?;
         let named = (|| {
             copy_content(file, &copy, len)?;
-            used(&copy);
+            touch(&copy);
             let name = format!("{:016x}", RandomState::new().hash_one(len));
             let name = Name::new(name.as_bytes()).expect("digits");
             self.dir.publish_new(TEMP, &name)?;
@@ -90,8 +90,9 @@ impl Kept {
         files.sort_unstable();
         let mut all: u64 = files.iter().map(|(_, _, len)| len).sum();
         let missing = |len: u64| {
-            let room = haul_sys::room(&self.dir).map_or(u64::MAX, |room| room.bytes);
-            len.saturating_add(FREE_MIN).saturating_sub(room)
+            let free_space =
+                haul_sys::free_space(&self.dir).map_or(u64::MAX, |free_space| free_space.bytes);
+            len.saturating_add(FREE_MIN).saturating_sub(free_space)
         };
         let fits = len <= self.max && missing(len) <= all;
         let len = if fits { len } else { 0 };
@@ -119,6 +120,6 @@ impl Kept {
 }
 
 /// Sets the access time of a used file. If that fails, the file is only removed earlier.
-pub(super) fn used(file: &File) {
+pub(super) fn touch(file: &File) {
     let _ = file.set_times(FileTimes::new().set_accessed(SystemTime::now()));
 }

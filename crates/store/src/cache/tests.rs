@@ -69,7 +69,7 @@ fn chunks_are_found_by_this_process_and_the_next() {
     let mut cache = fixture.open();
     let hash = fixture.publish(&mut cache, "a", b"content");
     assert_eq!(content(&mut cache, &hash).as_deref(), Some(&b"content"[..]));
-    cache.saves(Saved { parts: 3, bytes: 30 });
+    cache.count_saved(Saved { parts: 3, bytes: 30 });
     cache.flush().expect("written");
     let mut again = fixture.open();
     assert_eq!(content(&mut again, &hash).as_deref(), Some(&b"content"[..]));
@@ -103,7 +103,7 @@ fn segments_become_one() {
     for number in 0..30_u8 {
         let mut cache = fixture.open();
         hashes.push(fixture.publish(&mut cache, &format!("{number}"), &[number; 100]));
-        cache.saves(Saved { parts: 1, bytes: 100 });
+        cache.count_saved(Saved { parts: 1, bytes: 100 });
         cache.flush().expect("written");
         assert!(fixture.segments().len() <= 9);
     }
@@ -192,7 +192,7 @@ fn the_store_keeps_to_its_bound_and_the_newest_stay() {
     let mut again = fixture.open();
     assert!(content(&mut again, &hashes[2]).is_some());
     assert!(keep(&again, &File::open(&large).expect("opened")).expect("no error").is_none());
-    note_destination(&fixture.dir(), b"/dst").expect("noted");
+    record_destination(&fixture.dir(), b"/dst").expect("noted");
     Cache::clear(&fixture.dir()).expect("cleared");
     assert!(destinations(&fixture.dir()).is_empty());
     let figures = fixture.open().figures().expect("figures");
@@ -381,7 +381,7 @@ fn no_destination_is_lost_by_others() {
     std::thread::scope(|scope| {
         for job in 0..8 {
             let dir = fixture.dir();
-            scope.spawn(move || note_destination(&dir, format!("/{job}").as_bytes()));
+            scope.spawn(move || record_destination(&dir, format!("/{job}").as_bytes()));
         }
     });
     assert_eq!(destinations(&fixture.dir()).len(), 8);

@@ -76,7 +76,7 @@ impl Flow {
             // A server that does not listen is one that is silent.
             let Ok(len) = self.back.recv(&mut bytes) else { continue };
             if !self.is_silent(shared) {
-                shared.touch(1, &mut bytes[..len]);
+                shared.damage_piece(1, &mut bytes[..len]);
                 let _ = self.front.send_to(&bytes[..len], self.client);
                 shared.count(1, len);
             }
@@ -95,7 +95,7 @@ pub(super) fn carry(shared: Arc<Shared>, front: UdpSocket, far: SocketAddr) -> i
             let Ok((len, client)) = front.recv_from(&mut bytes) else { continue };
             let Ok(flow) = flow_of(&shared, client, &front, far) else { continue };
             if !flow.is_silent(&shared) {
-                shared.touch(0, &mut bytes[..len]);
+                shared.damage_piece(0, &mut bytes[..len]);
                 let _ = flow.back.send(&bytes[..len]);
                 shared.count(0, len);
             }

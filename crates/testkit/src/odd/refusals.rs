@@ -83,10 +83,10 @@ impl Call {
 
 /// The calls that are refused, and how many there were.
 #[derive(Debug, Default)]
-pub(super) struct Refusals(Mutex<State>);
+pub(super) struct Refusals(Mutex<RefusalState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct RefusalState {
     calls: [u64; Call::ALL.len()],
     plan: Option<Plan>,
 }
@@ -97,14 +97,14 @@ struct Plan {
     /// Calls that are answered before.
     answered: u64,
     /// Calls that are so then.
-    met: u64,
+    refusals_left: u64,
     /// How they are answered, and after what time.
     answer: Result<(), Errno>,
-    takes: Duration,
+    duration: Duration,
 }
 
 impl Refusals {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, RefusalState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -112,7 +112,8 @@ impl Refusals {
     pub(super) fn check(&self, call: Call) -> Result<(), Errno> {
         let mut state = self.state();
         state.calls[call as usize] += 1;
-        let Some(plan) = state.plan.as_mut().filter(|plan| plan.call == call && plan.met > 0)
+        let Some(plan) =
+            state.plan.as_mut().filter(|plan| plan.call == call && plan.refusals_left > 0)
         else {
             return Ok(());
         };
@@ -120,10 +121,10 @@ impl Refusals {
             plan.answered -= 1;
             return Ok(());
         }
-        plan.met -= 1;
-        let (answer, takes) = (plan.answer, plan.takes);
+        plan.refusals_left -= 1;
+        let (answer, duration) = (plan.answer, plan.duration);
         drop(state);
-        std::thread::sleep(takes);
+        std::thread::sleep(duration);
         answer
     }
 
@@ -131,13 +132,13 @@ impl Refusals {
         self.state().calls[call as usize]
     }
 
-    pub(super) fn refuse(&self, call: Call, errno: Errno, answered: u64, met: u64) {
-        let (answer, takes) = (Err(errno), Duration::ZERO);
-        self.state().plan = Some(Plan { call, answered, met, answer, takes });
+    pub(super) fn refuse(&self, call: Call, errno: Errno, answered: u64, refusals_left: u64) {
+        let (answer, duration) = (Err(errno), Duration::ZERO);
+        self.state().plan = Some(Plan { call, answered, refusals_left, answer, duration });
     }
 
-    pub(super) fn delay(&self, call: Call, takes: Duration, answered: u64, met: u64) {
-        self.state().plan = Some(Plan { call, answered, met, answer: Ok(()), takes });
+    pub(super) fn delay(&self, call: Call, duration: Duration, answered: u64, refusals_left: u64) {
+        self.state().plan = Some(Plan { call, answered, refusals_left, answer: Ok(()), duration });
     }
 
     pub(super) fn end(&self) {

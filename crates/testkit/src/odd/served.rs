@@ -42,7 +42,7 @@ struct Node {
     /// For its place alone (`O_PATH`).
     fd: Arc<OwnedFd>,
     /// How often the kernel was told of it and has not forgotten.
-    told: u64,
+    lookups: u64,
 }
 
 struct Opened {
@@ -71,7 +71,7 @@ impl Served {
     ) -> io::Result<Served> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(backing, flags, Mode::empty())?;
-        let root = Node { fd: Arc::new(root), told: 1 };
+        let root = Node { fd: Arc::new(root), lookups: 1 };
         Ok(Served {
             quirks,
             refusals,
@@ -161,13 +161,13 @@ impl Served {
     }
 
     /// Tells the kernel of what `name` in `dir` is.
-    fn tell(&self, dir: &OwnedFd, name: &OsStr) -> Answer<FileAttr> {
+    fn lookup_entry(&self, dir: &OwnedFd, name: &OsStr) -> Answer<FileAttr> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(dir, name, flags, Mode::empty()).map_err(errno)?;
         let stat = rustix::fs::fstat(&fd).map_err(errno)?;
         let mut nodes = lock(&self.nodes);
-        let node = nodes.entry(stat.st_ino).or_insert(Node { fd: Arc::new(fd), told: 0 });
-        node.told += 1;
+        let node = nodes.entry(stat.st_ino).or_insert(Node { fd: Arc::new(fd), lookups: 0 });
+        node.lookups += 1;
         Ok(self.attr_of(INodeNo(stat.st_ino), &stat))
     }
 
@@ -186,7 +186,7 @@ impl Served {
         let (uid, gid) = (Uid::from_raw(request.uid()), Gid::from_raw(request.gid()));
         let flags = AtFlags::SYMLINK_NOFOLLOW;
         rustix::fs::chownat(&*dir, &*name, Some(uid), Some(gid), flags).map_err(errno)?;
-        self.tell(&dir, &name)
+        self.lookup_entry(&dir, &name)
     }
 
     fn set_times(
@@ -294,7 +294,7 @@ impl Filesystem for Served {
         let found = self
             .check(Call::Lookup)
             .and_then(|()| self.place(parent, name))
-            .and_then(|(dir, name)| self.tell(&dir, &name));
+            .and_then(|(dir, name)| self.lookup_entry(&dir, &name));
         answer_entry(reply, found);
     }
 
@@ -303,8 +303,8 @@ impl Filesystem for Served {
         if ino != INodeNo::ROOT
             && let Some(node) = nodes.get_mut(&ino.0)
         {
-            node.told = node.told.saturating_sub(times);
-            if node.told == 0 {
+            node.lookups = node.lookups.saturating_sub(times);
+            if node.lookups == 0 {
                 nodes.remove(&ino.0);
             }
         }
@@ -451,7 +451,7 @@ impl Filesystem for Served {
             let node = self.node(ino)?;
             let (dir, name) = self.place(parent, name)?;
             rustix::fs::linkat(&*node, c"", &*dir, &*name, AtFlags::EMPTY_PATH).map_err(errno)?;
-            self.tell(&dir, &name)
+            self.lookup_entry(&dir, &name)
         };
         answer_entry(reply, linked());
     }

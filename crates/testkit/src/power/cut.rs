@@ -1,6 +1,6 @@
 //! The state of a disk after a cut of the power.
 
-use super::disk::{Body, Change, Data, Disk, FileBody, Names, ROOT, State, write_at};
+use super::disk::{Body, Change, Data, Disk, DiskState, FileBody, Names, ROOT, write_at};
 use crate::content::Stream;
 
 /// Into what a write falls apart, in bytes, of which each piece survives or is
@@ -29,13 +29,13 @@ impl Loss {
 }
 
 /// Draws lots.
-struct Lots {
+struct Lottery {
     random: Stream,
     survivors: u64,
     piece_len: u64,
 }
 
-impl Lots {
+impl Lottery {
     fn keeps(&mut self) -> bool {
         self.random.below(100) < self.survivors
     }
@@ -48,15 +48,15 @@ impl Disk {
         let mut random = Stream::new(seed);
         let mut draw = |from: [u64; 3]| from[random.below(3) as usize];
         let (survivors, piece_len) = (draw(SURVIVORS), draw(PIECE_LENS));
-        let mut lots = Lots { random, survivors, piece_len };
+        let mut lottery = Lottery { random, survivors, piece_len };
         let mut state = self.state();
         let log = std::mem::take(&mut state.log);
-        let kept = surviving(log, state.names, loss, &mut lots);
+        let kept = surviving(log, state.names, loss, &mut lottery);
         state.make_durable(kept);
         for node in state.nodes.values_mut() {
             node.meta = node.durable;
             match &mut node.body {
-                Body::File(body) => lose_data(body, loss, &mut lots),
+                Body::File(body) => lose_data(body, loss, &mut lottery),
                 Body::Dir(body) => body.now = body.durable.clone(),
                 Body::Link(_) => {}
             }
@@ -67,28 +67,28 @@ impl Disk {
     }
 }
 
-fn surviving(mut log: Vec<Change>, names: Names, loss: Loss, lots: &mut Lots) -> Vec<Change> {
+fn surviving(mut log: Vec<Change>, names: Names, loss: Loss, lottery: &mut Lottery) -> Vec<Change> {
     match (loss, names) {
         (Loss::Everything, _) => log.clear(),
-        (_, Names::Journaled) => log.truncate(lots.random.below(log.len() as u64 + 1) as usize),
-        (_, Names::Posix) => log.retain(|_| lots.keeps()),
+        (_, Names::Journaled) => log.truncate(lottery.random.below(log.len() as u64 + 1) as usize),
+        (_, Names::Posix) => log.retain(|_| lottery.keeps()),
     }
     log
 }
 
-fn lose_data(body: &mut FileBody, loss: Loss, lots: &mut Lots) {
+fn lose_data(body: &mut FileBody, loss: Loss, lottery: &mut Lottery) {
     let pending = std::mem::take(&mut body.pending);
     let last = pending.iter().rposition(|data| matches!(data, Data::Write { .. }));
     for (k, data) in pending.iter().enumerate() {
         match (data, loss) {
             (_, Loss::Everything) => {}
             (Data::Write { at, bytes }, Loss::Torn) if Some(k) == last => {
-                let torn = lots.random.below(bytes.len() as u64 + 1) as usize;
+                let torn = lottery.random.below(bytes.len() as u64 + 1) as usize;
                 write_at(&mut body.durable, *at, &bytes[..torn]);
             }
-            (Data::Write { at, bytes }, _) => lose_pieces(&mut body.durable, *at, bytes, lots),
+            (Data::Write { at, bytes }, _) => lose_pieces(&mut body.durable, *at, bytes, lottery),
             (Data::SetLen(_), _) => {
-                if lots.keeps() {
+                if lottery.keeps() {
                     data.apply(&mut body.durable);
                 }
             }
@@ -98,22 +98,22 @@ fn lose_data(body: &mut FileBody, loss: Loss, lots: &mut Lots) {
 }
 
 /// Writes those pieces that survive; and, drawn for itself, the length.
-fn lose_pieces(content: &mut Vec<u8>, at: u64, bytes: &[u8], lots: &mut Lots) {
+fn lose_pieces(content: &mut Vec<u8>, at: u64, bytes: &[u8], lottery: &mut Lottery) {
     let end = at + bytes.len() as u64;
     let mut from = at;
     while from < end {
-        let to = end.min((from / lots.piece_len + 1) * lots.piece_len);
-        if lots.keeps() {
+        let to = end.min((from / lottery.piece_len + 1) * lottery.piece_len);
+        if lottery.keeps() {
             write_at(content, from, &bytes[(from - at) as usize..(to - at) as usize]);
         }
         from = to;
     }
-    if (content.len() as u64) < end && lots.keeps() {
+    if (content.len() as u64) < end && lottery.keeps() {
         content.resize(end as usize, 0);
     }
 }
 
-impl State {
+impl DiskState {
     fn forget_unreachable(&mut self) {
         let mut reached = vec![ROOT];
         let mut next = 0;

@@ -23,7 +23,7 @@ pub enum Names {
 
 /// A disk. Clones are handles of the same one.
 #[derive(Debug, Clone)]
-pub struct Disk(pub(super) Arc<Mutex<State>>);
+pub struct Disk(pub(super) Arc<Mutex<DiskState>>);
 
 /// Why an operation fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(super) enum Refusal {
 
 /// All that there is.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct DiskState {
     pub(super) names: Names,
     pub(super) nodes: BTreeMap<u64, Node>,
     pub(super) next_ino: u64,
@@ -51,7 +51,7 @@ pub(super) struct State {
     /// How often it was lost.
     pub(super) boot: u64,
     /// Whoever asks now had the disk mounted before it was lost.
-    too_late: bool,
+    is_stale: bool,
     /// Modifying operations so far.
     steps: u64,
     /// The power goes off when that many operations were done.
@@ -62,7 +62,7 @@ pub(super) struct State {
     /// Bytes that are written in a second.
     pub(super) rate: Option<u64>,
     /// How long a sync takes.
-    pub(super) sync_takes: Duration,
+    pub(super) sync_duration: Duration,
     /// Where the medium damages what is written to it.
     damages: Option<usize>,
 }
@@ -140,35 +140,35 @@ impl Disk {
     pub fn new(names: Names) -> Disk {
         let meta = Meta { mode: 0o755, uid: 0, gid: 0, mtime: SystemTime::now() };
         let root = Node { meta, durable: meta, body: Body::Dir(DirBody::default()) };
-        Disk(Arc::new(Mutex::new(State {
+        Disk(Arc::new(Mutex::new(DiskState {
             names,
             nodes: BTreeMap::from([(ROOT, root)]),
             next_ino: ROOT + 1,
             log: Vec::new(),
             off: false,
             boot: 0,
-            too_late: false,
+            is_stale: false,
             steps: 0,
             off_at: None,
             sync_fails_in: None,
             syncs: 0,
             rate: None,
-            sync_takes: Duration::ZERO,
+            sync_duration: Duration::ZERO,
             damages: None,
         })))
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, DiskState> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        state.too_late = false;
+        state.is_stale = false;
         state
     }
 
     /// The state for one who mounted the disk in `boot`: after a loss, what a
     /// thread that is about to end still asks for is refused.
-    pub(super) fn state_in(&self, boot: u64) -> MutexGuard<'_, State> {
+    pub(super) fn state_in(&self, boot: u64) -> MutexGuard<'_, DiskState> {
         let mut state = self.state();
-        state.too_late = state.boot != boot;
+        state.is_stale = state.boot != boot;
         state
     }
 
@@ -221,7 +221,7 @@ impl Disk {
     /// Lets each sync take that long from now on. It covers what was there when
     /// it began, and no more.
     pub fn slow_syncs(&self, each: Duration) {
-        self.state().sync_takes = each;
+        self.state().sync_duration = each;
     }
 
     /// From now on the medium turns over the byte at `at` of each file when that byte, which was
@@ -245,10 +245,10 @@ impl Disk {
     }
 }
 
-impl State {
+impl DiskState {
     /// The object `ino`.
     pub(super) fn node(&self, ino: u64) -> Result<&Node, Refusal> {
-        if self.off || self.too_late {
+        if self.off || self.is_stale {
             return Err(Refusal::Io);
         }
         self.nodes.get(&ino).ok_or(Refusal::NotFound)
@@ -276,7 +276,7 @@ impl State {
     /// Counts an operation that changes something, and cuts the power when its
     /// time has come.
     fn step(&mut self) -> Result<(), Refusal> {
-        if self.too_late {
+        if self.is_stale {
             return Err(Refusal::Io);
         }
         self.off |= self.off_at.is_some_and(|at| self.steps >= at);

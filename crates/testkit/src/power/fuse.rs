@@ -1,6 +1,6 @@
 //! A [`Disk`] mounted through FUSE.
 
-use super::disk::{Body, DirBody, Disk, FileBody, Meta, Node, Refusal, State};
+use super::disk::{Body, DirBody, Disk, DiskState, FileBody, Meta, Node, Refusal};
 use crate::fixture;
 use crate::fuse::Mounted;
 use fuser::{
@@ -69,7 +69,7 @@ impl From<Refusal> for Errno {
     }
 }
 
-fn attr(state: &State, ino: u64) -> Result<FileAttr, Refusal> {
+fn attr(state: &DiskState, ino: u64) -> Result<FileAttr, Refusal> {
     let node = state.node(ino)?;
     let (kind, size) = match &node.body {
         Body::File(body) => (FileType::RegularFile, body.now.len() as u64),
@@ -122,7 +122,7 @@ impl Served {
     fn sync(&self, ino: INodeNo, data_only: bool, reply: ReplyEmpty) {
         let (synced, pause) = {
             let mut state = self.disk.state_in(self.boot);
-            (state.sync(ino.0, data_only), state.sync_takes)
+            (state.sync(ino.0, data_only), state.sync_duration)
         };
         if pause.is_zero() {
             return answer(reply, synced);

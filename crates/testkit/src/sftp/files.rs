@@ -26,7 +26,7 @@ pub(super) struct Files {
     root: PathBuf,
     chunk_max: usize,
     short_reads: bool,
-    renames_over: bool,
+    replaces_on_rename: bool,
     listing: Listing,
     target_len: Option<usize>,
     open: HashMap<u32, Open>,
@@ -72,7 +72,7 @@ impl Files {
             root: root.to_owned(),
             chunk_max: odd.chunk_max,
             short_reads: odd.short_reads,
-            renames_over: odd.renames_over,
+            replaces_on_rename: odd.replaces_on_rename,
             listing: odd.listing,
             target_len: odd.target_len,
             open: HashMap::new(),
@@ -100,7 +100,7 @@ impl Files {
             16 => fs::canonicalize(self.path(request.string()))
                 .map(|path| one_name(id, &path))
                 .map_err(Failure::from),
-            18 => self.rename(id, &mut request, self.renames_over),
+            18 => self.rename(id, &mut request, self.replaces_on_rename),
             19 => fs::read_link(self.path(request.string()))
                 .map(|path| match self.target_len {
                     Some(len) => one_name(id, Path::new(&"t".repeat(len))),

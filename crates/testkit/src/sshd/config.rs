@@ -19,11 +19,11 @@ impl SshdBuilder {
         &self,
         dir: &Path,
         port: u16,
-        mark: &str,
+        marker: &str,
         sshd: &Path,
     ) -> io::Result<String> {
         let path = |name: &str| quoted(&dir.join(name));
-        let mut env = format!("SetEnv {mark}");
+        let mut env = format!("SetEnv {marker}");
         for (name, value) in &self.env {
             env.push_str(&format!(" \"{name}={value}\""));
         }
@@ -116,12 +116,12 @@ fn has_penalties(sshd: &Path, dir: &Path) -> io::Result<bool> {
     if let Some(has) = HAS.get() {
         return Ok(*has);
     }
-    let has = knows(sshd, dir, NO_PENALTIES)?;
+    let has = accepts_line(sshd, dir, NO_PENALTIES)?;
     Ok(*HAS.get_or_init(|| has))
 }
 
 /// True if sshd takes the line, in a configuration of nothing else.
-fn knows(sshd: &Path, dir: &Path, line: &str) -> io::Result<bool> {
+fn accepts_line(sshd: &Path, dir: &Path, line: &str) -> io::Result<bool> {
     let config = dir.join("probe");
     write(&config, &format!("{line}\nHostKey {}\n", quoted(&dir.join("host_key"))))?;
     let tested = Command::new(sshd).arg("-t").arg("-f").arg(&config).stdin(Stdio::null()).output();

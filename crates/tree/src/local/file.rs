@@ -4,7 +4,9 @@ use crate::shared::{SharedBlock, SharedBlocks, Version};
 use crate::spool::Spooled;
 use crate::{Seal, SealedFile, SourceFile, StagedFile};
 use haul_model::{Attributes, BlockHash, FileId, Kept, Name, Timestamp};
-use haul_store::{Lot, OnExisting, Proof, Publication, RESUME_LEN_MIN, Row, Sealed, Stage, Staged};
+use haul_store::{
+    DelayedBatch, OnExisting, Proof, Publication, RESUME_LEN_MIN, Row, Sealed, Stage, Staged,
+};
 use haul_sys::{Dir, Loss, Stat};
 use std::fs::File;
 use std::io;
@@ -41,7 +43,7 @@ impl LocalSource {
     }
 
     /// Checks before the first read whether the file is cold.
-    fn look(&self) {
+    fn check_cold(&self) {
         self.cold.get_or_init(|| is_cold(&self.file, self.opened.size));
     }
 }
@@ -58,15 +60,17 @@ pub(super) fn is_of_unknown_size(file: &File, stat: &Stat) -> io::Result<bool> {
     match stat.size {
         // An empty file may have grown since.
         0 => Ok(read_full(file, &mut [0], 0)? > 0 && haul_sys::file_stat(file)?.size == 0),
-        _ => Ok(stat.allocated == 0 && haul_sys::is_made_up(file)),
+        _ => Ok(stat.allocated == 0 && haul_sys::is_generated(file)),
     }
 }
 
 /// Converts the error of creating an entry in `dir`. It names the cause if no entry can ever be
 /// created there.
-pub(super) fn not_made(dir: &Dir, error: io::Error) -> io::Error {
+pub(super) fn creation_error(dir: &Dir, error: io::Error) -> io::Error {
     match error.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied if haul_sys::is_made_up(dir) => {
+        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied
+            if haul_sys::is_generated(dir) =>
+        {
             let why = "the kernel generates its content, as in /proc: nothing can be added";
             io::Error::new(io::ErrorKind::Unsupported, why)
         }
@@ -91,7 +95,7 @@ impl SourceFile for LocalSource {
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.look();
+        self.check_cold();
         read_full(&self.file, buf, offset)
     }
 
@@ -102,7 +106,7 @@ impl SourceFile for LocalSource {
     }
 
     /// Checked when the file was opened.
-    fn has_no_size(&self) -> io::Result<bool> {
+    fn has_unknown_size(&self) -> io::Result<bool> {
         Ok(false)
     }
 
@@ -135,7 +139,7 @@ impl SourceFile for LocalSource {
     }
 
     fn handle(&self) -> Option<&File> {
-        self.look();
+        self.check_cold();
         Some(&self.file)
     }
 }
@@ -182,16 +186,16 @@ impl StagedFile for LocalStage {
         self.0.set_len(len)
     }
 
-    fn clear(&self, range: Range<u64>) -> bool {
-        self.0.clear(range)
+    fn punch_hole(&self, range: Range<u64>) -> bool {
+        self.0.punch_hole(range)
     }
 
-    fn leave_zeros(&mut self) {
-        self.0.leave_zeros();
+    fn write_sparse(&mut self) {
+        self.0.write_sparse();
     }
 
-    fn leaves_zeros(&self) -> bool {
-        self.0.leaves_zeros()
+    fn writes_sparse(&self) -> bool {
+        self.0.writes_sparse()
     }
 
     fn begin_with(&self, source: &dyn SourceFile, range: Range<u64>) -> bool {
@@ -276,8 +280,8 @@ impl SealedFile for LocalSealed {
         self.0.write_into(name, id)
     }
 
-    fn wait(&mut self, lot: &Lot, row: Row, name: &Name) -> io::Result<()> {
-        self.0.wait(lot, row, name)
+    fn wait(&mut self, batch: &DelayedBatch, row: Row, name: &Name) -> io::Result<()> {
+        self.0.wait(batch, row, name)
     }
 
     fn publish(&mut self, name: &Name, on_existing: OnExisting) -> io::Result<Publication> {

@@ -1,7 +1,7 @@
 //! The directories of this machine that users name.
 
 use super::LocalDir;
-use crate::room::with_room;
+use crate::spare_handles::retry_open;
 use crate::{Tree, TreeDir};
 use haul_sys::{Dir, Links};
 use std::ffi::OsStr;
@@ -34,15 +34,15 @@ impl LocalTree {
 impl Tree for LocalTree {
     fn open(&self, path: &[u8]) -> io::Result<Arc<dyn TreeDir>> {
         let path = Path::new(OsStr::from_bytes(path));
-        Ok(self.dir(with_room(|| Dir::open_named(path, self.links))?))
+        Ok(self.dir(retry_open(|| Dir::open_named(path, self.links))?))
     }
 
-    fn open_to_enter(&self, path: &[u8]) -> io::Result<Arc<dyn TreeDir>> {
+    fn open_for_search(&self, path: &[u8]) -> io::Result<Arc<dyn TreeDir>> {
         let path = Path::new(OsStr::from_bytes(path));
-        Ok(self.dir(with_room(|| Dir::open_named_to_enter(path, self.links))?))
+        Ok(self.dir(retry_open(|| Dir::open_named_for_search(path, self.links))?))
     }
 
-    fn whole_path(&self, path: &[u8]) -> io::Result<Vec<u8>> {
+    fn absolute_path(&self, path: &[u8]) -> io::Result<Vec<u8>> {
         let path = if path.is_empty() { b"." } else { path };
         let whole = haul_sys::absolute(Path::new(OsStr::from_bytes(path)))?;
         let mut clean = PathBuf::new();

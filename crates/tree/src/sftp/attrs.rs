@@ -11,7 +11,7 @@ const FIFO: u32 = 0o010_000;
 const SOCKET: u32 = 0o140_000;
 
 /// True if a listing has reported all needed attributes.
-pub(super) fn is_whole(attrs: &Attrs) -> bool {
+pub(super) fn is_complete(attrs: &Attrs) -> bool {
     attrs.times.is_some()
         && attrs.file_type().is_some_and(|kind| kind != FileType::File || attrs.size.is_some())
 }

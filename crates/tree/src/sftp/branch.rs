@@ -3,7 +3,7 @@
 use super::SftpHost;
 use super::attrs::seal_of;
 use crate::Seal;
-use crate::beside::each_beside;
+use crate::parallel::map_parallel;
 use haul_sftp::{Attrs, RemoteFile, SftpError};
 use std::io;
 
@@ -37,5 +37,5 @@ pub(super) fn in_each<T: Send>(
     ask: impl Fn(RemoteFile) -> Result<T, SftpError> + Sync,
 ) -> Result<Vec<T>, SftpError> {
     let files = std::iter::once(first).chain(others).collect();
-    each_beside(files, ask).into_iter().collect()
+    map_parallel(files, ask).into_iter().collect()
 }

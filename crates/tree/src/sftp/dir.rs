@@ -1,19 +1,19 @@
 //! A directory of a host, and the operations in it.
 
-use super::attrs::{attrs_for, is_whole, meta_of, times_of};
-use super::known::{Known, There};
+use super::attrs::{attrs_for, is_complete, meta_of, times_of};
+use super::known::{ExistingEntries, Known};
 use super::links;
-use super::making::Making;
+use super::pending_creation::PendingCreation;
 use super::source::SftpSource;
 use super::{SftpHost, join};
 use crate::{
-    Capabilities, Meta, MetaKind, Origin, Outstanding, PRIVATE_DIR_MODE, SmallFiles, SourceFile,
-    StagedFile, Storage, TreeDir, TreeEntry, in_whole_seconds,
+    Capabilities, Meta, MetaKind, Origin, PRIVATE_DIR_MODE, PendingOperation, SmallFiles,
+    SourceFile, StagedFile, Storage, TreeDir, TreeEntry, in_whole_seconds,
 };
 use haul_model::{Attributes, FileId, KEPT_MODE, Kept, Name, ParentFailed, Timestamp};
-use haul_sftp::{Attrs, DirEntry, Extension, FileType, Later, OpenFlags, RemoteFile};
-use haul_store::{OnExisting, Publication, mark_name};
-use haul_sys::{Dir, Room};
+use haul_sftp::{Attrs, DirEntry, Extension, FileType, OpenFlags, PendingAnswer, RemoteFile};
+use haul_store::{OnExisting, Publication, marker_name};
+use haul_sys::{Dir, FreeSpace};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io;
@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const TARGETS_LEN_MAX: usize = 16 << 20;
 
 /// Memory of a target besides its content, in bytes.
-const AROUND_TARGET_LEN: usize = 64;
+const TARGET_OVERHEAD_LEN: usize = 64;
 
 /// The mode of haul's own new files.
 const PRIVATE_FILE_MODE: u32 = 0o600;
@@ -41,14 +41,14 @@ pub(super) struct SftpDir {
     /// Its attributes, as far as a listing or the server has reported them.
     pub(super) attrs: Option<Attrs>,
     /// Set if this job has created it.
-    made: Option<Arc<Making>>,
+    made: Option<Arc<PendingCreation>>,
     /// The mode bits that it has inherited, if the job created it.
     inherited: u32,
     pub(super) is_destination: bool,
     /// The job has neither created nor listed it, so it may have entries unrelated to the job.
-    pub(super) is_around: bool,
-    /// See [`Storage::expect_looks`].
-    pub(super) is_looked_through: AtomicBool,
+    pub(super) has_foreign_entries: bool,
+    /// See [`Storage::expect_lookups`].
+    pub(super) expects_lookups: AtomicBool,
     pub(super) known: Mutex<Known>,
 }
 
@@ -58,28 +58,28 @@ impl SftpDir {
         path: Vec<u8>,
         attrs: Option<Attrs>,
         is_destination: bool,
-        is_around: bool,
+        has_foreign_entries: bool,
     ) -> Arc<dyn TreeDir> {
-        Arc::new(Self::new(host, path, attrs, None, is_destination, is_around))
+        Arc::new(Self::new(host, path, attrs, None, is_destination, has_foreign_entries))
     }
 
     pub(super) fn new(
         host: &Arc<SftpHost>,
         path: Vec<u8>,
         attrs: Option<Attrs>,
-        made: Option<(Later, u32)>,
+        made: Option<(PendingAnswer, u32)>,
         is_destination: bool,
-        is_around: bool,
+        has_foreign_entries: bool,
     ) -> Self {
         let id = host.id_of(&path);
         let (made, inherited) = made.unzip();
-        let making = |later| Making::new(host, &path, later);
-        let made = made.map(|later| Arc::new(making(later)));
+        let pending_creation = |pending_answer| PendingCreation::new(host, &path, pending_answer);
+        let made = made.map(|pending_answer| Arc::new(pending_creation(pending_answer)));
         let known = Known {
             // It contains only entries that this job has created.
-            there: made
+            existing: made
                 .as_ref()
-                .map(|_| Arc::new(There::All { entries: HashMap::new(), _share: None })),
+                .map(|_| Arc::new(ExistingEntries::All { entries: HashMap::new(), _share: None })),
             ..Known::default()
         };
         let host = Arc::clone(host);
@@ -92,8 +92,8 @@ impl SftpDir {
             made,
             inherited: inherited.unwrap_or(0),
             is_destination,
-            is_around,
-            is_looked_through: AtomicBool::new(false),
+            has_foreign_entries,
+            expects_lookups: AtomicBool::new(false),
             known,
         }
     }
@@ -111,10 +111,10 @@ impl SftpDir {
         self.host.client().read_links(links.len(), path_of, |number, target| {
             match target {
                 Ok(target) => {
-                    len += target.len() + AROUND_TARGET_LEN;
+                    len += target.len() + TARGET_OVERHEAD_LEN;
                     found.push((links[number], target));
                 }
-                Err(error) => self.host.look_at(&error),
+                Err(error) => self.host.record_loss(&error),
             }
             len < TARGETS_LEN_MAX
         });
@@ -145,7 +145,7 @@ impl TreeDir for SftpDir {
             let kind = attrs.file_type();
             self.remember(&name, &attrs, false);
             let meta =
-                if is_whole(&attrs) { self.meta(name.as_bytes(), &attrs).ok() } else { None };
+                if is_complete(&attrs) { self.meta(name.as_bytes(), &attrs).ok() } else { None };
             let meta = meta.map(Box::new);
             if kind == Some(FileType::Symlink) {
                 links.push(entries.len());
@@ -194,7 +194,7 @@ impl TreeDir for SftpDir {
             return Ok(Arc::new(dir));
         }
         // Otherwise a single name would cause a listing.
-        let is_listed = self.is_around || self.known.lock().there.is_some();
+        let is_listed = self.has_foreign_entries || self.known.lock().existing.is_some();
         let found = match self.is_destination && !is_listed {
             true => self.ask(name, false)?,
             false => self.attrs_of(name)?,
@@ -255,7 +255,7 @@ impl TreeDir for SftpDir {
         on_existing: OnExisting,
     ) -> io::Result<Publication> {
         self.ready()?;
-        let of = from.path_there(of).ok_or(io::ErrorKind::Unsupported)?;
+        let of = from.remote_path(of).ok_or(io::ErrorKind::Unsupported)?;
         links::hard(&self.host, &self.path, &of, name, on_existing)
     }
 
@@ -289,7 +289,7 @@ impl TreeDir for SftpDir {
         &self,
         attributes: &Attributes,
         which: Kept,
-    ) -> io::Result<Option<Outstanding>> {
+    ) -> io::Result<Option<PendingOperation>> {
         if self.ready().is_err() {
             // Its creation has failed, which is reported for it.
             return Ok(None);
@@ -303,7 +303,7 @@ impl TreeDir for SftpDir {
         Ok(Some(Box::new(move || match set.wait() {
             // A loss of attributes is reported once for the whole job.
             Err(error) if error.is_refusal() && (is_own || host.has_lost_attributes()) => {
-                host.lose_attributes();
+                host.record_lost_attributes();
                 Ok(())
             }
             set => host.io(set),
@@ -345,7 +345,7 @@ impl Storage for SftpDir {
         Kept::OF_COPIES.with(Kept::LINKS.only_if(links))
     }
 
-    fn path_there(&self, name: &Name) -> Option<Vec<u8>> {
+    fn remote_path(&self, name: &Name) -> Option<Vec<u8>> {
         Some(self.path_of(name.as_bytes()))
     }
 
@@ -357,25 +357,25 @@ impl Storage for SftpDir {
         Some(self)
     }
 
-    fn expect_looks(&self) {
-        self.is_looked_through.store(true, Ordering::Relaxed);
+    fn expect_lookups(&self) {
+        self.expects_lookups.store(true, Ordering::Relaxed);
     }
 
-    fn making(&self) -> Option<Outstanding> {
+    fn pending_creation(&self) -> Option<PendingOperation> {
         let made = Arc::clone(self.made.as_ref()?);
         Some(Box::new(move || made.wait()))
     }
 
     /// A directory that this job has created may still be pending, and only this handle knows.
-    fn can_be_opened_again(&self) -> bool {
+    fn can_reopen(&self) -> bool {
         self.made.is_none() && self.known.lock().made.is_empty()
     }
 
-    fn was_tidied(&self) -> bool {
-        self.host.tidied.lock().contains(&self.path)
+    fn was_cleaned(&self) -> bool {
+        self.host.cleaned.lock().contains(&self.path)
     }
 
-    fn kept_time(&self, time: Timestamp) -> io::Result<Timestamp> {
+    fn stored_time(&self, time: Timestamp) -> io::Result<Timestamp> {
         let times = times_of(time);
         let kept = |modified: u32| Timestamp { secs: modified.into(), nanos: 0 };
         if kept(times.modified) != in_whole_seconds(time) {
@@ -387,7 +387,7 @@ impl Storage for SftpDir {
         let path = self.path_of(host.stage_name().as_bytes());
         let file = host.io(client.open(&path, OpenFlags::CreateNew, Some(PRIVATE_FILE_MODE)))?;
         let set = Attrs { times: Some(times), ..Attrs::default() };
-        let found = file.set_look_and_close(set);
+        let found = file.set_stat_and_close(set);
         let removed = host.io(client.remove_file(&path));
         // The file is gone again, so the directory's times are restored.
         let _ = client.set_attrs(&self.path, Attrs { times: before, ..Attrs::default() });
@@ -400,48 +400,48 @@ impl Storage for SftpDir {
         self.host.has_name(&self.path_of(name.as_bytes()))
     }
 
-    fn spells(&self, name: &Name) -> io::Result<bool> {
-        self.host.spells(&self.path, name.as_bytes())
+    fn has_spelling(&self, name: &Name) -> io::Result<bool> {
+        self.host.has_spelling(&self.path, name.as_bytes())
     }
 
-    fn room(&self) -> Option<Room> {
-        self.host.room(&self.path)
+    fn free_space(&self) -> Option<FreeSpace> {
+        self.host.free_space(&self.path)
     }
 
     /// A mount may cache what was in a directory, and a server may delay new entries. So an entry
     /// is created on one side, then on the other.
-    fn is_also(&self, near: &Dir) -> io::Result<bool> {
-        Ok(self.shows_in(near)? || self.shows_what_is_in(near)?)
+    fn is_same_dir(&self, near: &Dir) -> io::Result<bool> {
+        Ok(self.is_visible_in(near)? || self.sees_entry_of(near)?)
     }
 }
 
 impl Origin for SftpDir {
-    fn make_dir_of(&self, name: &Name, mode: u32, _origin: &[u8; 16]) -> io::Result<()> {
+    fn make_dir_with_origin(&self, name: &Name, mode: u32, _origin: &[u8; 16]) -> io::Result<()> {
         self.make_dir(name, mode)
     }
 
-    fn remember_origin(&self, origin: &[u8; 16]) {
+    fn record_origin(&self, origin: &[u8; 16]) {
         let mode = Some(PRIVATE_FILE_MODE);
         let made = self.ready().map(|()| {
-            let path = self.path_of(mark_name(origin).as_bytes());
+            let path = self.path_of(marker_name(origin).as_bytes());
             self.host.client().open(&path, OpenFlags::CreateNew, mode).and_then(RemoteFile::close)
         });
         if let Ok(Err(error)) = made {
-            self.host.look_at(&error);
+            self.host.record_loss(&error);
         }
     }
 
-    fn is_of_origin(&self, origin: &[u8; 16]) -> bool {
-        self.host.has_name(&self.path_of(mark_name(origin).as_bytes())).unwrap_or(false)
+    fn has_origin(&self, origin: &[u8; 16]) -> bool {
+        self.host.has_name(&self.path_of(marker_name(origin).as_bytes())).unwrap_or(false)
     }
 
-    fn place_on_record(&self, name: Option<&Name>) -> Option<Vec<u8>> {
+    fn origin_key(&self, name: Option<&Name>) -> Option<Vec<u8>> {
         let path = name.map_or_else(|| self.path.clone(), |name| self.path_of(name.as_bytes()));
         Some(self.host.place(&path))
     }
 
-    fn forget_origin(&self, origin: &[u8; 16]) {
-        let (client, path) = (self.host.client(), self.path_of(mark_name(origin).as_bytes()));
+    fn remove_origin_record(&self, origin: &[u8; 16]) {
+        let (client, path) = (self.host.client(), self.path_of(marker_name(origin).as_bytes()));
         let forgotten = client.stat(&self.path).and_then(|Attrs { mode, times, .. }| {
             // The directory has its final mode and times already, and keeps them.
             let mode = mode.map(|mode| mode & 0o7777);
@@ -456,7 +456,7 @@ impl Origin for SftpDir {
             removed
         });
         if let Err(error) = forgotten {
-            self.host.look_at(&error);
+            self.host.record_loss(&error);
         }
     }
 }

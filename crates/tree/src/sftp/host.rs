@@ -8,8 +8,10 @@ use haul_sftp::{
     Cause, Client, DirEntry, Existing, Extension, FsStats, Lister, SessionError, SftpError,
     StatusCode,
 };
-use haul_store::{DeadSeries, Journals, OnExisting, Publication, StageSeries, old_name, sent_name};
-use haul_sys::Room;
+use haul_store::{
+    DeadSeries, Journals, OnExisting, Publication, StageSeries, old_name, remote_stage_name,
+};
+use haul_sys::FreeSpace;
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::io;
@@ -26,10 +28,10 @@ const SMALL_LEN: usize = 8 << 20;
 
 /// Memory for entries of a distant destination, in bytes: more than 100,000 entries. In directories
 /// that find no room, each entry is looked up alone.
-const REMEMBERED_LEN: usize = 24 << 20;
+const CACHED_ENTRIES_LEN: usize = 24 << 20;
 
 /// The memory of a remembered entry besides its name, in bytes.
-const AROUND_NAME_LEN: usize = 200;
+const NAME_OVERHEAD_LEN: usize = 200;
 
 /// Threads that list directories ahead.
 const LISTERS: usize = 8;
@@ -53,33 +55,33 @@ pub(super) fn must_stay(error: &io::Error) -> bool {
     matches!(cause, Some(Cause::OnlyStaged(_)))
 }
 
-/// The memory that an entry uses of [`REMEMBERED_LEN`], in bytes.
+/// The memory that an entry uses of [`CACHED_ENTRIES_LEN`], in bytes.
 pub(super) fn remembered_len(entry: &DirEntry) -> usize {
-    AROUND_NAME_LEN + entry.name.as_bytes().len()
+    NAME_OVERHEAD_LEN + entry.name.as_bytes().len()
 }
 
 /// The free space for a user in `stats`.
-fn room_of(stats: &FsStats) -> Room {
+fn free_space_of(stats: &FsStats) -> FreeSpace {
     let bytes = stats.blocks_available.saturating_mul(stats.block_len);
-    Room::new(bytes, stats.files, stats.files_available)
+    FreeSpace::new(bytes, stats.files, stats.files_available)
 }
 
 /// Why the session with a host was lost. The first thread that notices records it. No further
 /// requests are possible then, and no file is at fault.
 #[derive(Debug)]
-pub struct Lost {
+pub struct SessionLoss {
     host: String,
     reason: OnceLock<SessionError>,
 }
 
-impl Lost {
+impl SessionLoss {
     /// Nothing is lost yet; `host` is safe to show.
     pub fn new(host: &str) -> Arc<Self> {
         Arc::new(Self { host: host.to_owned(), reason: OnceLock::new() })
     }
 
     /// True if the session was lost.
-    pub fn happened(&self) -> bool {
+    pub fn is_lost(&self) -> bool {
         self.reason.get().is_some()
     }
 
@@ -93,7 +95,7 @@ impl Lost {
         &self.host
     }
 
-    fn look_at(&self, error: &SftpError) {
+    fn record_loss(&self, error: &SftpError) {
         if let Some(end) = error.session() {
             // Another thread may have recorded it already, with the same reason.
             let _ = self.reason.set(end.clone());
@@ -115,10 +117,10 @@ pub struct SftpHost {
     /// The host's name, part of the IDs of its files.
     pub name: Vec<u8>,
     /// Why the session was lost, if it was.
-    pub lost: Arc<Lost>,
+    pub lost: Arc<SessionLoss>,
     /// Files stay open when they are complete: they are made durable or read back before they are
     /// published.
-    pub(super) holds: bool,
+    pub(super) keeps_open: bool,
     /// Files fail if the server does not keep their times.
     pub(super) needs_times: bool,
     /// The server has not kept the time of a file.
@@ -138,7 +140,7 @@ pub struct SftpHost {
     /// The directory on this machine for journals of uploads.
     pub journals: Option<Journals>,
     /// Journals that earlier jobs have left, once listed.
-    pub left: OnceLock<Vec<String>>,
+    pub earlier_journals: OnceLock<Vec<String>>,
     /// The names of this job's small temporary files, if they are recorded.
     series: OnceLock<StageSeries>,
     /// The same of killed jobs, once looked up.
@@ -150,17 +152,17 @@ pub struct SftpHost {
     /// Held while a link replaces an entry: two at once could come to point at each other.
     pub(super) linking: Mutex<()>,
     /// Directories where a listing has removed leftovers of killed jobs.
-    pub(super) tidied: Mutex<HashSet<Vec<u8>>>,
+    pub(super) cleaned: Mutex<HashSet<Vec<u8>>>,
 }
 
 impl SftpHost {
-    /// The host of `lost`. With `holds`, written files are made durable or read back. With
+    /// The host of `lost`. With `keeps_open`, written files are made durable or read back. With
     /// `needs_times`, they fail if the server does not keep their times.
     pub fn new(
         sessions: Sessions,
-        lost: &Arc<Lost>,
+        lost: &Arc<SessionLoss>,
         journals: Option<Journals>,
-        holds: bool,
+        keeps_open: bool,
         needs_times: bool,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -168,22 +170,22 @@ impl SftpHost {
             sessions,
             name: lost.host.as_bytes().to_vec(),
             lost: Arc::clone(lost),
-            holds,
+            keeps_open,
             needs_times,
             has_lost_times: AtomicBool::new(false),
             has_lost_attributes: AtomicBool::new(false),
             kept_len: AtomicU64::new(0),
             streams: Budget::new(STREAMS_LEN),
             small: Budget::new(SMALL_LEN),
-            remembered: Budget::new(REMEMBERED_LEN),
+            remembered: Budget::new(CACHED_ENTRIES_LEN),
             linking: Mutex::default(),
             journals,
-            left: OnceLock::new(),
+            earlier_journals: OnceLock::new(),
             series: OnceLock::new(),
             dead: OnceLock::new(),
             spelled: Mutex::default(),
             settling: Settling::default(),
-            tidied: Mutex::default(),
+            cleaned: Mutex::default(),
         })
     }
 
@@ -192,7 +194,7 @@ impl SftpHost {
         self.has_lost_times.load(Ordering::Relaxed)
     }
 
-    pub(super) fn lose_times(&self) {
+    pub(super) fn record_lost_times(&self) {
         self.has_lost_times.store(true, Ordering::Relaxed);
     }
 
@@ -202,7 +204,7 @@ impl SftpHost {
         self.has_lost_attributes.load(Ordering::Relaxed)
     }
 
-    pub(super) fn lose_attributes(&self) {
+    pub(super) fn record_lost_attributes(&self) {
         self.has_lost_attributes.store(true, Ordering::Relaxed);
     }
 
@@ -217,7 +219,7 @@ impl SftpHost {
     }
 
     /// Records the names of this job's temporary files beside the journals, for the directories
-    /// with these `places` ([`crate::Origin::place_on_record`]). If this job is killed, a later job
+    /// with these `places` ([`crate::Origin::origin_key`]). If this job is killed, a later job
     /// can remove the files.
     ///
     /// # Errors
@@ -231,7 +233,7 @@ impl SftpHost {
 
     /// A new private name for a temporary file that is never continued.
     pub fn stage_name(&self) -> String {
-        self.series.get().map_or_else(sent_name, StageSeries::name)
+        self.series.get().map_or_else(remote_stage_name, StageSeries::name)
     }
 
     /// The temporary files that killed jobs of this machine may have left.
@@ -268,8 +270,8 @@ impl SftpHost {
     }
 
     /// The free space on the file system of `dir`, if the server reports it.
-    pub fn room(&self, dir: &[u8]) -> Option<Room> {
-        self.fs_stats(dir).map(|stats| room_of(&stats))
+    pub fn free_space(&self, dir: &[u8]) -> Option<FreeSpace> {
+        self.fs_stats(dir).map(|stats| free_space_of(&stats))
     }
 
     fn fs_stats(&self, dir: &[u8]) -> Option<FsStats> {
@@ -282,7 +284,7 @@ impl SftpHost {
     /// The result of a write in the directory `dir`. The protocol has no status for a full or
     /// read-only disk, so a failed write asks the server about its file system, if it can report
     /// that.
-    pub fn wrote<T>(&self, dir: &[u8], result: Result<T, SftpError>) -> io::Result<T> {
+    pub fn check_write<T>(&self, dir: &[u8], result: Result<T, SftpError>) -> io::Result<T> {
         // The paths of files without their final names are more important than the cause.
         let failed = |error: &SftpError| {
             error.status() == Some(StatusCode::Failure)
@@ -301,15 +303,15 @@ impl SftpHost {
             let message = "the file system there is mounted read-only";
             return Err(io::Error::new(io::ErrorKind::ReadOnlyFilesystem, message));
         }
-        let room = room_of(&stats);
-        if room.bytes < FULL_LEN || room.lacks_inodes() {
+        let free_space = free_space_of(&stats);
+        if free_space.bytes < FULL_LEN || free_space.is_out_of_inodes() {
             return Err(io::Error::new(io::ErrorKind::StorageFull, "no space is left on the host"));
         }
         self.io(result)
     }
 
     /// True if the directory `dir` has an entry spelled `name` now.
-    pub fn spells(&self, dir: &[u8], name: &[u8]) -> io::Result<bool> {
+    pub fn has_spelling(&self, dir: &[u8], name: &[u8]) -> io::Result<bool> {
         let Ok(name) = Name::new(name) else { return Ok(true) };
         let has_it = |last: &Spelled| last.dir == dir && last.names.contains(&name);
         if self.spelled.lock().as_ref().is_some_and(has_it) {
@@ -332,9 +334,9 @@ impl SftpHost {
         match on_existing {
             OnExisting::Keep => Existing::Keep,
             OnExisting::Replace => {
-                let needs_aside = !self.client().has(Extension::PosixRename);
-                let aside = || join(dir, old_name(name).as_bytes());
-                Existing::Replace { aside: if needs_aside { aside() } else { Vec::new() } }
+                let needs_backup = !self.client().has(Extension::PosixRename);
+                let backup = || join(dir, old_name(name).as_bytes());
+                Existing::Replace { backup: if needs_backup { backup() } else { Vec::new() } }
             }
         }
     }
@@ -352,8 +354,8 @@ impl SftpHost {
     ) -> io::Result<Publication> {
         let existing = self.existing(dir, name, on_existing);
         match self.client().name_file(stage, &join(dir, name.as_bytes()), &existing) {
-            Err(SftpError { cause: Cause::Taken, .. }) => Ok(Publication::Kept),
-            named => self.wrote(dir, named).map(|()| Publication::Published),
+            Err(SftpError { cause: Cause::NameExists, .. }) => Ok(Publication::Kept),
+            named => self.check_write(dir, named).map(|()| Publication::Published),
         }
     }
 
@@ -366,7 +368,7 @@ impl SftpHost {
     /// Converts the server's answer to the storage's result. Records the loss of the session.
     pub fn io<T>(&self, result: Result<T, SftpError>) -> io::Result<T> {
         result.map_err(|error| {
-            self.look_at(&error);
+            self.record_loss(&error);
             if error.status() == Some(StatusCode::BadMessage) && is_long(error.path.as_bytes()) {
                 let message = "the path is too long for the host";
                 return io::Error::new(io::ErrorKind::InvalidFilename, message);
@@ -376,7 +378,7 @@ impl SftpHost {
     }
 
     /// Records `error` if it is the loss of the session.
-    pub fn look_at(&self, error: &SftpError) {
-        self.lost.look_at(error);
+    pub fn record_loss(&self, error: &SftpError) {
+        self.lost.record_loss(error);
     }
 }

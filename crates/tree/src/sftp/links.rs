@@ -28,7 +28,7 @@ pub(super) fn symbolic(
             // A link is created even if its time can't be set.
             let attrs = attrs_for(attributes, Kept::TIMES);
             if let Err(error) = client.set_link_attrs(path, attrs) {
-                host.look_at(&error);
+                host.record_loss(&error);
             }
         }
     };
@@ -40,9 +40,9 @@ pub(super) fn symbolic(
                 return Ok(Publication::Published);
             }
             Err(error) => {
-                host.look_at(&error);
+                host.record_loss(&error);
                 if !is_there()? {
-                    return host.wrote(dir, Err(error));
+                    return host.check_write(dir, Err(error));
                 }
                 return Ok(Publication::Kept);
             }
@@ -56,7 +56,7 @@ pub(super) fn symbolic(
     loop {
         attempts += 1;
         let temp = join(dir, host.stage_name().as_bytes());
-        host.wrote(dir, client.make_symlink(target, &temp))?;
+        host.check_write(dir, client.make_symlink(target, &temp))?;
         set_time(&temp);
         let published = host.publish(&temp, dir, name, OnExisting::Replace);
         if published.is_ok() || published.as_ref().is_err_and(must_stay) {
@@ -89,7 +89,7 @@ pub(super) fn hard(
 ) -> io::Result<Publication> {
     let client = host.client();
     let temp = join(dir, host.stage_name().as_bytes());
-    host.wrote(dir, client.make_hard_link(of, &temp))?;
+    host.check_write(dir, client.make_hard_link(of, &temp))?;
     let published = host.publish(&temp, dir, name, on_existing);
     let is_placed = matches!(published, Ok(Publication::Published));
     let may_be_left = match is_placed {

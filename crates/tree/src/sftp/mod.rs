@@ -11,7 +11,7 @@ mod dir;
 mod host;
 mod known;
 mod links;
-mod making;
+mod pending_creation;
 mod same;
 mod sessions;
 mod settling;
@@ -21,12 +21,12 @@ mod stage;
 mod unfinished;
 
 pub use attrs::meta_of;
-pub use host::{Lost, SftpHost};
+pub use host::{SessionLoss, SftpHost};
 pub use sessions::Sessions;
 
 use super::{Downloads, Tree, TreeDir, Uploads};
-use crate::beside::both;
 use crate::dir::Capabilities;
+use crate::parallel::run_both;
 use attrs::times_of;
 use dir::SftpDir;
 use haul_model::Name;
@@ -43,11 +43,11 @@ pub struct SftpTree {
     /// The job writes to it. A directory is listed once, for all entries that are written to it.
     is_destination: bool,
     /// The parent of a missing destination.
-    above: Mutex<Option<Above>>,
+    parent: Mutex<Option<PrefetchedParent>>,
 }
 
 /// A directory that was looked up before it is needed.
-struct Above {
+struct PrefetchedParent {
     /// The path that it will be opened with.
     path: Vec<u8>,
     dir: SftpDir,
@@ -56,41 +56,41 @@ struct Above {
 impl SftpTree {
     /// The tree that a job reads.
     pub fn source(host: &Arc<SftpHost>) -> Self {
-        Self { host: Arc::clone(host), is_destination: false, above: Mutex::default() }
+        Self { host: Arc::clone(host), is_destination: false, parent: Mutex::default() }
     }
 
     /// The tree that a job writes to.
     pub fn destination(host: &Arc<SftpHost>) -> Self {
-        Self { host: Arc::clone(host), is_destination: true, above: Mutex::default() }
+        Self { host: Arc::clone(host), is_destination: true, parent: Mutex::default() }
     }
 
     /// The directory at `path`, for a single listing, without a lookup first.
     pub fn unasked(&self, path: &[u8]) -> Arc<dyn TreeDir> {
-        let path = as_asked(path).to_vec();
+        let path = relative_to_home(path).to_vec();
         Arc::new(SftpDir::new(&self.host, path, None, None, self.is_destination, true))
     }
 
     /// The directory at `path`. A missing path is mostly a new name in its parent, so the parent is
     /// looked up at the same time.
-    fn open_or_above(&self, path: &[u8]) -> io::Result<SftpDir> {
+    fn open_or_parent(&self, path: &[u8]) -> io::Result<SftpDir> {
         let split = words::split(path);
         let Some(name) = split.name.and_then(|name| Name::new(name).ok()) else {
             return self.found(self.ask(path));
         };
-        let (above, whole) = both(|| self.open_with(split.parent, &name), || self.ask(path));
+        let (parent, whole) = run_both(|| self.open_with(split.parent, &name), || self.ask(path));
         let is_missing = |error: &SftpError| error.status() == Some(StatusCode::NoSuchFile);
         if whole.as_ref().is_err_and(is_missing)
-            && let Ok(dir) = above
+            && let Ok(dir) = parent
         {
-            *self.above.lock() = Some(Above { path: split.parent.to_vec(), dir });
+            *self.parent.lock() = Some(PrefetchedParent { path: split.parent.to_vec(), dir });
         }
         self.found(whole)
     }
 
     /// The directory at `path`, with the server's answer about `name`.
     fn open_with(&self, path: &[u8], name: &Name) -> io::Result<SftpDir> {
-        let of_name = join(as_asked(path), name.as_bytes());
-        let (there, dir) = both(|| self.host.client().lstat(&of_name), || self.ask(path));
+        let of_name = join(relative_to_home(path), name.as_bytes());
+        let (there, dir) = run_both(|| self.host.client().lstat(&of_name), || self.ask(path));
         let dir = self.found(dir)?;
         // An error is reported when the name is needed.
         if let Ok(there) = found_or_missing(there) {
@@ -100,7 +100,7 @@ impl SftpTree {
     }
 
     fn ask(&self, path: &[u8]) -> Result<(Attrs, Box<[u8]>), SftpError> {
-        self.host.client().stat_and_real_path(as_asked(path))
+        self.host.client().stat_and_real_path(relative_to_home(path))
     }
 
     /// Converts an answer about a directory.
@@ -116,21 +116,21 @@ impl SftpTree {
 
 impl Tree for SftpTree {
     fn open(&self, path: &[u8]) -> io::Result<Arc<dyn TreeDir>> {
-        let above = self.above.lock().take_if(|above| above.path == path);
-        let dir = match above {
-            Some(above) => above.dir,
-            None if self.is_destination => self.open_or_above(path)?,
+        let parent = self.parent.lock().take_if(|parent| parent.path == path);
+        let dir = match parent {
+            Some(parent) => parent.dir,
+            None if self.is_destination => self.open_or_parent(path)?,
             None => self.found(self.ask(path))?,
         };
         Ok(Arc::new(dir))
     }
 
-    fn open_around(&self, path: &[u8], name: &Name) -> io::Result<Arc<dyn TreeDir>> {
+    fn open_for_lookup(&self, path: &[u8], name: &Name) -> io::Result<Arc<dyn TreeDir>> {
         Ok(Arc::new(self.open_with(path, name)?))
     }
 
-    fn whole_path(&self, path: &[u8]) -> io::Result<Vec<u8>> {
-        Ok(self.host.io(self.host.client().real_path(as_asked(path)))?.into_vec())
+    fn absolute_path(&self, path: &[u8]) -> io::Result<Vec<u8>> {
+        Ok(self.host.io(self.host.client().real_path(relative_to_home(path)))?.into_vec())
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -149,7 +149,7 @@ impl Tree for SftpTree {
 }
 
 /// The path to send to the server: it starts in the user's home directory.
-pub fn as_asked(path: &[u8]) -> &[u8] {
+pub fn relative_to_home(path: &[u8]) -> &[u8] {
     match words::without_tilde(path) {
         b"" => b".",
         path => path,

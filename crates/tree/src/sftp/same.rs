@@ -2,7 +2,7 @@
 //! entry created in one shows in the other.
 
 use super::{SftpDir, join};
-use crate::{Mark, PRIVATE_DIR_MODE, Sight, sight};
+use crate::{Marker, PRIVATE_DIR_MODE, Visibility, check_visibility};
 use haul_model::Name;
 use haul_sftp::Attrs;
 use haul_store::private_name;
@@ -12,15 +12,15 @@ use std::io;
 impl SftpDir {
     /// True if an entry created here shows in `near`. It is a directory, since files may show late
     /// through a mount.
-    pub(super) fn shows_in(&self, near: &Dir) -> io::Result<bool> {
+    pub(super) fn is_visible_in(&self, near: &Dir) -> io::Result<bool> {
         let (client, name) = (self.host.client(), private_name());
         let name = Name::new(name.as_bytes()).map_err(io::Error::other)?;
         let path = self.path_of(name.as_bytes());
         if let Err(error) = client.make_dir(&path, PRIVATE_DIR_MODE) {
-            self.host.look_at(&error);
+            self.host.record_loss(&error);
             return Ok(false);
         }
-        let shown = self.shows_mark_in(near, &name);
+        let shown = self.is_marker_visible_in(near, &name);
         let removed = self.host.io(client.remove_dir(&path));
         // It may have been removed through the other directory.
         let removed = removed.or_else(|error| match self.host.has_name(&path) {
@@ -32,7 +32,7 @@ impl SftpDir {
             // matter.
             let attrs = Attrs { times: Some(times), ..Attrs::default() };
             if let Err(error) = client.set_attrs(&self.path, attrs) {
-                self.host.look_at(&error);
+                self.host.record_loss(&error);
             }
         }
         match shown {
@@ -44,22 +44,22 @@ impl SftpDir {
 
     /// True if `near` shows the directory `name`, created here, or if an entry created in it there
     /// shows here. A new directory can't be in a cache.
-    fn shows_mark_in(&self, near: &Dir, name: &Name) -> io::Result<bool> {
-        let seen = sight(near, name, |inner| {
+    fn is_marker_visible_in(&self, near: &Dir, name: &Name) -> io::Result<bool> {
+        let seen = check_visibility(near, name, |inner| {
             self.host.has_name(&join(&self.path_of(name.as_bytes()), inner.as_bytes()))
         })?;
         match seen {
-            Sight::Shown => Ok(true),
-            Sight::Hidden | Sight::Unsure(_) => Ok(false),
-            Sight::Made(shown) => shown,
+            Visibility::Shown => Ok(true),
+            Visibility::Hidden | Visibility::Unsure(_) => Ok(false),
+            Visibility::Made(shown) => shown,
         }
     }
 
     /// True if an entry created in `near` shows here. False if no entry can be created.
-    pub(super) fn shows_what_is_in(&self, near: &Dir) -> io::Result<bool> {
-        let Ok(mark) = Mark::make(near) else { return Ok(false) };
-        let shown = self.host.has_name(&self.path_of(mark.name().as_bytes()));
-        mark.remove()?;
+    pub(super) fn sees_entry_of(&self, near: &Dir) -> io::Result<bool> {
+        let Ok(marker) = Marker::make(near) else { return Ok(false) };
+        let shown = self.host.has_name(&self.path_of(marker.name().as_bytes()));
+        marker.remove()?;
         shown
     }
 }

@@ -14,10 +14,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const SECOND: Duration = Duration::from_millis(1050);
 
 /// The assumed maximum difference between the server's clock and ours, in seconds.
-const CLOCKS_APART_MAX: u64 = 10;
+const CLOCK_SKEW_MAX: u64 = 10;
 
 /// Number of remembered times: one more than are near to now on both sides.
-const REMEMBERED_MAX: usize = 2 * CLOCKS_APART_MAX as usize + 1;
+const REMEMBERED_MAX: usize = 2 * CLOCK_SKEW_MAX as usize + 1;
 
 /// Times near to now, each with the moment when the server first reported it.
 #[derive(Default)]
@@ -50,7 +50,7 @@ impl Settling {
 pub(super) fn is_near_to_now(mtime: Timestamp) -> bool {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
-    mtime.secs.abs_diff(now) <= CLOCKS_APART_MAX
+    mtime.secs.abs_diff(now) <= CLOCK_SKEW_MAX
 }
 
 #[cfg(test)]
@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn only_times_near_to_now_are_awaited() {
         let settling = Settling::default();
-        for old in [CLOCKS_APART_MAX as i64 + 2, -(CLOCKS_APART_MAX as i64) - 2, 1 << 40] {
+        for old in [CLOCK_SKEW_MAX as i64 + 2, -(CLOCK_SKEW_MAX as i64) - 2, 1 << 40] {
             assert_eq!(settling.until(at(old)), None, "{old}");
         }
         for recent in [0, 5, -5] {

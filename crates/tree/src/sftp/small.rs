@@ -3,7 +3,7 @@
 use super::settling::is_near_to_now;
 use super::{SftpDir, SftpHost, times_of};
 use crate::budget::Share;
-use crate::small::{Downloads, Fetched, Get, NotPut, Put, SmallFile, SmallFiles, Uploads};
+use crate::small::{Downloads, Fetched, Get, Put, PutError, SmallFile, SmallFiles, Uploads};
 use haul_model::{Attributes, Kept, Name, Timestamp};
 use haul_sftp::{Cause, Client, Extension, Gets, Got, Puts, SftpError};
 use haul_store::Publication;
@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::io;
 
 /// Budget for a small file besides its content, in bytes.
-const AROUND_LEN: usize = 4 << 10;
+const OVERHEAD_LEN: usize = 4 << 10;
 
 impl SmallFiles for SftpDir {
     fn put(&self, file: SmallFile<'_>) -> io::Result<Put> {
@@ -54,24 +54,27 @@ impl<'h> SftpUploads<'h> {
     fn outcome(
         &mut self,
         (key, result): (u64, Result<(), SftpError>),
-    ) -> (u64, Result<Publication, NotPut>) {
+    ) -> (u64, Result<Publication, PutError>) {
         let dir = self.dirs.remove(&key).unwrap_or_default();
         if self.puts.has_lost_time() {
-            self.host.lose_times();
+            self.host.record_lost_times();
         }
         if self.puts.has_lost_attributes() {
-            self.host.lose_attributes();
+            self.host.record_lost_attributes();
         }
         let outcome = match result {
             Ok(()) => Ok(Publication::Published),
-            Err(SftpError { cause: Cause::Taken, .. }) => Ok(Publication::Kept),
+            Err(SftpError { cause: Cause::NameExists, .. }) => Ok(Publication::Kept),
             Err(SftpError { cause: cause @ (Cause::Differs | Cause::Length { .. }), .. }) => {
-                Err(NotPut::Corrupt(cause.to_string()))
+                Err(PutError::Corrupt(cause.to_string()))
             }
             Err(error) => {
                 let operation = error.operation;
-                let failed = |error| NotPut::Failed { operation, error };
-                self.host.wrote(&dir, Err(error)).map(|()| Publication::Published).map_err(failed)
+                let failed = |error| PutError::Failed { operation, error };
+                self.host
+                    .check_write(&dir, Err(error))
+                    .map(|()| Publication::Published)
+                    .map_err(failed)
             }
         };
         (key, outcome)
@@ -84,13 +87,13 @@ impl Uploads for SftpUploads<'_> {
         self.puts.push(haul_sftp::Put { key, ..put });
     }
 
-    fn next_done(&mut self) -> Option<(u64, Result<Publication, NotPut>)> {
+    fn next_done(&mut self) -> Option<(u64, Result<Publication, PutError>)> {
         let done = self.puts.next_done()?;
         Some(self.outcome(done))
     }
 
-    fn take_done(&mut self) -> Option<(u64, Result<Publication, NotPut>)> {
-        let done = self.puts.take_done()?;
+    fn try_next_done(&mut self) -> Option<(u64, Result<Publication, PutError>)> {
+        let done = self.puts.try_next_done()?;
         Some(self.outcome(done))
     }
 }
@@ -109,7 +112,7 @@ impl<'h> SftpDownloads<'h> {
 
     fn outcome(&mut self, (key, result): (u64, Result<Got, SftpError>)) -> (u64, Option<Fetched>) {
         let asked = self.asked.remove(&key);
-        let got = result.inspect_err(|error| self.host.look_at(error)).ok();
+        let got = result.inspect_err(|error| self.host.record_loss(error)).ok();
         let fetched = got.zip(asked).and_then(|(got, (len, share))| fetched(got, len, share));
         (key, fetched.filter(|fetched| self.shows_changes(fetched)))
     }
@@ -123,7 +126,7 @@ impl<'h> SftpDownloads<'h> {
 
 impl Downloads for SftpDownloads<'_> {
     fn push(&mut self, key: u64, Get { path, len }: Get, stopped: &dyn Fn() -> bool) -> bool {
-        let room = len as usize + AROUND_LEN;
+        let room = len as usize + OVERHEAD_LEN;
         let share = match self.host.small.try_take(room) {
             Some(share) => Some(share),
             None if self.gets.pending() > 0 => None,
@@ -143,8 +146,8 @@ impl Downloads for SftpDownloads<'_> {
         Some(self.outcome(done))
     }
 
-    fn take_done(&mut self) -> Option<(u64, Option<Fetched>)> {
-        let done = self.gets.take_done()?;
+    fn try_next_done(&mut self) -> Option<(u64, Option<Fetched>)> {
+        let done = self.gets.try_next_done()?;
         Some(self.outcome(done))
     }
 }
@@ -152,9 +155,9 @@ impl Downloads for SftpDownloads<'_> {
 /// The file, if all `len` bytes have arrived and it has not changed during reading.
 fn fetched(got: Got, len: u64, _share: Share) -> Option<Fetched> {
     let modified = |attrs: &haul_sftp::Attrs| attrs.times.map(|times| times.modified);
-    let is_whole = got.content.len() as u64 == len
+    let is_complete = got.content.len() as u64 == len
         && [&got.before, &got.after].iter().all(|attrs| attrs.size == Some(len))
         && modified(&got.before) == modified(&got.after);
     let mtime = Timestamp { secs: modified(&got.after).unwrap_or(0).into(), nanos: 0 };
-    is_whole.then_some(Fetched { content: got.content, mtime, _share })
+    is_complete.then_some(Fetched { content: got.content, mtime, _share })
 }

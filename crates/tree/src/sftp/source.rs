@@ -3,8 +3,8 @@
 use super::SftpHost;
 use super::attrs::seal_of;
 use super::branch::{branch, in_each};
-use crate::beside::each_beside;
 use crate::budget::Share;
+use crate::parallel::map_parallel;
 use crate::{ContentStream, Seal, SourceFile, TakePart};
 use haul_model::BLOCK_LEN;
 use haul_sftp::{Chunk, Client, OpenFlags, RangeReader, RemoteFile};
@@ -65,7 +65,7 @@ impl SftpSource {
         let lanes = if large { host.sessions.max() } else { 1 };
         let clients = host.sessions.joined().take(lanes).collect();
         let mut opened =
-            each_beside(clients, |client: &Client| client.open_and_look(path, OpenFlags::Read))
+            map_parallel(clients, |client: &Client| client.open_and_stat(path, OpenFlags::Read))
                 .into_iter();
         let (first, found) = host.io(opened.next().expect("one session has joined"))?;
         let seal = seal_of(&found)?;
@@ -91,12 +91,12 @@ impl SftpSource {
         let sessions = &self.host.sessions;
         let mut others = self.others.lock();
         let new = sessions.joined().take(self.lanes()).skip(1 + others.len()).collect();
-        let open = |client: &Client| client.open_and_look(&self.path, OpenFlags::Read);
-        for opened in each_beside(new, open) {
+        let open = |client: &Client| client.open_and_stat(&self.path, OpenFlags::Read);
+        for opened in map_parallel(new, open) {
             others.push(branch(&self.host, opened, Some(self.seal))?);
         }
         let files = std::iter::once(&self.first).chain(others.iter().flatten()).cloned().collect();
-        Ok((files, self.is_large && sessions.are_coming()))
+        Ok((files, self.is_large && sessions.expects_more()))
     }
 }
 

@@ -11,13 +11,13 @@ mod sealed;
 use super::attrs::attrs_for;
 use super::branch::{branch, in_each};
 use super::{SftpHost, join};
-use crate::beside::both;
-use crate::{NotMoved, SealedFile, StagedFile};
+use crate::parallel::run_both;
+use crate::{MoveError, SealedFile, StagedFile};
 use haul_model::{Attributes, BLOCK_LEN, BlockHash, Kept};
 use haul_sftp::{Attrs, AttrsSet, Cause, Extension, OpenFlags, RangeWriter, RemoteFile, SftpError};
 use haul_store::{Pace, Proof, RemoteJournal, RemoteNames, SourceId};
 use haul_sys::{Dir, Loss};
-use open::{Open, check_room};
+use open::{Open, check_free_space};
 use parking_lot::Mutex;
 use sealed::SftpSealed;
 use std::collections::VecDeque;
@@ -73,8 +73,10 @@ impl Lane {
         if !matches!(self, Self::Unopened) {
             return Ok(false);
         }
-        let Some(client) = sessions.joined().nth(number) else { return Ok(sessions.are_coming()) };
-        let opened = client.open_and_look(&stage.path, OpenFlags::Write);
+        let Some(client) = sessions.joined().nth(number) else {
+            return Ok(sessions.expects_more());
+        };
+        let opened = client.open_and_stat(&stage.path, OpenFlags::Write);
         *self = Self::of(branch(&stage.host, opened, None)?.as_ref());
         Ok(false)
     }
@@ -122,7 +124,8 @@ impl SftpStage {
         let mut open = match there {
             // Content after the last recorded block may be wrong.
             Some(open)
-                if open.has_last(&blocks)? && open.cut(blocks.len() as u64 * BLOCK_LEN)? =>
+                if open.matches_last(&blocks)?
+                    && open.truncate(blocks.len() as u64 * BLOCK_LEN)? =>
             {
                 open
             }
@@ -134,7 +137,7 @@ impl SftpStage {
                 // A damaged or unrelated file is removed.
                 drop(there);
                 let create = || Open::create(host, dir, path.clone());
-                let (room, created) = both(|| check_room(host, dir, source.size), create);
+                let (room, created) = run_both(|| check_free_space(host, dir, source.size), create);
                 room?;
                 created.or_else(|error| {
                     // An unknown file has the name.
@@ -169,7 +172,7 @@ impl SftpStage {
     }
 
     /// Records that content up to `end` is being written.
-    fn wrote_to(&self, end: u64) {
+    fn record_written_end(&self, end: u64) {
         self.written.fetch_max(end, Ordering::Relaxed);
     }
 
@@ -228,7 +231,7 @@ impl SftpStage {
     }
 
     /// Appends confirmed blocks to the journal. Commits them if that is due, or `at_once`.
-    fn keep_record(&self, record: &mut Record, at_once: bool) -> io::Result<()> {
+    fn update_journal(&self, record: &mut Record, at_once: bool) -> io::Result<()> {
         let confirmed = self.confirmed();
         while !record.sent.is_empty() && (record.journal.blocks() + 1) * BLOCK_LEN <= confirmed {
             let block = record.sent.pop_front().expect("just seen");
@@ -251,31 +254,31 @@ impl SftpStage {
 
 impl StagedFile for SftpStage {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.wrote_to(offset + bytes.len() as u64);
+        self.record_written_end(offset + bytes.len() as u64);
         self.write(offset, |writer| writer.write_at(bytes, offset))
     }
 
-    fn write_from(&self, source: &File, range: Range<u64>) -> Option<Result<(), NotMoved>> {
-        self.wrote_to(range.end);
+    fn write_from(&self, source: &File, range: Range<u64>) -> Option<Result<(), MoveError>> {
+        self.record_written_end(range.end);
         let mut at = range.start;
         while at < range.end {
             let end = range.end.min((at / BLOCK_LEN + 1) * BLOCK_LEN);
-            let mut unread = None;
+            let mut source_error = None;
             let written = self.write(at, |writer| {
                 writer.write_from(source, at..end).inspect_err(|error| {
-                    unread = error.unread().map(|error| error.kind());
+                    source_error = error.source_error().map(|error| error.kind());
                 })
             });
-            match (written, unread) {
+            match (written, source_error) {
                 (Ok(()), _) => at = end,
-                (Err(_), Some(kind)) => return Some(Err(NotMoved::Read(kind.into()))),
-                (Err(error), None) => return Some(Err(NotMoved::Written(error))),
+                (Err(_), Some(kind)) => return Some(Err(MoveError::Read(kind.into()))),
+                (Err(error), None) => return Some(Err(MoveError::Written(error))),
             }
         }
         Some(Ok(()))
     }
 
-    fn takes_pages(&self) -> bool {
+    fn sends_live_pages(&self) -> bool {
         true
     }
 
@@ -305,7 +308,7 @@ impl StagedFile for SftpStage {
         let Some(record) = &self.record else { return Ok(()) };
         let mut record = record.lock();
         record.sent.push_back(block);
-        self.keep_record(&mut record, false)
+        self.update_journal(&mut record, false)
     }
 
     fn discard(mut self: Box<Self>) {
@@ -323,23 +326,23 @@ impl StagedFile for SftpStage {
         // A file that ends with a hole must be extended to its length.
         let size = self.len.lock().filter(|len| *len > written);
         let attrs = Attrs { size, ..attrs_for(attributes, kept) };
-        let stays_open = host.holds || *self.stays_open.get_mut();
+        let stays_open = host.keeps_open || *self.stays_open.get_mut();
         let found = if stays_open {
             // Content sent through the other sessions must arrive first.
             self.drain_from(1)?;
-            self.open.file()?.set_and_look(attrs).map(|set| vec![set])
+            self.open.file()?.set_and_stat(attrs).map(|set| vec![set])
         } else {
             // The file is closed with its last writes still unanswered. A server handles the
             // requests of one session about a file in order. So the last session to close sets the
             // final attributes, and sees all content.
             let first = self.open.file.take().ok_or(io::ErrorKind::NotConnected)?;
-            in_each(first, self.others(), |file| file.set_look_and_close(attrs))
+            in_each(first, self.others(), |file| file.set_stat_and_close(attrs))
         };
         // Some servers report a failed write only when the file is closed.
         if matches!(&found, Err(error) if error.session().is_none()) && !stays_open {
             self.give_up();
         }
-        let found = host.wrote(&self.open.dir, found);
+        let found = host.check_write(&self.open.dir, found);
         self.drain()?;
         let found = self.set_by_path(found?, attrs)?;
         let len = found.iter().filter_map(|found| found.size).max();
@@ -349,7 +352,7 @@ impl StagedFile for SftpStage {
         // One session may have reported its attributes before another wrote.
         let is_kept = |found: &Attrs| attrs.times.is_none_or(|times| times.are_kept_as(found));
         if !host.has_lost_attributes() && !found.iter().any(is_kept) {
-            host.lose_times();
+            host.record_lost_times();
             if host.needs_times {
                 self.give_up();
                 return Err(io::Error::new(io::ErrorKind::Unsupported, Cause::Time.to_string()));
@@ -368,7 +371,7 @@ impl SftpStage {
         }
         let (host, path) = (&self.open.host, &self.open.path);
         match host.client().set_attrs(path, attrs) {
-            Err(error) if error.is_refusal() && !host.needs_times => host.lose_attributes(),
+            Err(error) if error.is_refusal() && !host.needs_times => host.record_lost_attributes(),
             Err(error) => {
                 let error = host.io(Err(error));
                 self.give_up();
@@ -392,7 +395,7 @@ impl SftpStage {
         let others = self.others();
         self.lanes.clear();
         let closed = in_each(first, others, RemoteFile::close);
-        self.open.host.wrote(&self.open.dir, closed).map(drop)
+        self.open.host.check_write(&self.open.dir, closed).map(drop)
     }
 
     fn give_up(&mut self) {
@@ -410,7 +413,7 @@ impl Drop for SftpStage {
         if self.open.keep {
             // A failure does not matter: the recorded blocks are confirmed.
             let _ = self.drain();
-            let _ = self.keep_record(&mut record, true);
+            let _ = self.update_journal(&mut record, true);
             // If the host can sync, only committed blocks are used the next time.
             let kept = match record.keeps_durable {
                 true => record.journal.committed(),

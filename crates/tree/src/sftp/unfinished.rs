@@ -3,7 +3,7 @@
 
 use super::dir::SftpDir;
 use super::stage::SftpStage;
-use crate::{KeptPart, StagedFile, Unfinished};
+use crate::{ResumablePart, StagedFile, Unfinished};
 use haul_model::{BLOCK_LEN, BlockHash, Name};
 use haul_sftp::Extension;
 use haul_store::{Earlier, RemoteJournal, RemoteNames, SourceId, StaleStages};
@@ -44,12 +44,12 @@ impl Unfinished for SftpDir {
         Ok((Box::new(stage), blocks))
     }
 
-    fn kept(&self, name: &Name, source: &SourceId) -> Option<KeptPart> {
+    fn kept(&self, name: &Name, source: &SourceId) -> Option<ResumablePart> {
         let part = self.journal_of(name, source).map(|(journals, names)| {
             let keeps_durable = self.host.client().has(Extension::Fsync);
             let blocks = RemoteJournal::kept(journals, &names, source, keeps_durable);
             let path = self.path_of(names.stage.as_bytes());
-            KeptPart { len: blocks * BLOCK_LEN, path }
+            ResumablePart { len: blocks * BLOCK_LEN, path }
         });
         Some(part.unwrap_or_default())
     }
@@ -66,7 +66,7 @@ impl Unfinished for SftpDir {
 
     fn remove_stale(&self, name: &Name, _seen: &OnceLock<StaleStages>) {
         let Some(journals) = &self.host.journals else { return };
-        let all = self.host.left.get_or_init(|| RemoteJournal::all(journals.dir()));
+        let all = self.host.earlier_journals.get_or_init(|| RemoteJournal::all(journals.dir()));
         let place = self.host.place(&self.path);
         RemoteJournal::remove_stale(journals.dir(), all, &place, name, |stage| {
             self.remove_stage(stage);

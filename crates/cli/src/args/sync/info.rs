@@ -1,7 +1,7 @@
 //! The value of `--info`: the kinds of messages, each with a level. It overrides `-v` and
 //! `--stats`, in whichever order they are given.
 
-use super::{Stats, Wish};
+use super::{Stats, SyncOptions};
 use crate::error::CommandError;
 use crate::lines::Lines;
 
@@ -18,7 +18,7 @@ pub(super) struct Info {
 }
 
 /// Flags that have no effect in haul.
-const UNTOLD: [&str; 6] = ["copy", "flist", "misc", "mount", "nonreg", "remove"];
+const IGNORED_FLAGS: [&str; 6] = ["copy", "flist", "misc", "mount", "nonreg", "remove"];
 
 /// The flags of `--info` and their help.
 const FLAGS: [(&str, &str); 9] = [
@@ -36,7 +36,7 @@ const FLAGS: [(&str, &str); 9] = [
 /// The answer to `--info=help`.
 pub(super) fn help() -> String {
     let flags: String = FLAGS.iter().map(|(flag, what)| format!("  {flag:<9} {what}\n")).collect();
-    let others = UNTOLD.map(str::to_uppercase).join(", ");
+    let others = IGNORED_FLAGS.map(str::to_uppercase).join(", ");
     format!(
         "FLAG or FLAG1 is level 1, FLAG2 level 2; FLAG0 turns it off. Several are separated by commas.\n\n{flags}\nAccepted without effect: {others}\n"
     )
@@ -65,7 +65,7 @@ impl Info {
                 "backup" => self.backups = Some(level),
                 "stats" => self.figures = Some(level),
                 "progress" => self.progress = Some(level),
-                name if UNTOLD.contains(&name) => {}
+                name if IGNORED_FLAGS.contains(&name) => {}
                 _ => return Err("not a flag of rsync"),
             }
         }
@@ -91,58 +91,58 @@ impl Info {
     }
 
     /// True if removals are printed.
-    pub(super) fn tells_removed(self, verbose: u8) -> bool {
+    pub(super) fn prints_removed(self, verbose: u8) -> bool {
         self.removed.unwrap_or(verbose) > 0
     }
 
     /// True if links that lead out of the destination are reported as skipped.
-    pub(super) fn tells_unsafe(self, verbose: u8) -> bool {
+    pub(super) fn prints_unsafe(self, verbose: u8) -> bool {
         self.unsafe_links.unwrap_or(verbose) > 0
     }
 
     /// True if files are reported that are skipped because of the destination's file.
-    fn tells_skipped(self, verbose: u8) -> bool {
+    fn prints_skipped(self, verbose: u8) -> bool {
         self.skipped.map_or(verbose > 1, |level| level > 0)
     }
 
-    fn tells_backups(self, verbose: u8) -> bool {
+    fn prints_backups(self, verbose: u8) -> bool {
         self.backups.map_or(verbose > 1, |level| level > 0)
     }
 
-    /// True if progress is printed even without a terminal. `asked`: `--progress` was given.
-    fn tells_progress(self, asked: bool) -> bool {
-        self.progress.map_or(asked, |level| level > 0)
+    /// True if progress is printed even without a terminal. `requested`: `--progress` was given.
+    fn prints_progress(self, requested: bool) -> bool {
+        self.progress.map_or(requested, |level| level > 0)
     }
 
-    /// The statistics; `asked` is the value of `--stats`.
-    pub(super) fn figures(self, verbose: u8, asked: Stats) -> Stats {
-        match (self.figures, asked) {
+    /// The statistics; `requested` is the value of `--stats`.
+    pub(super) fn figures(self, verbose: u8, requested: Stats) -> Stats {
+        match (self.figures, requested) {
             (Some(0), _) => Stats::None,
             (Some(1), _) => Stats::Line,
             (Some(_), _) => Stats::Block,
             (None, Stats::None) if verbose > 0 => Stats::Line,
-            (None, asked) => asked,
+            (None, requested) => requested,
         }
     }
 }
 
-impl Wish {
+impl SyncOptions {
     /// The lines about entries. With `--quiet` there are none, except in JSON.
     pub(super) fn lines(&self, is_json: bool) -> Result<Lines, CommandError> {
         let names = self.info.names(self.verbose);
         let lines = Lines::new(self.itemize, names, self.out_format.as_deref())?
-            .telling_removed(self.info.tells_removed(self.verbose))
-            .telling_unsafe(self.info.tells_unsafe(self.verbose))
-            .telling_skipped(self.info.tells_skipped(self.verbose))
-            .telling_backups(
-                self.backup()?.filter(|_| self.info.tells_backups(self.verbose) && !self.dry_run),
+            .with_removed(self.info.prints_removed(self.verbose))
+            .with_unsafe(self.info.prints_unsafe(self.verbose))
+            .with_skipped(self.info.prints_skipped(self.verbose))
+            .with_backups(
+                self.backup()?.filter(|_| self.info.prints_backups(self.verbose) && !self.dry_run),
             )
-            .in_eight_bits(self.eight_bit)
-            .telling_made(names > 0)
-            .telling_progress(self.info.tells_progress(self.progress))
-            .keeping_times(self.times, !self.omits_link_times)
+            .with_eight_bit(self.eight_bit)
+            .with_created(names > 0)
+            .with_progress(self.info.prints_progress(self.progress))
+            .with_times(self.times, !self.omits_link_times)
             .with_log(self.log_file.as_deref(), self.links(), self.log_format.as_deref())?;
-        Ok(if self.quiet && !is_json { lines.untold() } else { lines })
+        Ok(if self.quiet && !is_json { lines.log_only() } else { lines })
     }
 }
 
@@ -152,10 +152,10 @@ mod tests {
 
     #[test]
     fn info_overrides_the_option_for_progress() {
-        let tells = |values: &[&str], asked| {
+        let tells = |values: &[&str], requested| {
             let mut info = Info::default();
             values.iter().for_each(|value| info.take(value).expect("a known part"));
-            info.tells_progress(asked)
+            info.prints_progress(requested)
         };
         assert!(!tells(&[], false) && tells(&[], true));
         assert!(tells(&["progress2"], false) && tells(&["name,progress"], false));

@@ -13,7 +13,7 @@ pub(crate) const LIST_LEN_MAX: u64 = 64 << 20;
 
 /// A list that is on the remote host.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ListThere {
+pub(crate) struct RemoteList {
     /// The path on the host.
     pub(crate) path: Vec<u8>,
     /// Paths end with NUL instead of a line end.
@@ -21,7 +21,7 @@ pub(crate) struct ListThere {
 }
 
 /// The paths of a list. For a list on the host they are empty, and its location is returned.
-pub(super) type Paths = (Vec<Vec<u8>>, Option<ListThere>);
+pub(super) type Paths = (Vec<Vec<u8>>, Option<RemoteList>);
 
 /// Reads the list, or returns its location if it is on `host`, the remote side of the command. A
 /// local list is reached only through `links`.
@@ -35,14 +35,14 @@ pub(super) fn read(
     host: &Machine,
 ) -> Result<Paths, CommandError> {
     let shown = escape_bytes(path.as_bytes());
-    let there = |path: &[u8]| ListThere { path: path.to_vec(), zeros };
+    let there = |path: &[u8]| RemoteList { path: path.to_vec(), zeros };
     let usage = |why: &str| CommandError::usage(format!("--files-from={shown}: {why}"));
     let location = match path.as_bytes().strip_prefix(b":") {
-        Some(path) if *host != Machine::Here => return Ok((Vec::new(), Some(there(path)))),
+        Some(path) if *host != Machine::Local => return Ok((Vec::new(), Some(there(path)))),
         Some(_) => {
             return Err(usage("the list can't be on a host if source and destination are local"));
         }
-        None => Location::parse(path).ok().filter(|location| location.machine != Machine::Here),
+        None => Location::parse(path).ok().filter(|location| location.machine != Machine::Local),
     };
     if let Some(location) = location {
         return match is_at(&location.machine, host) {
@@ -52,7 +52,7 @@ pub(super) fn read(
     }
     let text = read_text(path, links).map_err(|error| {
         let fault = Fault::from_io(Side::Source, "read it", &error);
-        usage(&fault.message).of_named(&fault)
+        usage(&fault.message).for_named_file(&fault)
     })?;
     Ok((paths(&text, zeros), None))
 }
@@ -84,12 +84,12 @@ fn read_text(path: &OsStr, links: Links) -> io::Result<Vec<u8>> {
 pub(crate) fn paths(text: &[u8], zeros: bool) -> Vec<Vec<u8>> {
     let is_end = |byte: &u8| if zeros { *byte == 0 } else { matches!(byte, b'\n' | b'\r') };
     let lines = text.split(is_end).filter(|line| !matches!(line, [] | [b'#' | b';', ..]));
-    lines.map(inside).collect()
+    lines.map(sanitize_path).collect()
 }
 
 /// Makes `path` stay inside its directory: leading slashes are removed, and each `..` removes the
 /// part before it.
-fn inside(path: &[u8]) -> Vec<u8> {
+fn sanitize_path(path: &[u8]) -> Vec<u8> {
     let mut parts: Vec<&[u8]> = Vec::new();
     for part in words::components(path) {
         match part {
@@ -126,7 +126,7 @@ mod tests {
             (b"a/.", b"a/."),
         ];
         for (path, expected) in cases {
-            assert_eq!(inside(path), expected, "{}", path.escape_ascii());
+            assert_eq!(sanitize_path(path), expected, "{}", path.escape_ascii());
         }
     }
 

@@ -24,7 +24,7 @@ impl FromStr for Moment {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const WRONG: &str = "not a time";
+        const INVALID: &str = "not a time";
         let (date, time) = match text.split_once(['T', 't']) {
             Some((date, time)) => (date, Some(time)),
             None if text.contains(':') => ("", Some(text)),
@@ -32,33 +32,33 @@ impl FromStr for Moment {
         };
         let mut moment = Self { hour: Some(0), ..Self::default() };
         if let Some(time) = time.filter(|time| !time.is_empty()) {
-            let (hour, minute) = time.split_once(':').ok_or(WRONG)?;
+            let (hour, minute) = time.split_once(':').ok_or(INVALID)?;
             moment.hour = match hour {
                 "" => None,
-                hour => Some(number(hour, 0, 23).ok_or(WRONG)?),
+                hour => Some(number(hour, 0, 23).ok_or(INVALID)?),
             };
-            moment.minute = number(minute, 0, 59).ok_or(WRONG)?;
+            moment.minute = number(minute, 0, 59).ok_or(INVALID)?;
         }
         let mut parts = date.rsplit(['-', '/']).filter(|part| !part.is_empty());
-        moment.day = parts.next().map(|day| number(day, 1, 31).ok_or(WRONG)).transpose()?;
-        moment.month = parts.next().map(|month| number(month, 1, 12).ok_or(WRONG)).transpose()?;
+        moment.day = parts.next().map(|day| number(day, 1, 31).ok_or(INVALID)).transpose()?;
+        moment.month = parts.next().map(|month| number(month, 1, 12).ok_or(INVALID)).transpose()?;
         if let Some(year) = parts.next() {
-            let of_century: i16 = number(year, 0, 9999).ok_or(WRONG)?;
+            let of_century: i16 = number(year, 0, 9999).ok_or(INVALID)?;
             moment.year = Some(if of_century < 100 { 2000 + of_century } else { of_century });
         }
         // Year 2000 accepts 29 February.
         let (year, month) = (moment.year.unwrap_or(2000), moment.month.unwrap_or(1));
         if moment.day.is_some_and(|day| Date::new(year, month, day).is_err()) {
-            return Err(WRONG);
+            return Err(INVALID);
         }
         let has_any = time.is_some_and(|time| !time.is_empty()) || moment.day.is_some();
-        (has_any && parts.next().is_none()).then_some(moment).ok_or(WRONG)
+        (has_any && parts.next().is_none()).then_some(moment).ok_or(INVALID)
     }
 }
 
 impl Moment {
     /// The duration from `now` to the next such moment; `None` if all are past.
-    pub(super) fn left(self, now: &Zoned) -> Option<Duration> {
+    pub(super) fn time_until_next(self, now: &Zoned) -> Option<Duration> {
         let first = match (self.year, self.month, self.day) {
             (Some(year), Some(month), Some(day)) => Date::new(year, month, day).ok()?,
             _ => now.date(),
@@ -114,11 +114,12 @@ mod tests {
             ("6T1:00", at(date(2030, 3, 6), 1, 0)),
         ] {
             let moment: Moment = text.parse().expect(text);
-            let left = Duration::try_from(now.duration_until(&expected)).expect("to come");
-            assert_eq!(moment.left(&now), Some(left), "{text}");
+            let time_until_next =
+                Duration::try_from(now.duration_until(&expected)).expect("to come");
+            assert_eq!(moment.time_until_next(&now), Some(time_until_next), "{text}");
         }
         let past: Moment = "2030-3-5T12:30".parse().expect("a time");
-        assert_eq!(past.left(&now), None);
+        assert_eq!(past.time_until_next(&now), None);
         for wrong in [
             "",
             "x",

@@ -13,15 +13,18 @@ const VARIABLE: &str = "RSYNC_OLD_ARGS";
 ///
 /// # Errors
 /// If options request both.
-pub(super) fn is_wanted(asked: Option<bool>, secludes: bool) -> Result<bool, CommandError> {
+pub(super) fn is_enabled(
+    requested: Option<bool>,
+    secluded_args: bool,
+) -> Result<bool, CommandError> {
     let of_environment =
         || env::var_os(VARIABLE).is_some_and(|value| !value.is_empty() && value != "0");
-    match (asked, secludes) {
+    match (requested, secluded_args) {
         (Some(true), true) => {
             Err(CommandError::usage("--secluded-args and --old-args exclude each other"))
         }
-        (Some(asked), _) => Ok(asked),
-        (None, secludes) => Ok(!secludes && of_environment()),
+        (Some(requested), _) => Ok(requested),
+        (None, secluded_args) => Ok(!secluded_args && of_environment()),
     }
 }
 
@@ -42,7 +45,7 @@ pub(super) fn split(paths: Vec<OsString>) -> Vec<OsString> {
 /// The sources in `source`. All paths are on the same host. A space after a backslash belongs to
 /// its path, as it did for the remote shell.
 fn parts(source: OsString) -> Vec<OsString> {
-    let Ok(Location { machine: Machine::There(_), path, given }) = Location::parse(&source) else {
+    let Ok(Location { machine: Machine::Remote(_), path, given }) = Location::parse(&source) else {
         return vec![source];
     };
     let host = given.strip_suffix(&*path).unwrap_or_default();
@@ -87,7 +90,7 @@ mod tests {
             assert_eq!(split, [told, &[dest]].concat(), "{source}");
         }
         assert_eq!(split(vec!["host:a b".into()]), ["host:a", "host:b"]);
-        assert!(is_wanted(Some(true), true).is_err());
-        assert!(!is_wanted(None, true).expect("no error"));
+        assert!(is_enabled(Some(true), true).is_err());
+        assert!(!is_enabled(None, true).expect("no error"));
     }
 }

@@ -20,8 +20,8 @@ pub(crate) fn rate(value: &OsStr) -> Result<Option<NonZeroU64>, &'static str> {
 
 /// Parses a size: `10`, `1.5K`, `2MiB`, `3GB`, `4m+1`.
 pub(crate) fn size(value: &OsStr) -> Result<u64, &'static str> {
-    const WRONG: &str = "not a size, such as 10, 1.5K or 2MB";
-    let text = value.to_str().ok_or(WRONG)?.to_ascii_lowercase();
+    const INVALID: &str = "not a size, such as 10, 1.5K or 2MB";
+    let text = value.to_str().ok_or(INVALID)?.to_ascii_lowercase();
     let (text, offset) = match (text.strip_suffix("+1"), text.strip_suffix("-1")) {
         (Some(text), _) => (text, 1.0),
         (_, Some(text)) => (text, -1.0),
@@ -29,22 +29,22 @@ pub(crate) fn size(value: &OsStr) -> Result<u64, &'static str> {
     };
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
-    let number: f64 = number.parse().map_err(|_| WRONG)?;
+    let number: f64 = number.parse().map_err(|_| INVALID)?;
     let (power, rest) = match unit.as_bytes() {
         [] | [b'b'] => (0, ""),
         [letter, ..] => {
-            let power = b"bkmgtp".iter().position(|unit| unit == letter).ok_or(WRONG)?;
+            let power = b"bkmgtp".iter().position(|unit| unit == letter).ok_or(INVALID)?;
             (power as i32, &unit[1..])
         }
     };
     let base: f64 = match rest {
         "" | "ib" => 1024.0,
         "b" => 1000.0,
-        _ => return Err(WRONG),
+        _ => return Err(INVALID),
     };
     let bytes = number.mul_add(base.powi(power), offset);
     if bytes < 0.0 || bytes >= u64::MAX as f64 {
-        return Err(WRONG);
+        return Err(INVALID);
     }
     Ok(bytes as u64)
 }

@@ -1,8 +1,8 @@
 //! Parses the options of `haul sync` with clap.
 
-use super::Wish;
-use super::absent::{ABSENT, Absent};
-use super::table::{TABLE, Turn, Word};
+use super::SyncOptions;
+use super::table::{Effect, OptionSpec, TABLE};
+use super::unsupported::{UNSUPPORTED, Unsupported};
 use crate::error::CommandError;
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, value_parser};
 use std::ffi::{OsStr, OsString};
@@ -12,13 +12,13 @@ use std::ffi::{OsStr, OsString};
 pub(super) struct Switches {
     pub(super) given: Vec<(usize, Given)>,
     /// The first given option that haul does not have.
-    pub(super) absent: Option<&'static Absent>,
+    pub(super) unsupported: Option<&'static Unsupported>,
 }
 
 #[derive(Debug, Clone)]
 pub(super) enum Given {
-    On(&'static Word, OsString),
-    Off(&'static Word),
+    On(&'static OptionSpec, OsString),
+    Off(&'static OptionSpec),
 }
 
 impl Args for Switches {
@@ -27,19 +27,19 @@ impl Args for Switches {
             let mut arg = Arg::new(word.long).aliases(word.aliases.iter().copied());
             // A name of one letter is not a long option, but is accepted as one.
             arg = if word.long.len() > 1 { arg.long(word.long) } else { arg.alias(word.long) };
-            arg = match word.turn {
+            arg = match word.effect {
                 // The option can be repeated; the help need not say so.
-                Turn::Flag(_) => arg
+                Effect::Flag(_) => arg
                     .action(ArgAction::Append)
                     .num_args(0)
                     .default_missing_value("")
                     .value_parser(value_parser!(OsString)),
-                Turn::Value(name, _) => arg
+                Effect::Value(name, _) => arg
                     .action(ArgAction::Append)
                     .value_name(name)
                     .value_parser(value_parser!(OsString))
                     .allow_hyphen_values(true),
-                Turn::Optional(name, default, _) => arg
+                Effect::Optional(name, default, _) => arg
                     .action(ArgAction::Append)
                     .value_name(name)
                     .num_args(0..=1)
@@ -51,22 +51,23 @@ impl Args for Switches {
                 arg = arg.short(short);
             }
             let command = command.arg(arg);
-            if !word.has_opposite {
+            if !word.can_negate {
                 return command;
             }
-            let mut off = Arg::new(word.off).long(word.off).action(ArgAction::Count).hide(true);
-            if !word.off_short.is_empty() {
-                off = off.alias(word.off_short);
+            let mut negated =
+                Arg::new(word.negated).long(word.negated).action(ArgAction::Count).hide(true);
+            if !word.negated_short.is_empty() {
+                negated = negated.alias(word.negated_short);
             }
-            command.arg(off)
+            command.arg(negated)
         });
-        ABSENT.iter().fold(command, |command, absent| {
-            let mut arg = Arg::new(absent.long).long(absent.long).hide(true);
-            arg = match absent.takes_value {
+        UNSUPPORTED.iter().fold(command, |command, unsupported| {
+            let mut arg = Arg::new(unsupported.long).long(unsupported.long).hide(true);
+            arg = match unsupported.takes_value {
                 true => arg.action(ArgAction::Append).value_parser(value_parser!(OsString)),
                 false => arg.action(ArgAction::Count),
             };
-            if let Some(short) = absent.short {
+            if let Some(short) = unsupported.short {
                 arg = arg.short(short);
             }
             command.arg(arg)
@@ -86,19 +87,19 @@ impl FromArgMatches for Switches {
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        let is_given = |absent: &&Absent| match absent.takes_value {
-            true => matches.contains_id(absent.long),
-            false => matches.get_count(absent.long) > 0,
+        let is_given = |unsupported: &&Unsupported| match unsupported.takes_value {
+            true => matches.contains_id(unsupported.long),
+            false => matches.get_count(unsupported.long) > 0,
         };
-        self.absent = ABSENT.iter().find(is_given);
+        self.unsupported = UNSUPPORTED.iter().find(is_given);
         for word in TABLE.iter().copied().flatten() {
             let values = matches.get_many::<OsString>(word.long).into_iter().flatten();
-            let places = matches.indices_of(word.long).into_iter().flatten();
-            let given = places.zip(values);
+            let indices = matches.indices_of(word.long).into_iter().flatten();
+            let given = indices.zip(values);
             self.given.extend(given.map(|(at, value)| (at, Given::On(word, value.clone()))));
-            if word.has_opposite && matches.get_count(word.off) > 0 {
-                let places = matches.indices_of(word.off).into_iter().flatten();
-                self.given.extend(places.map(|at| (at, Given::Off(word))));
+            if word.can_negate && matches.get_count(word.negated) > 0 {
+                let indices = matches.indices_of(word.negated).into_iter().flatten();
+                self.given.extend(indices.map(|at| (at, Given::Off(word))));
             }
         }
         self.given.sort_by_key(|(at, _)| *at);
@@ -106,20 +107,20 @@ impl FromArgMatches for Switches {
     }
 }
 
-impl Word {
+impl OptionSpec {
     pub(super) fn apply(
         &self,
-        wish: &mut Wish,
+        options: &mut SyncOptions,
         on: bool,
         value: &OsStr,
     ) -> Result<(), CommandError> {
-        match self.turn {
-            Turn::Flag(turn) => {
-                turn(wish, on);
+        match self.effect {
+            Effect::Flag(effect) => {
+                effect(options, on);
                 Ok(())
             }
-            Turn::Value(_, take) | Turn::Optional(_, _, take) => {
-                let taken = if on { take(wish, value) } else { take(wish, OsStr::new("")) };
+            Effect::Value(_, take) | Effect::Optional(_, _, take) => {
+                let taken = if on { take(options, value) } else { take(options, OsStr::new("")) };
                 taken.map_err(|why| {
                     let value = value.to_string_lossy();
                     CommandError::usage(format!("--{}={value}: {why}", self.long))
@@ -133,7 +134,7 @@ impl Word {
 pub(in super::super) fn has(word: &str) -> bool {
     TABLE.iter().copied().flatten().any(|known| match word.strip_prefix("--") {
         Some(long) => {
-            let is_off = known.has_opposite && known.off == long;
+            let is_off = known.can_negate && known.negated == long;
             known.long == long || is_off || known.aliases.contains(&long)
         }
         None => known.short.is_some_and(|short| word.strip_prefix('-') == Some(&short.to_string())),
@@ -146,8 +147,8 @@ mod tests {
 
     #[test]
     fn opposites_have_their_own_words() {
-        for word in TABLE.iter().copied().flatten().filter(|word| word.has_opposite) {
-            assert_eq!(word.off, format!("no-{}", word.long));
+        for word in TABLE.iter().copied().flatten().filter(|word| word.can_negate) {
+            assert_eq!(word.negated, format!("no-{}", word.long));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Converts options about writing files to rules, and refuses contradictions.
 
-use super::{When, Wish};
+use super::{DeleteTiming, SyncOptions};
 use crate::error::CommandError;
 use haul_model::{Action, Backup, Bases, Filter, Pattern, Rule, Sameness, Sides, Updating};
 use std::env;
@@ -8,20 +8,21 @@ use std::ffi::OsStr;
 use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt;
 
-impl Wish {
+impl SyncOptions {
     /// The backups. The default suffix is rsync's.
     pub(super) fn backup(&self) -> Result<Option<Backup>, CommandError> {
         let dir = self.backup_dir().map(<[u8]>::to_vec);
-        let usual: &[u8] = if self.backup_dir.is_some() { b"" } else { b"~" };
-        let suffix = self.suffix.as_ref().map_or(usual, |suffix| suffix.as_bytes()).to_vec();
+        let default_suffix: &[u8] = if self.backup_dir.is_some() { b"" } else { b"~" };
+        let suffix =
+            self.suffix.as_ref().map_or(default_suffix, |suffix| suffix.as_bytes()).to_vec();
         if suffix.contains(&b'/') {
             return Err(CommandError::usage("--suffix must have no \"/\""));
         }
         if suffix.is_empty() && dir.is_none() {
             return Err(CommandError::usage("--suffix must not be empty without --backup-dir"));
         }
-        let makes_some = self.backup || self.backup_dir.is_some();
-        Ok(makes_some.then_some(Backup { dir, suffix }))
+        let is_enabled = self.backup || self.backup_dir.is_some();
+        Ok(is_enabled.then_some(Backup { dir, suffix }))
     }
 
     /// The directory of backups; `None` if they are beside their files, as with DEST itself.
@@ -35,13 +36,13 @@ impl Wish {
     }
 
     /// True if backups are beside their files.
-    pub(super) fn backs_up_beside(&self) -> bool {
+    pub(super) fn has_sibling_backups(&self) -> bool {
         (self.backup || self.backup_dir.is_some()) && self.backup_dir().is_none()
     }
 
     /// Appends the rules that rsync adds to `filter`: partial files, and backups beside their
     /// files, are neither sent nor removed.
-    pub(super) fn with_own_rules(&self, mut filter: Filter) -> Result<Filter, CommandError> {
+    pub(super) fn with_implied_rules(&self, mut filter: Filter) -> Result<Filter, CommandError> {
         let mut add = |pattern: &[u8], sides, perishable| {
             let wrong = |why: &dyn Display| CommandError::usage(why.to_string());
             let pattern = Pattern::new(pattern).map_err(|why| wrong(&why))?;
@@ -53,7 +54,7 @@ impl Wish {
         }
         if self.deletes
             && !self.deletes_excluded
-            && self.backs_up_beside()
+            && self.has_sibling_backups()
             && let Some(Backup { suffix, .. }) = self.backup()?
         {
             add(&[b"*", &*suffix].concat(), Sides::Receiver, false)?;
@@ -63,14 +64,14 @@ impl Wish {
 
     /// The directory beside each file in which rsync keeps partial or delayed files.
     fn partial_dir(&self) -> Option<Vec<u8>> {
-        const OF_DELAYS: &[u8] = b".~tmp~";
+        const DELAYED_DIR: &[u8] = b".~tmp~";
         /// Sets the directory for `--partial` if no option does.
         const VARIABLE: &str = "RSYNC_PARTIAL_DIR";
-        let is_asked = self.partial && !self.in_place;
-        let of_environment = || env::var_os(VARIABLE).filter(|_| is_asked);
+        let is_requested = self.partial && !self.in_place;
+        let of_environment = || env::var_os(VARIABLE).filter(|_| is_requested);
         let dir = match &self.partial_dir {
             Some(dir) => dir.clone(),
-            None if self.mirror.delays => OsStr::from_bytes(OF_DELAYS).to_owned(),
+            None if self.mirror.delays_updates => OsStr::from_bytes(DELAYED_DIR).to_owned(),
             None => of_environment().filter(|dir| !dir.is_empty())?,
         };
         let dir = dir.as_bytes();
@@ -100,13 +101,13 @@ impl Wish {
     }
 
     pub(super) fn updating(&self) -> Result<Updating, CommandError> {
-        let (word, updating) = match (self.appends, self.in_place) {
+        let (word, updating) = match (self.append, self.in_place) {
             (true, _) => ("--append", Updating::Appends),
             (false, true) => ("--inplace", Updating::InPlace),
             (false, false) => return Ok(Updating::Replaces),
         };
-        let other = match (self.partial_dir.is_some(), self.whole_file && self.appends) {
-            _ if self.mirror.delays => "--delay-updates",
+        let other = match (self.partial_dir.is_some(), self.whole_file && self.append) {
+            _ if self.mirror.delays_updates => "--delay-updates",
             (true, _) => "--partial-dir",
             (_, true) => "--whole-file (-W)",
             _ => return Ok(updating),
@@ -117,13 +118,13 @@ impl Wish {
     /// True if renamed files may be renamed in the destination instead of being sent. Removals must
     /// run last and be unlimited and without backups. No link to a directory may be kept.
     pub(super) fn renames(&self) -> Result<bool, CommandError> {
-        let waits = matches!(self.when, None | Some(When::After));
+        let waits = matches!(self.when, None | Some(DeleteTiming::After));
         let stays = self.backup || self.backup_dir.is_some() || self.mirror.delete_max.is_some();
         let replaces = self.updating()? == Updating::Replaces && !self.mirror.keeps_dir_links;
-        Ok(self.deletes && waits && !stays && replaces && !self.dry_run && !self.sends_moved)
+        Ok(self.deletes && waits && !stays && replaces && !self.dry_run && !self.no_moves)
     }
 
-    pub(super) fn how_bases_are_used(&self) -> Result<Option<Bases>, CommandError> {
+    pub(super) fn base_mode(&self) -> Result<Option<Bases>, CommandError> {
         let Some((first, _)) = self.bases.first() else { return Ok(None) };
         if self.bases.iter().any(|(how, _)| how != first) {
             let message = "--compare-dest, --copy-dest and --link-dest exclude each other";

@@ -29,7 +29,7 @@ fn assert_known(line: &str, place: &str) {
     use clap::error::ErrorKind as E;
     let optional = |word: &String| word.starts_with('[') || word.contains("...");
     let words: Vec<_> = words_of_line(line).into_iter().filter(|word| !optional(word)).collect();
-    if let Err(error) = Words::try_parse_from(words) {
+    if let Err(error) = Cli::try_parse_from(words) {
         let is_unknown = matches!(error.kind(), E::UnknownArgument | E::InvalidSubcommand);
         assert!(!is_unknown, "{place}: {line}\n{error}");
     }

@@ -4,13 +4,13 @@ use super::UNHASHED;
 use crate::error::ExitCode;
 use crate::json::{Line, SummaryLine};
 use crate::quantity;
-use crate::report::{Show, Statement};
+use crate::report::{Message, Show};
 use haul_engine::{RELAYED_FIRST, Summary};
 use std::num::NonZeroU64;
 use std::time::Duration;
 
 /// Appended to the figures if this machine relayed more than [`RELAYED_FIRST`].
-pub(in crate::command) fn passed_here(relayed: u64) -> String {
+pub(in crate::command) fn relay_note(relayed: u64) -> String {
     match relayed > RELAYED_FIRST {
         true => format!("; {} through this machine", quantity::bytes(relayed)),
         false => String::new(),
@@ -29,7 +29,7 @@ pub(super) struct Figures {
     pub(super) code: ExitCode,
 }
 
-impl Statement for Figures {
+impl Message for Figures {
     fn text(&self) -> Vec<u8> {
         // Without results an error needs no summary.
         if self.ended_early && self.summary == Summary::default() {
@@ -39,7 +39,7 @@ impl Statement for Figures {
         if self.unhashed && self.summary.copied > 0 {
             line.push_str(UNHASHED);
         }
-        line.push_str(&passed_here(self.relayed));
+        line.push_str(&relay_note(self.relayed));
         line.push('\n');
         line.into_bytes()
     }
@@ -51,19 +51,19 @@ impl Statement for Figures {
         Line::Summary(line).to_bytes()
     }
 
-    fn least(&self) -> Show {
+    fn level(&self) -> Show {
         Show::Normal
     }
 }
 
 /// The line at the end of a copy, or of a dry run.
 fn line(summary: &Summary, time: Duration, dry_run: bool) -> String {
-    let Summary { copied, linked, updated, dirs_made, bytes, skipped, special, .. } = *summary;
+    let Summary { copied, linked, updated, dirs_created, bytes, skipped, special, .. } = *summary;
     let Summary { failed, grown, .. } = *summary;
     let there = summary.bytes_resumed.saturating_add(summary.bytes_matched);
     let moved = summary.bytes_transferred;
     let (done, made) = if dry_run { ("would copy", "would make") } else { ("copied", "made") };
-    let mut line = match (copied, dirs_made) {
+    let mut line = match (copied, dirs_created) {
         (0, 0) => format!("{done} nothing"),
         (0, dirs) => format!("{made} {}", quantity::counted(dirs, "directory", "directories")),
         (files, _) => {
@@ -113,7 +113,7 @@ mod tests {
         let text = |s: Summary, dry| line(&s, Duration::from_millis(410), dry);
         let all = Summary {
             copied: 1008,
-            dirs_made: 11,
+            dirs_created: 11,
             bytes: 20_866_662,
             bytes_transferred: 20_866_662,
             skipped: 12,
@@ -142,8 +142,8 @@ mod tests {
                 false,
             ),
             text(Summary { copied: 1, ..Summary::default() }, false),
-            text(Summary { dirs_made: 1, ..Summary::default() }, false),
-            text(Summary { dirs_made: 3, ..Summary::default() }, true),
+            text(Summary { dirs_created: 1, ..Summary::default() }, false),
+            text(Summary { dirs_created: 3, ..Summary::default() }, true),
             text(Summary { skipped: 1008, ..Summary::default() }, false),
             text(Summary { failed: 1, ..Summary::default() }, true),
         ];

@@ -11,7 +11,7 @@ use haul_engine::Monitor;
 use haul_model::{Fault, Task};
 
 /// A command that copies or compares, ready to run.
-pub(in crate::command) struct Begun {
+pub(in crate::command) struct Prepared {
     /// The request. Sources that were not found are already reported.
     pub(in crate::command) ready: Ready,
     pub(in crate::command) interrupt: Interrupt,
@@ -33,7 +33,7 @@ pub(in crate::command) fn prepare(
     report: &dyn Report,
     refuse: &Refuse,
     complete: impl FnOnce(&mut Request, &mut Questions<'_>) -> Result<(), CommandError>,
-) -> Result<Begun, CommandError> {
+) -> Result<Prepared, CommandError> {
     let interrupt = Interrupt::listen()?;
     let diagnostics = diagnostics(screen);
     let hosts = Hosts::new(&diagnostics);
@@ -46,7 +46,7 @@ pub(in crate::command) fn prepare(
     let ready = ready.map_err(|error| match monitor.cancelled() {
         // Ctrl-C also interrupts ssh, so the first symptom is a broken connection.
         true => monitor.interrupted(),
-        false => error.of_task(&task),
+        false => error.for_task(&task),
     })?;
-    Ok(Begun { ready, interrupt, hosts })
+    Ok(Prepared { ready, interrupt, hosts })
 }

@@ -5,31 +5,31 @@ use super::watch_legs;
 use crate::error::ErrorKind;
 use crate::monitor::{JobMonitor, SourceRemoval};
 use haul::{Hosts, Machine};
-use haul_engine::{Leg, NotCopied, Summary};
+use haul_engine::{NotCopied, RoutedJob, Summary};
 
-/// Runs the jobs of `legs`, then those of `removals`. If a job of `legs` ended early, no removal
+/// Runs the jobs of `routed_jobs`, then those of `removals`. If a job of `routed_jobs` ended early, no removal
 /// runs. Entries that failed, and everything in them, are kept.
 pub(super) fn run(
-    legs: Vec<Leg<Machine>>,
-    removals: Vec<Leg<Machine>>,
+    routed_jobs: Vec<RoutedJob<Machine>>,
+    removals: Vec<RoutedJob<Machine>>,
     monitor: &JobMonitor<'_>,
     hosts: &Hosts,
 ) -> (Summary, Option<ErrorKind>) {
     let not_copied = NotCopied::default();
-    let (mut summary, error) = watch_legs(legs, monitor, &not_copied.watch(monitor), hosts);
+    let (mut summary, error) = watch_legs(routed_jobs, monitor, &not_copied.watch(monitor), hosts);
     if error.is_some() || not_copied.has_all() {
         return (summary, error);
     }
     let mut ready = Vec::with_capacity(removals.len());
-    for mut leg in removals {
-        match leg.job.filter.behind(not_copied.rules(false)) {
-            Ok(filter) => leg.job.filter = filter,
+    for mut routed_job in removals {
+        match routed_job.job.filter.behind(not_copied.rules(false)) {
+            Ok(filter) => routed_job.job.filter = filter,
             Err(error) => {
                 monitor.report().warning(b".", &format!("not removing any source: {error}"));
                 return (Summary { failed: summary.failed + 1, ..summary }, None);
             }
         }
-        ready.push(leg);
+        ready.push(routed_job);
     }
     let removal = SourceRemoval::new(monitor);
     let (_, error) = watch_legs(ready, monitor, &removal, hosts);

@@ -8,10 +8,10 @@ use crate::error::{CommandError, ExitCode};
 use crate::interrupt::Interrupt;
 use crate::json::{DestinationLine, Line, SummaryLine};
 use crate::monitor::{JobMonitor, TICK};
-use crate::progress::{Answers, Counts, Screen, diagnostics};
-use crate::report::{Addressed, Report, Show, Statement};
-use haul::{Hosts, Machine, Once, Request, ToldOnce, is_stream};
-use haul_engine::{JobError, Leg, Monitor, Route, SHARED_LEN_MAX, SharedBlocks, Summary};
+use crate::progress::{Counts, Screen, SignalProgress, diagnostics};
+use crate::report::{DestinationReport, Message, Report, Show};
+use haul::{Hosts, Machine, ReportedOnce, Request, WarnOnce, is_stream};
+use haul_engine::{JobError, Monitor, Route, RoutedJob, SHARED_LEN_MAX, SharedBlocks, Summary};
 use haul_model::Task;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -25,7 +25,7 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
     let report = copy.detail.report(&screen);
     let report = &*report;
     let task = Task::Copy(copy.request.policy);
-    report.tell(&Started { copy, dry_run: copy.request.policy.dry_run });
+    report.message(&Started { copy, dry_run: copy.request.policy.dry_run });
     let figures = |summary, ended_early, code| {
         let (dry_run, unhashed) =
             (copy.request.policy.dry_run, !copy.request.policy.wants_hashes());
@@ -39,57 +39,60 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
             code,
         }
     };
-    let (legs, interrupt) = match prepare(copy, task) {
+    let (routed_jobs, interrupt) = match prepare(copy, task) {
         Ok(ready) => ready,
         Err(error) => {
             let none = Total(figures(Summary::default(), true, error.kind.exit_code()));
-            return report.refused(&error, Some(&none));
+            return report.abort(&error, Some(&none));
         }
     };
-    let told = ToldOnce::default();
+    let reported = ReportedOnce::default();
     let shown = copy.to_all.iter().map(|(dest, _)| dest.to_string());
-    let reports: Vec<_> = shown.map(|dest| Addressed::new(report, &told, dest)).collect();
+    let reports: Vec<_> =
+        shown.map(|dest| DestinationReport::new(report, &reported, dest)).collect();
     let shared = SharedBlocks::new(SHARED_LEN_MAX);
-    let runs: Vec<Run<'_>> = legs
+    let jobs: Vec<DestinationJob<'_>> = routed_jobs
         .into_iter()
         .zip(&reports)
-        .map(|(leg, report)| {
+        .map(|(routed_job, report)| {
             let hosts = Hosts::new(&diagnostics(&screen));
-            let shares = matches!(&leg.route, Route::Upload(machine) if !machine.is_by_sftp());
-            Run {
+            let shares =
+                matches!(&routed_job.route, Route::Upload(machine) if !machine.is_by_sftp());
+            DestinationJob {
                 hosts: if shares { hosts.sharing(&shared) } else { hosts },
                 monitor: JobMonitor::new(report, task, interrupt.clone()),
                 report,
-                leg,
+                routed_job,
                 has_ended: AtomicBool::new(false),
             }
         })
         .collect();
-    let (total, code) = run_all(runs, report, &figures);
+    let (total, code) = run_all(jobs, report, &figures);
     report.conclude(code, &Total(figures(total, false, code)))
 }
 
 /// Creates the jobs, after every check that needs no I/O.
-fn prepare(copy: &Copy, task: Task) -> Result<(Vec<Leg<Machine>>, Interrupt), CommandError> {
+fn prepare(copy: &Copy, task: Task) -> Result<(Vec<RoutedJob<Machine>>, Interrupt), CommandError> {
     if let Some(stream) = copy.request.sources.iter().find(|source| is_stream(&source.path)) {
         let error =
             format!("{stream}: a stream can be read only once, not for several destinations");
         return Err(CommandError::usage(error).with_hint("copy it to a file first"));
     }
     let interrupt = Interrupt::listen()?;
-    let mut legs = Vec::with_capacity(copy.to_all.len());
-    for (dest, passage) in &copy.to_all {
-        let (dest, passage) = (dest.clone(), *passage);
-        legs.extend(Request { dest, passage, ..copy.request.clone() }.legs(task)?);
+    let mut routed_jobs = Vec::with_capacity(copy.to_all.len());
+    for (dest, transfer_options) in &copy.to_all {
+        let (dest, transfer_options) = (dest.clone(), *transfer_options);
+        routed_jobs
+            .extend(Request { dest, transfer_options, ..copy.request.clone() }.routed_jobs(task)?);
     }
-    Ok((legs, interrupt))
+    Ok((routed_jobs, interrupt))
 }
 
 /// The job of one destination.
-struct Run<'r> {
-    leg: Leg<Machine>,
+struct DestinationJob<'r> {
+    routed_job: RoutedJob<Machine>,
     hosts: Hosts,
-    report: &'r Addressed<'r>,
+    report: &'r DestinationReport<'r>,
     monitor: JobMonitor<'r>,
     has_ended: AtomicBool,
 }
@@ -100,64 +103,73 @@ type MakeFigures<'f> = dyn Fn(Summary, bool, ExitCode) -> Figures + Sync + 'f;
 /// Runs all jobs at the same time, while `report` shows their combined progress. Returns the sum of
 /// their figures, and their highest exit code.
 fn run_all(
-    runs: Vec<Run<'_>>,
+    jobs: Vec<DestinationJob<'_>>,
     report: &dyn Report,
     figures: &MakeFigures<'_>,
 ) -> (Summary, ExitCode) {
     thread::scope(|scope| {
-        let runs = &runs;
+        let jobs = &jobs;
         let (stop, stopped) = mpsc::channel::<()>();
-        let tick = move || tick_until(&stopped, runs, report);
+        let tick = move || tick_until(&stopped, jobs, report);
         // Without the thread there is no progress, and all output is written at the end.
         let _ = thread::Builder::new().name("ticks".to_owned()).spawn_scoped(scope, tick);
         let begin = |run| {
-            let begun = thread::Builder::new().name("destination".to_owned());
-            let begun = begun.spawn_scoped(scope, move || Run::to_its_end(run, figures));
-            (run, begun)
+            let spawned = thread::Builder::new().name("destination".to_owned());
+            let spawned =
+                spawned.spawn_scoped(scope, move || DestinationJob::run_to_end(run, figures));
+            (run, spawned)
         };
-        let begun: Vec<_> = runs.iter().map(begin).collect();
-        let ends = begun.into_iter().map(|(run, thread)| match thread {
+        let spawned: Vec<_> = jobs.iter().map(begin).collect();
+        let results = spawned.into_iter().map(|(run, thread)| match thread {
             Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-            Err(error) => run.fails(JobError::Threads(error).into(), figures),
+            Err(error) => run.report_failure(JobError::Threads(error).into(), figures),
         });
         let worst = |one: ExitCode, other: ExitCode| match one.number() < other.number() {
             true => other,
             false => one,
         };
         let none = (Summary::default(), ExitCode::Success);
-        let all = ends.fold(none, |(mut total, code), (summary, of_one)| {
+        let all = results.fold(none, |(mut total, code), (summary, job_code)| {
             total += summary;
-            (total, worst(code, of_one))
+            (total, worst(code, job_code))
         });
         drop(stop);
         all
     })
 }
 
-impl Run<'_> {
+impl DestinationJob<'_> {
     /// Runs the job, and reports its end. Returns its figures and its exit code.
-    fn to_its_end(&self, figures: &MakeFigures<'_>) -> (Summary, ExitCode) {
-        let Self { leg, hosts, monitor, .. } = self;
-        monitor.begin(leg, false);
-        let result = hosts.run(leg, &Once::new(monitor));
+    fn run_to_end(&self, figures: &MakeFigures<'_>) -> (Summary, ExitCode) {
+        let Self { routed_job, hosts, monitor, .. } = self;
+        monitor.begin(routed_job, false);
+        let result = hosts.run(routed_job, &WarnOnce::new(monitor));
         hosts.leave();
-        let told = monitor.end();
+        let reported = monitor.end();
         let end = match result {
-            Ok(summary) => self.ends(summary, None, figures),
+            Ok(summary) => self.report_end(summary, None, figures),
             // Ctrl-C also interrupts ssh, so the first symptom is a broken connection.
-            Err(_) if monitor.cancelled() => self.ends(told, Some(monitor.interrupted()), figures),
-            Err(error) => self.ends(told, Some(CommandError::of_leg(error, leg)), figures),
+            Err(_) if monitor.cancelled() => {
+                self.report_end(reported, Some(monitor.interrupted()), figures)
+            }
+            Err(error) => {
+                self.report_end(reported, Some(CommandError::from_leg(error, routed_job)), figures)
+            }
         };
         self.has_ended.store(true, Ordering::Relaxed);
         end
     }
 
-    fn fails(&self, error: CommandError, figures: &MakeFigures<'_>) -> (Summary, ExitCode) {
+    fn report_failure(
+        &self,
+        error: CommandError,
+        figures: &MakeFigures<'_>,
+    ) -> (Summary, ExitCode) {
         self.has_ended.store(true, Ordering::Relaxed);
-        self.ends(Summary::default(), Some(error), figures)
+        self.report_end(Summary::default(), Some(error), figures)
     }
 
-    fn ends(
+    fn report_end(
         &self,
         summary: Summary,
         error: Option<CommandError>,
@@ -169,7 +181,11 @@ impl Run<'_> {
         }
         let message = error.map(|error| error.to_string());
         let figures = figures(summary, message.is_some(), code);
-        self.report.of_all().tell(&Ended { dest: self.report.dest(), figures, message });
+        self.report.combined().message(&DestinationResult {
+            dest: self.report.dest(),
+            figures,
+            message,
+        });
         // The other jobs may take long, so this result is shown now.
         self.report.flush();
         (summary, code)
@@ -177,32 +193,32 @@ impl Run<'_> {
 }
 
 /// Shows the combined progress of all jobs, until the sender of `stop` is dropped.
-fn tick_until(stop: &Receiver<()>, runs: &[Run<'_>], report: &dyn Report) {
-    let mut answers = Answers::new();
+fn tick_until(stop: &Receiver<()>, jobs: &[DestinationJob<'_>], report: &dyn Report) {
+    let mut signal_progress = SignalProgress::new();
     while stop.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
         report.flush();
-        let of = |run: &Run<'_>| match run.has_ended.load(Ordering::Relaxed) {
-            true => run.monitor.counts().at_its_end(),
+        let of = |run: &DestinationJob<'_>| match run.has_ended.load(Ordering::Relaxed) {
+            true => run.monitor.counts().completed(),
             false => run.monitor.counts(),
         };
-        let counts = runs.iter().map(of).reduce(Counts::and).unwrap_or_default();
+        let counts = jobs.iter().map(of).reduce(Counts::merge).unwrap_or_default();
         report.progress(Some(counts.clone()));
-        if let Some(line) = answers.line(|| counts) {
-            report.answer(&line);
+        if let Some(line) = signal_progress.line(|| counts) {
+            report.print_status(&line);
         }
     }
     report.progress(None);
 }
 
 /// The result of one destination's job.
-struct Ended<'r> {
+struct DestinationResult<'r> {
     dest: &'r str,
     figures: Figures,
     /// The error that ended it early. The text report has already shown it.
     message: Option<String>,
 }
 
-impl Statement for Ended<'_> {
+impl Message for DestinationResult<'_> {
     fn text(&self) -> Vec<u8> {
         match self.message {
             Some(_) => Vec::new(),
@@ -218,7 +234,7 @@ impl Statement for Ended<'_> {
         Line::Destination(DestinationLine { dest, message, figures }).to_bytes()
     }
 
-    fn least(&self) -> Show {
+    fn level(&self) -> Show {
         Show::Normal
     }
 }
@@ -226,7 +242,7 @@ impl Statement for Ended<'_> {
 /// The figures of all jobs together, only for JSON: text has one line per destination.
 struct Total(Figures);
 
-impl Statement for Total {
+impl Message for Total {
     fn json(&self) -> Vec<u8> {
         self.0.json()
     }

@@ -14,13 +14,13 @@ pub(super) struct Advice {
 }
 
 /// Round trips from which on the pace of TCP depends on its congestion control.
-const LONG: Duration = Duration::from_millis(5);
+const ROUND_TRIP_LONG: Duration = Duration::from_millis(5);
 
 /// The congestion control that losses slow down least.
 const BBR: &str = "bbr";
 
 /// How much faster one way must be for a word about it.
-const CLEARLY: f64 = 1.1;
+const FASTER_RATIO_MIN: f64 = 1.1;
 
 /// Connections that `haul` may make to a host at the same time.
 const CONNECTIONS_MAX: u32 = 8;
@@ -79,23 +79,23 @@ fn fastest(one: Rates, other: Rates) -> Rates {
 
 /// Which way contents should take, and its rates.
 fn about_way(there: &Examined, machine: &Machine, ssh: Rates) -> (Advice, Rates) {
-    let said = |word, text: &str| Advice { word, text: text.to_owned() };
+    let new_advice = |word, text: &str| Advice { word, text: text.to_owned() };
     if let Some(reason) = direct_reason(there) {
         let advice = match &there.direct {
-            _ if machine.program.is_none() => said(
+            _ if machine.program.is_none() => new_advice(
                 "via_ssh",
                 &format!("use --via ssh: this login allows no direct connections ({reason})"),
             ),
-            Err(NotDirect::ClosedAsked(_)) => said(
+            Err(NotDirect::ClosedAsked(_)) => new_advice(
                 "other_ports",
                 &format!(
                     "use --via ssh: no direct connection through the given ports ({reason}); try other ports with --port-range, or none"
                 ),
             ),
             Err(NotDirect::Closed(_) | NotDirect::Implausible(_)) => {
-                said("via_ssh", &format!("use --via ssh: no direct connections ({reason})"))
+                new_advice("via_ssh", &format!("use --via ssh: no direct connections ({reason})"))
             }
-            Ok(_) | Err(NotDirect::Unreached(_)) => said(
+            Ok(_) | Err(NotDirect::Unreached(_)) => new_advice(
                 "open_port",
                 "use --via ssh: no port of the host is reachable. To go faster, open some in its firewall, and use --port-range 7000-7009",
             ),
@@ -105,11 +105,13 @@ fn about_way(there: &Examined, machine: &Machine, ssh: Rates) -> (Advice, Rates)
     let lanes = there.direct.iter().flatten().map(|lanes| lanes.rates);
     let fastest = lanes.fold(Rates { up: 0, down: 0 }, fastest);
     let least = |rates: Rates| rates.up.min(rates.down) as f64;
-    match least(ssh) > least(fastest) * CLEARLY {
-        true => (said("via_ssh", "use --via ssh: it is faster here than direct connections"), ssh),
+    match least(ssh) > least(fastest) * FASTER_RATIO_MIN {
+        true => {
+            (new_advice("via_ssh", "use --via ssh: it is faster here than direct connections"), ssh)
+        }
         false => {
             let text = "leave --via as it is: large copies go over direct connections";
-            (said("direct", text), fastest)
+            (new_advice("direct", text), fastest)
         }
     }
 }
@@ -120,7 +122,7 @@ fn about_congestion(round_trip: Duration, sides: [(&str, &Machine); 2]) -> Optio
         |machine: &Machine| machine.congestion.as_deref().is_some_and(|name| name != BBR);
     let others: Vec<&str> =
         sides.iter().filter(|(_, machine)| is_other(machine)).map(|(name, _)| *name).collect();
-    (round_trip >= LONG && !others.is_empty()).then(|| Advice {
+    (round_trip >= ROUND_TRIP_LONG && !others.is_empty()).then(|| Advice {
         word: "bbr",
         text: format!(
             "use bbr on {}, if the link loses packets: 'sysctl -w net.ipv4.tcp_congestion_control=bbr', as root",

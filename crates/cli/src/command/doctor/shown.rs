@@ -2,10 +2,10 @@
 
 use super::Diagnosis;
 use super::advice::direct_reason;
-use crate::json::{DiskLine, DoctorLine, Line, MachineLine, Path, RateLine, ViaWord};
+use crate::json::{DiskLine, DoctorLine, JsonVia, Line, MachineLine, Path, RateLine};
 use crate::quantity;
-use crate::report::Statement;
-use haul::doctor::{Amount, Examined, Machine, Startups, Step};
+use crate::report::Message;
+use haul::doctor::{Amount, ExamineStep, Examined, Machine, Startups};
 use haul_model::{Fault, escape_bytes, escape_text};
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -18,13 +18,13 @@ const NAME_WIDTH: usize = 22;
 const FIGURE_WIDTH: usize = 14;
 
 /// A step, as it is told while it is measured.
-pub(super) fn step(step: Step) -> String {
+pub(super) fn step(step: ExamineStep) -> String {
     match step {
-        Step::RoundTrip => "the round trip".to_owned(),
-        Step::Processors => "the processors".to_owned(),
-        Step::One => "the throughput of one connection".to_owned(),
-        Step::Direct(lanes) => connections(lanes),
-        Step::Disk => "the disk".to_owned(),
+        ExamineStep::RoundTrip => "the round trip".to_owned(),
+        ExamineStep::Processors => "the processors".to_owned(),
+        ExamineStep::One => "the throughput of one connection".to_owned(),
+        ExamineStep::Direct(lanes) => connections(lanes),
+        ExamineStep::Disk => "the disk".to_owned(),
     }
 }
 
@@ -33,7 +33,7 @@ fn connections(lanes: u8) -> String {
     format!("direct, {counted}")
 }
 
-impl Statement for Diagnosis<'_> {
+impl Message for Diagnosis<'_> {
     fn text(&self) -> Vec<u8> {
         let mut out = format!("{}\n", self.host);
         self.way(&mut out);
@@ -127,12 +127,12 @@ impl Diagnosis<'_> {
         let machine = there.and_then(|there| there.machine.as_ref());
         let mut rates = Vec::new();
         if let Some(one) = there.and_then(|there| there.one) {
-            let via = if self.by_server { ViaWord::Server } else { ViaWord::Ssh };
+            let via = if self.by_server { JsonVia::Server } else { JsonVia::Ssh };
             rates.push(RateLine { via, connections: 1, up: one.up, down: one.down });
         }
         let direct = there.and_then(|there| there.direct.as_ref().ok());
         rates.extend(direct.into_iter().flatten().map(|lanes| RateLine {
-            via: ViaWord::Tcp,
+            via: JsonVia::Tcp,
             connections: lanes.lanes,
             up: lanes.rates.up,
             down: lanes.rates.down,
@@ -145,8 +145,8 @@ impl Diagnosis<'_> {
                 protocol: PROTOCOL,
                 path: machine.and_then(|m| m.program.as_deref()).map(Path::of),
             }),
-            login_seconds: micro(self.login),
-            round_trip_seconds: micro(self.findings.round_trip),
+            login_seconds: round_to_micros(self.login),
+            round_trip_seconds: round_to_micros(self.findings.round_trip),
             direct: there.is_some_and(|there| direct_reason(there).is_none()),
             direct_reason: there.and_then(direct_reason),
             rates,
@@ -165,7 +165,7 @@ impl Diagnosis<'_> {
 }
 
 /// Seconds, to the microsecond.
-fn micro(time: Duration) -> f64 {
+fn round_to_micros(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e6
 }
 

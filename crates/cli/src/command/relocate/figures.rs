@@ -3,7 +3,7 @@
 use crate::error::ExitCode;
 use crate::json::{self, Line, MoveSummaryLine};
 use crate::quantity;
-use crate::report::{Show, Statement};
+use crate::report::{Message, Show};
 use haul_engine::Summary;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub(super) struct Figures {
     pub(super) code: ExitCode,
 }
 
-impl Statement for Figures {
+impl Message for Figures {
     fn text(&self) -> Vec<u8> {
         let Summary { moved, kept, failed, .. } = self.summary;
         let done = match moved {
@@ -37,7 +37,7 @@ impl Statement for Figures {
         Line::MoveSummary(line).to_bytes()
     }
 
-    fn least(&self) -> Show {
+    fn level(&self) -> Show {
         Show::Normal
     }
 }

@@ -1,14 +1,14 @@
 //! `haul server enroll`: exchanges keys with a host through ssh.
 
-use super::there::call;
-use super::{Admitted, State, own_name, print};
+use super::remote::run_on_host;
+use super::{Admitted, ServerStatus, default_name, print};
 use crate::args::Terms;
 use crate::command::deploy;
 use crate::error::{CommandError, ErrorKind, ExitCode};
 use crate::progress::Screen;
 use crate::server::is_reachable;
 use haul::Host;
-use haul::servers::{self, Known, Login};
+use haul::servers::{self, EnrolledServer, Login};
 use haul_model::escape_text;
 use haul_net::{ConnectError, ServerAddress};
 use serde::de::DeserializeOwned;
@@ -17,7 +17,7 @@ use std::net::{IpAddr, SocketAddr};
 
 pub(super) fn run(host: &Host, terms: &Terms, yes: bool) -> Result<(), CommandError> {
     let identity = servers::identity()?;
-    let name = terms.name.clone().unwrap_or_else(own_name);
+    let name = terms.name.clone().unwrap_or_else(default_name);
     let state = running(host, yes)?;
     let status = state.status.ok_or_else(|| bad_answer(host))?;
     let is_here = state.reached.is_none_or(|ip| ip.to_canonical().is_loopback());
@@ -29,11 +29,11 @@ pub(super) fn run(host: &Host, terms: &Terms, yes: bool) -> Result<(), CommandEr
     }
     let mut words = vec!["admit".to_owned(), "--json".to_owned(), identity.key().to_string()];
     words.extend(Terms { name: Some(name.clone()), ..terms.clone() }.words()?);
-    let admitted: Admitted = answered(host, &words)?;
+    let admitted: Admitted = query(host, &words)?;
     let addresses = addresses(&status.listen, state.reached, host.name());
     let login = Some(Login::of(host));
     let host = host.name().to_owned();
-    servers::remember(Known { host: host.clone(), addresses, key: admitted.key, login })?;
+    servers::remember(EnrolledServer { host: host.clone(), addresses, key: admitted.key, login })?;
     let right = if terms.read_only { "read-only " } else { "" };
     let (root, key) = (escape_text(&admitted.root), admitted.key.fingerprint());
     print(&format!(
@@ -45,42 +45,42 @@ pub(super) fn run(host: &Host, terms: &Terms, yes: bool) -> Result<(), CommandEr
 
 /// The state of the host's server, which is running on return. The user is asked before anything is
 /// installed or started.
-fn running(host: &Host, yes: bool) -> Result<State, CommandError> {
-    let asks = ["status", "--json"].map(str::to_owned);
-    let first = match call(host.ssh(), &asks) {
-        Err(error) if lacks_haul(&error) => {
+fn running(host: &Host, yes: bool) -> Result<ServerStatus, CommandError> {
+    let status_args = ["status", "--json"].map(str::to_owned);
+    let first = match run_on_host(host.ssh(), &status_args) {
+        Err(error) if is_haul_missing(&error) => {
             confirm(&format!("{host} has no haul. Install it there?"), yes)?;
             let screen = Screen::default();
-            let deployed = deploy::put(host, None, &screen)?;
+            let deployed = deploy::install(host, None, &screen)?;
             print(&deploy::deployed_line(&host.to_string(), deployed.bytes, deployed.change))?;
-            call(host.ssh(), &asks)?
+            run_on_host(host.ssh(), &status_args)?
         }
-        called => called?,
+        result => result?,
     };
-    let state: State = parse(host, &first.0)?;
+    let state: ServerStatus = parse(host, &first.0)?;
     if state.running {
         return Ok(state);
     }
     let port = crate::server::PORT;
-    let wherever = match state.reached {
+    let listening_on = match state.reached {
         Some(ip) => format!(", listening on {ip}, port {port}"),
         None => String::new(),
     };
-    confirm(&format!("No server runs on {host}. Start it{wherever}?"), yes)?;
-    let (said, code) = call(host.ssh(), &["start", "--reached"].map(str::to_owned))?;
+    confirm(&format!("No server runs on {host}. Start it{listening_on}?"), yes)?;
+    let (output, code) = run_on_host(host.ssh(), &["start", "--reached"].map(str::to_owned))?;
     if code != ExitCode::Success {
         return Err(CommandError::new(ErrorKind::Connection, "the server does not start there"));
     }
-    print(&format!("{host}: {said}"))?;
-    answered(host, &asks)
+    print(&format!("{host}: {output}"))?;
+    query(host, &status_args)
 }
 
-fn lacks_haul(error: &CommandError) -> bool {
+fn is_haul_missing(error: &CommandError) -> bool {
     matches!(error.source.downcast_ref(), Some(ConnectError::HaulMissing { tried: None, .. }))
 }
 
-fn answered<T: DeserializeOwned>(host: &Host, words: &[String]) -> Result<T, CommandError> {
-    match call(host.ssh(), words)? {
+fn query<T: DeserializeOwned>(host: &Host, words: &[String]) -> Result<T, CommandError> {
+    match run_on_host(host.ssh(), words)? {
         (answer, ExitCode::Success) => parse(host, &answer),
         (_, code) => {
             let kind = if code == ExitCode::Usage { ErrorKind::Usage } else { ErrorKind::Io };

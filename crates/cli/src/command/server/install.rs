@@ -2,7 +2,7 @@
 
 use super::print;
 use crate::error::{CommandError, ErrorKind};
-use crate::server::{Place, Settings, unit_files};
+use crate::server::{ServerPaths, Settings, unit_files};
 use haul_engine::is_root;
 use std::fs;
 use std::net::SocketAddr;
@@ -40,7 +40,7 @@ pub(super) fn run(user: bool) -> Result<(), CommandError> {
         return Err(CommandError::usage("a service of the system is installed by root")
             .with_hint("add --user for a service of this user"));
     }
-    let settings = Settings::load(&Place::find()?, &[])?;
+    let settings = Settings::load(&ServerPaths::find()?, &[])?;
     let listen: Vec<String> = settings.addresses()?.iter().map(SocketAddr::to_string).collect();
     let dir = match user {
         true => haul::state::base("XDG_CONFIG_HOME", ".config")

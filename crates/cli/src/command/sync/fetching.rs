@@ -1,10 +1,10 @@
 //! Fetches a list of paths (`--files-from`) that is on the remote host. The file is copied over a
 //! connection of its own into a private directory of this machine.
 
-use crate::args::{LIST_LEN_MAX, ListThere, paths_of_list};
+use crate::args::{LIST_LEN_MAX, RemoteList, paths_of_list};
 use crate::error::CommandError;
 use haul::{Machine, Questions, Request};
-use haul_engine::{Event, Job, Leg, Monitor, Progress, Route};
+use haul_engine::{Event, Job, Monitor, Progress, Route, RoutedJob};
 use haul_model::{Mirror, Outcome, Policy, Task, escape_bytes};
 use parking_lot::Mutex;
 use std::fs::{self, DirBuilder};
@@ -18,7 +18,7 @@ use std::path::PathBuf;
 /// If the host can't be reached, or has no such file.
 pub(super) fn complete(
     request: &mut Request,
-    list: Option<&ListThere>,
+    list: Option<&RemoteList>,
     questions: &Questions<'_>,
 ) -> Result<(), CommandError> {
     if let Some(list) = list {
@@ -30,15 +30,15 @@ pub(super) fn complete(
 /// Fetches `list`, and parses its paths.
 fn fetch(
     request: &Request,
-    list: &ListThere,
+    list: &RemoteList,
     questions: &Questions<'_>,
 ) -> Result<Vec<Vec<u8>>, CommandError> {
     let source = request.sources.first().map(|source| &source.machine);
     let machine =
-        source.filter(|machine| **machine != Machine::Here).unwrap_or(&request.dest.machine);
+        source.filter(|machine| **machine != Machine::Local).unwrap_or(&request.dest.machine);
     let shown = escape_bytes(&list.path);
-    let failed = |why: String| CommandError::usage(format!("--files-from: {shown}: {why}"));
-    let dir = Scratch::new().map_err(|error| failed(format!("can't fetch it: {error}")))?;
+    let failed = |reason: String| CommandError::usage(format!("--files-from: {shown}: {reason}"));
+    let dir = PrivateTempDir::new().map_err(|error| failed(format!("can't fetch it: {error}")))?;
     let file = dir.0.join("list");
     let mirror = Mirror { size_max: Some(LIST_LEN_MAX), ..Mirror::default() };
     let job = Job {
@@ -48,11 +48,14 @@ fn fetch(
         task: Task::Sync(Policy::default(), mirror),
         ..Job::default()
     };
-    let leg = Leg { job, route: Route::Download(machine.clone()) };
-    let watch = Watch::of(questions.monitor());
-    questions.hosts().run(&leg, &watch).map_err(|error| CommandError::of_leg(error, &leg))?;
-    if let Some(why) = watch.why.into_inner() {
-        return Err(failed(why));
+    let routed_job = RoutedJob { job, route: Route::Download(machine.clone()) };
+    let monitor = FetchMonitor::of(questions.monitor());
+    questions
+        .hosts()
+        .run(&routed_job, &monitor)
+        .map_err(|error| CommandError::from_leg(error, &routed_job))?;
+    if let Some(reason) = monitor.reason.into_inner() {
+        return Err(failed(reason));
     }
     let text = fs::read(&file)
         .map_err(|_| failed(format!("not a file, or larger than {} MiB", LIST_LEN_MAX >> 20)))?;
@@ -60,9 +63,9 @@ fn fetch(
 }
 
 /// A private temporary directory; dropping it removes it with its content.
-struct Scratch(PathBuf);
+struct PrivateTempDir(PathBuf);
 
-impl Scratch {
+impl PrivateTempDir {
     fn new() -> std::io::Result<Self> {
         let number = u128::from_le_bytes(haul_engine::secret()?);
         let path = std::env::temp_dir().join(format!("haul-{number:032x}"));
@@ -71,7 +74,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for PrivateTempDir {
     fn drop(&mut self) {
         // After a failure the name shows that the directory is haul's.
         let _ = fs::remove_dir_all(&self.0);
@@ -79,19 +82,19 @@ impl Drop for Scratch {
 }
 
 /// Records why the file could not be fetched, and forwards events of the connection.
-struct Watch<'m> {
+struct FetchMonitor<'m> {
     monitor: &'m dyn Monitor,
     progress: Progress,
-    why: Mutex<Option<String>>,
+    reason: Mutex<Option<String>>,
 }
 
-impl<'m> Watch<'m> {
+impl<'m> FetchMonitor<'m> {
     fn of(monitor: &'m dyn Monitor) -> Self {
-        Self { monitor, progress: Progress::default(), why: Mutex::default() }
+        Self { monitor, progress: Progress::default(), reason: Mutex::default() }
     }
 }
 
-impl Monitor for Watch<'_> {
+impl Monitor for FetchMonitor<'_> {
     fn progress(&self) -> &Progress {
         &self.progress
     }
@@ -99,8 +102,8 @@ impl Monitor for Watch<'_> {
     fn event(&self, event: Event<'_>) {
         match event {
             Event::Entry { outcome: Outcome::Failed(fault), .. } => {
-                let mut why = self.why.lock();
-                why.get_or_insert_with(|| fault.message.clone());
+                let mut reason = self.reason.lock();
+                reason.get_or_insert_with(|| fault.message.clone());
             }
             Event::Link(_) | Event::Warning { .. } => self.monitor.event(event),
             _ => {}

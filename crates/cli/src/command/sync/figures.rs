@@ -1,10 +1,10 @@
 //! The figures at the end of a mirror.
 
 use crate::args::Stats;
-use crate::command::copy::{End, UNHASHED, passed_here};
+use crate::command::copy::{End, UNHASHED, relay_note};
 use crate::json::{Line, SyncSummaryLine, seconds};
 use crate::quantity;
-use crate::report::{Show, Statement};
+use crate::report::{Message, Show};
 use haul_engine::{Kinds, Summary};
 use std::num::NonZeroU64;
 
@@ -17,7 +17,7 @@ pub(super) struct Figures {
     pub(super) unhashed: bool,
 }
 
-impl Statement for Figures {
+impl Message for Figures {
     fn text(&self) -> Vec<u8> {
         let text = match self.stats {
             Stats::None => String::new(),
@@ -34,7 +34,7 @@ impl Statement for Figures {
             copied: summary.copied,
             linked: summary.linked,
             updated: summary.updated,
-            dirs: summary.dirs_made,
+            dirs: summary.dirs_created,
             deleted: summary.deleted,
             spared: summary.spared,
             renamed: summary.renamed,
@@ -53,7 +53,7 @@ impl Statement for Figures {
         .to_bytes()
     }
 
-    fn least(&self) -> Show {
+    fn level(&self) -> Show {
         Show::Normal
     }
 }
@@ -61,15 +61,15 @@ impl Statement for Figures {
 impl Figures {
     /// The lines of rsync for which haul has figures.
     fn block(&self) -> String {
-        let End { summary, census, .. } = &self.end;
+        let End { summary, entry_counts, .. } = &self.end;
         let bytes = |n| format!("{} bytes", quantity::rsync_number(n, self.readable));
         let lines = [
-            ("Number of files", by_kind(census.found)),
-            ("Number of created files", by_kind(census.made)),
-            ("Number of deleted files", by_kind(census.removed)),
-            ("Number of regular files transferred", quantity::count(census.sent)),
-            ("Total file size", bytes(census.size)),
-            ("Total transferred file size", bytes(census.sent_size)),
+            ("Number of files", by_kind(entry_counts.found)),
+            ("Number of created files", by_kind(entry_counts.made)),
+            ("Number of deleted files", by_kind(entry_counts.removed)),
+            ("Number of regular files transferred", quantity::count(entry_counts.sent)),
+            ("Total file size", bytes(entry_counts.size)),
+            ("Total transferred file size", bytes(entry_counts.sent_size)),
             ("Literal data", bytes(summary.bytes_transferred)),
             ("Matched data", bytes(summary.bytes_matched)),
         ];
@@ -79,14 +79,14 @@ impl Figures {
     /// One line about the work done. It begins as rsync's last line does, because scripts search
     /// for that.
     fn line(&self) -> String {
-        let End { summary, time, relayed, census, .. } = self.end;
-        let total = quantity::rsync_number(census.size, self.readable);
-        let Summary { copied, linked, dirs_made, updated, deleted, bytes, .. } = summary;
+        let End { summary, time, relayed, entry_counts, .. } = self.end;
+        let total = quantity::rsync_number(entry_counts.size, self.readable);
+        let Summary { copied, linked, dirs_created, updated, deleted, bytes, .. } = summary;
         let parts = [
             (copied, "copied"),
             (summary.renamed, "of them only renamed"),
             (linked, "linked"),
-            (dirs_made, "directories made"),
+            (dirs_created, "directories made"),
             (updated, "updated"),
             (deleted, "removed"),
             (summary.spared, "spared"),
@@ -105,7 +105,7 @@ impl Figures {
             matched => format!("; {} already there", quantity::bytes(matched)),
         };
         let unhashed = if self.unhashed && copied > 0 { UNHASHED } else { "" };
-        let (time, here) = (quantity::duration(time), passed_here(relayed));
+        let (time, here) = (quantity::duration(time), relay_note(relayed));
         format!(
             "total size is {total} bytes; {parts}; {bytes} in {time}{matched}{unhashed}{here}{would}\n"
         )

@@ -112,13 +112,13 @@ fn jobs_at_the_same_time_are_told_as_one_and_one_that_has_failed_holds_back_noth
         current: b"name".to_vec(),
         ..Counts::default()
     };
-    let all = job(3).and(job(1)).and(job(0));
+    let all = job(3).merge(job(1)).merge(job(0));
     assert_eq!((all.files_done, all.files_total, all.bytes_done), (4, 12, 40));
     assert_eq!(
         (all.percent(), all.silent, &*all.current),
         (Some(33), Duration::ZERO, &b"name"[..])
     );
     let unreached = Counts { listed_all: false, ..Counts::default() };
-    assert_eq!(job(4).and(unreached.clone()).percent(), None);
-    assert_eq!(job(4).and(unreached.at_its_end()).and(job(1).at_its_end()).percent(), Some(100));
+    assert_eq!(job(4).merge(unreached.clone()).percent(), None);
+    assert_eq!(job(4).merge(unreached.completed()).merge(job(1).completed()).percent(), Some(100));
 }

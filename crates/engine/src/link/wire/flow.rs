@@ -13,10 +13,10 @@ const STEP_LEN: (u64, u64) = (64 << 10, 256 << 10);
 
 /// The content that is queued for one lane.
 #[derive(Debug, Default)]
-pub(super) struct Flow(Mutex<State>);
+pub(super) struct Flow(Mutex<FlowState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct FlowState {
     /// Bytes that are queued or being written.
     queued: u64,
     /// All bytes that were ever queued, after compression.
@@ -78,7 +78,7 @@ impl Flow {
     /// True if the queue needs longer than `time` at the current pace, or if nothing has left for
     /// longer than `time`.
     pub(super) fn needs(&self, time: Duration) -> bool {
-        let State { queued, pace, moved, .. } = *self.0.lock();
+        let FlowState { queued, pace, moved, .. } = *self.0.lock();
         let needs = pace.map(|pace| pace.mul_f64(queued as f64 / UNIT as f64));
         let still = moved.map(|moved| moved.elapsed());
         [needs, still].into_iter().flatten().any(|needs| needs > time)
@@ -96,7 +96,7 @@ impl Flow {
     }
 
     /// Bytes that leave within `time` after the queued ones; 0 if the pace is unknown.
-    pub(super) fn room_within(&self, time: Duration) -> u64 {
+    pub(super) fn capacity_within(&self, time: Duration) -> u64 {
         let within = self.within(time).unwrap_or(0);
         within.saturating_sub(self.0.lock().queued)
     }
@@ -135,12 +135,12 @@ mod tests {
         assert_eq!(flow.due(UNIT), MS(40));
         flow.queued(UNIT as usize / 2, UNIT as usize);
         assert_eq!(flow.due(UNIT), MS(60));
-        assert_eq!([MS(10), MS(60)].map(|time| flow.room_within(time)), [0, UNIT]);
+        assert_eq!([MS(10), MS(60)].map(|time| flow.capacity_within(time)), [0, UNIT]);
         flow.left(UNIT as usize / 2, MS(40));
         assert_eq!(flow.pace(), Some(MS(60)), "the last of it took 80 ms for each unit");
         assert_eq!(flow.due(UNIT), MS(60));
         assert_eq!(flow.within(MS(120)), Some(2 * UNIT));
-        assert_eq!(flow.room_within(MS(120)), 2 * UNIT);
+        assert_eq!(flow.capacity_within(MS(120)), 2 * UNIT);
         flow.queued(1, 2);
         let sums = (flow.all(), flow.content(), flow.written());
         assert_eq!(sums, (UNIT * 3 / 2 + 1, UNIT * 2 + 2, UNIT * 3 / 2));

@@ -75,14 +75,14 @@ pub(crate) struct Counted {
     /// Its length in bytes.
     pub(crate) len: u64,
     /// The tally of its block, if the block may be sent again separately.
-    pub(crate) tally: Option<Tally>,
+    pub(crate) tally: Option<SentTally>,
 }
 
 /// The bytes of a block that were counted as sent. A block may be lost after a part of it has left.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Tally(Arc<AtomicU64>);
+pub(crate) struct SentTally(Arc<AtomicU64>);
 
-impl Tally {
+impl SentTally {
     /// Adds `len` bytes.
     pub(crate) fn add(&self, len: u64) {
         self.0.fetch_add(len, Ordering::Relaxed);
@@ -108,7 +108,7 @@ pub(crate) enum Body {
         _held: Buf,
     },
     /// Compressed bytes.
-    Squeezed {
+    Compressed {
         /// The compressed bytes.
         bytes: Vec<u8>,
         /// The length before compression, in bytes.
@@ -132,7 +132,7 @@ impl Body {
     pub(super) fn content(&self) -> Option<&[u8]> {
         match self {
             Self::Bytes(_) | Self::Shared { .. } => Some(self.bytes()),
-            Self::Squeezed { .. } | Self::Range { .. } => None,
+            Self::Compressed { .. } | Self::Range { .. } => None,
         }
     }
 
@@ -141,7 +141,7 @@ impl Body {
         match self {
             Self::Bytes(bytes) => bytes,
             Self::Shared { block, part, .. } => &block.bytes()[part.clone()],
-            Self::Squeezed { bytes, .. } => bytes,
+            Self::Compressed { bytes, .. } => bytes,
             Self::Range { .. } => &[],
         }
     }
@@ -149,7 +149,7 @@ impl Body {
     /// The length of the content before compression, in bytes.
     pub(super) fn content_len(&self) -> usize {
         match self {
-            Self::Squeezed { len, .. } => *len,
+            Self::Compressed { len, .. } => *len,
             Self::Bytes(_) | Self::Shared { .. } | Self::Range { .. } => self.len(),
         }
     }
@@ -157,7 +157,7 @@ impl Body {
     /// The number of bytes that are sent.
     pub(super) fn len(&self) -> usize {
         match self {
-            Self::Bytes(_) | Self::Shared { .. } | Self::Squeezed { .. } => self.bytes().len(),
+            Self::Bytes(_) | Self::Shared { .. } | Self::Compressed { .. } => self.bytes().len(),
             Self::Range { len, .. } => *len,
         }
     }

@@ -4,9 +4,9 @@
 //! If a joined lane is lost, the Receiver reports the frames that it has from it. The rest is sent
 //! over other lanes.
 
+use super::compression_control::Effort;
 use super::ledger::{Implausible, OnFate};
 use super::outgoing::{Frames, Outbox};
-use super::squeeze::Effort;
 use crate::control::{CANCEL_POLL, Control};
 use haul_model::BLOCK_LEN;
 use haul_net::Killer;
@@ -38,7 +38,7 @@ impl Lane {
 
     /// The same lane with the pack length for a long round trip. A pack is so short that a slow
     /// lane does not delay the end of the job.
-    fn for_a_moment(&self) -> Self {
+    fn with_short_packs(&self) -> Self {
         let len = self.outbox.flow().within(PACK_TIME).unwrap_or(0);
         let pack_len = len.clamp(PACK_LEN_MIN, PACK_TARGET as u64) as usize;
         Self { pack_len, ..self.clone() }
@@ -49,9 +49,9 @@ impl Lane {
         Self { _held: Some(Arc::clone(&self.outbox.held)), ..self }
     }
 
-    /// True if no worker holds the lane and at most [`WAITING_FEW`] frames wait for its writer.
+    /// True if no worker holds the lane and at most [`FREE_QUEUE_MAX`] frames wait for its writer.
     fn is_free(&self) -> bool {
-        Arc::strong_count(&self.outbox.held) == 1 && self.outbox.waiting() <= WAITING_FEW
+        Arc::strong_count(&self.outbox.held) == 1 && self.outbox.waiting() <= FREE_QUEUE_MAX
     }
 
     /// True if a block would be sent within [`QUICK_TIME`], including everything queued before it.
@@ -64,7 +64,7 @@ impl Lane {
     /// the `others` would send all that is `left`, in whole blocks, within half of the block's
     /// time. Half, because a pace is measured over the last frames only, and changes. If the worker
     /// has already `waited` that long, the others have stalled, and the result is false.
-    fn holds_up<'l>(
+    fn delays_end<'l>(
         &self,
         others: impl Iterator<Item = &'l Self>,
         left: u64,
@@ -74,20 +74,20 @@ impl Lane {
             return false;
         }
         let time = self.due(BLOCK_LEN) / 2;
-        let blocks = |lane: &Self| lane.outbox.flow().room_within(time) / BLOCK_LEN;
+        let blocks = |lane: &Self| lane.outbox.flow().capacity_within(time) / BLOCK_LEN;
         waited < time && others.map(blocks).sum::<u64>() >= left.div_ceil(BLOCK_LEN)
     }
 
     /// The number of unconfirmed contents on this lane, including queued ones.
-    fn on_their_way(&self) -> usize {
-        self.outbox.ledger.as_ref().map_or(0, |ledger| ledger.on_their_way())
+    fn unconfirmed(&self) -> usize {
+        self.outbox.ledger.as_ref().map_or(0, |ledger| ledger.unconfirmed())
     }
 
     /// True if everything on this lane has arrived, no worker holds it, and its pace is known.
-    fn has_nothing_to_do(&self) -> bool {
+    fn is_idle(&self) -> bool {
         let is_held = Arc::strong_count(&self.outbox.held) > 1;
         let flow = self.outbox.flow();
-        !is_held && flow.is_empty() && self.on_their_way() == 0 && flow.pace().is_some()
+        !is_held && flow.is_empty() && self.unconfirmed() == 0 && flow.pace().is_some()
     }
 
     /// The time until `len` more bytes have left, at the current pace.
@@ -112,10 +112,10 @@ const PACK_LEN_MIN: u64 = 128 << 10;
 
 /// The most frames that may wait for a free lane. Its writer is busy with them until a block
 /// arrives.
-const WAITING_FEW: usize = 1;
+const FREE_QUEUE_MAX: usize = 1;
 
 /// The interval at which a waiting block checks for a free lane.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// If a block needs at most this time on a lane, it does not wait for another one: it would be sent
 /// after a few checks.
@@ -131,7 +131,7 @@ const BUFFERED_MAX: u64 = 8 << 20;
 
 /// Minimum content per lane to a distant host, in bytes: a lane takes several round trips to become
 /// fast. The caller counts content before compression, because its ratio is not known yet.
-/// [`Lanes::worth`] counts compressed bytes.
+/// [`Lanes::lanes_worth_using`] counts compressed bytes.
 pub(crate) const FAR_LANE_LEN: u64 = 16 << 20;
 
 /// A content to be sent.
@@ -163,7 +163,7 @@ pub(crate) enum ByWire {
 impl ByWire {
     /// The contents that use the wire if there may be direct connections: none if those are
     /// required. The wire is like them if it `is_direct` itself.
-    pub(crate) fn beside_direct(is_required: bool, is_direct: bool) -> Self {
+    pub(crate) fn with_direct(is_required: bool, is_direct: bool) -> Self {
         match (is_required, is_direct) {
             (true, _) => Self::Nothing,
             (false, true) => Self::AsALane,
@@ -190,7 +190,7 @@ pub(crate) struct Lanes {
     /// The round trip is long.
     is_long: AtomicBool,
     /// A lane like the wire of the job has joined, so the wire carries contents too.
-    has_alike: AtomicBool,
+    has_equal_lane: AtomicBool,
     joined: Mutex<Vec<Lane>>,
     has_joined: Condvar,
     /// All lanes that ever joined, by number.
@@ -202,7 +202,7 @@ impl Lanes {
     pub(crate) fn new(main: Arc<Outbox>, by_wire: ByWire) -> Self {
         let main = Lane::new(0, main);
         let (joined, has_joined) = (Mutex::default(), Condvar::new());
-        let has_alike = AtomicBool::new(by_wire == ByWire::AsALane);
+        let has_equal_lane = AtomicBool::new(by_wire == ByWire::AsALane);
         let is_long = AtomicBool::new(false);
         let (is_awaited, has_waited) = (AtomicBool::new(false), AtomicBool::new(false));
         Self {
@@ -211,7 +211,7 @@ impl Lanes {
             is_awaited,
             has_waited,
             is_long,
-            has_alike,
+            has_equal_lane,
             joined,
             has_joined,
             known: Mutex::default(),
@@ -241,16 +241,16 @@ impl Lanes {
             if control.stopped() {
                 return None;
             }
-            let patience = if joined.is_empty() {
+            let timeout = if joined.is_empty() {
                 self.is_awaited.store(true, Ordering::Relaxed);
                 if begin.elapsed() >= AWAITED_MAX {
-                    self.await_no_more();
+                    self.stop_waiting();
                 }
                 CANCEL_POLL
             } else {
-                LOOK_AGAIN
+                POLL_INTERVAL
             };
-            self.has_joined.wait_for(&mut joined, patience);
+            self.has_joined.wait_for(&mut joined, timeout);
         }
     }
 
@@ -271,7 +271,7 @@ impl Lanes {
 
     /// Ends the wait for the first lane, because it has joined or never will. Content that must not
     /// use the wire still waits.
-    pub(crate) fn await_no_more(&self) {
+    pub(crate) fn stop_waiting(&self) {
         self.has_waited.store(true, Ordering::Relaxed);
         self.has_joined.notify_all();
     }
@@ -286,14 +286,14 @@ impl Lanes {
         load: Load,
         waited: Duration,
     ) -> Option<Lane> {
-        let has_alike = self.has_alike.load(Ordering::Relaxed);
+        let has_equal_lane = self.has_equal_lane.load(Ordering::Relaxed);
         let is_long = self.is_long.load(Ordering::Relaxed);
-        let is_far = is_long && !has_alike;
-        let count = if is_far { self.worth(joined, load.of_job) } else { joined.len() };
+        let is_far = is_long && !has_equal_lane;
+        let count = if is_far { self.lanes_worth_using(joined, load.of_job) } else { joined.len() };
         let joined = &joined[..count];
         let (before, from) = joined.split_at(worker % count);
         let lanes = from.iter().chain(before);
-        if !is_long && !has_alike {
+        if !is_long && !has_equal_lane {
             return lanes.min_by_key(|lane| lane.due_of_pack()).cloned();
         }
         let is_taken = matches!(self.by_wire, ByWire::Any | ByWire::AsALane);
@@ -306,22 +306,22 @@ impl Lanes {
             let free = lanes.clone().chain(main).filter(takes);
             let lane = free.min_by_key(|lane| lane.due(BLOCK_LEN))?;
             let others = lanes.chain(main).filter(|other| other.number != lane.number);
-            let left = self.left_of(joined, load.of_job);
-            return (!lane.holds_up(others, left, waited)).then(|| lane.clone());
+            let left = self.unqueued_len(joined, load.of_job);
+            return (!lane.delays_end(others, left, waited)).then(|| lane.clone());
         }
-        let main = main.filter(|_| has_alike || !self.is_outrun(joined));
-        lanes.chain(main).map(Lane::for_a_moment).min_by_key(Lane::due_of_pack)
+        let main = main.filter(|_| has_equal_lane || !self.is_slower_than_lanes(joined));
+        lanes.chain(main).map(Lane::with_short_packs).min_by_key(Lane::due_of_pack)
     }
 
     /// Bytes of requested content that are not queued yet, at least one block.
-    fn left_of(&self, joined: &[Lane], asked_for: u64) -> u64 {
+    fn unqueued_len(&self, joined: &[Lane], asked_for: u64) -> u64 {
         let content = |lane: &Lane| lane.outbox.flow().content();
         let queued = joined.iter().chain([&self.main]).map(content).sum();
         asked_for.saturating_sub(queued).max(BLOCK_LEN)
     }
 
     /// True if a joined lane is faster than the wire of the job.
-    fn is_outrun(&self, joined: &[Lane]) -> bool {
+    fn is_slower_than_lanes(&self, joined: &[Lane]) -> bool {
         let pace = |lane: &Lane| lane.outbox.flow().pace();
         let fastest = joined.iter().filter_map(pace).min();
         fastest.is_some() && pace(&self.main) > fastest
@@ -329,7 +329,7 @@ impl Lanes {
 
     /// The number of lanes, in the order of joining, that `asked_for` bytes are worth, assuming the
     /// compression ratio so far.
-    fn worth(&self, joined: &[Lane], asked_for: u64) -> usize {
+    fn lanes_worth_using(&self, joined: &[Lane], asked_for: u64) -> usize {
         let (mut content, mut leaves) = (0_u64, 0_u64);
         for lane in joined.iter().chain([&self.main]) {
             content += lane.outbox.flow().content();
@@ -351,7 +351,7 @@ impl Lanes {
             0 => usize::from(self.are_waiting()),
             many => many,
         };
-        self.main.outbox.squeeze.effort(waiting)
+        self.main.outbox.compression_control.effort(waiting)
     }
 
     fn are_waiting(&self) -> bool {
@@ -360,8 +360,8 @@ impl Lanes {
     }
 
     /// A queue for another lane, with the compression of lane 0, and its end for the writer.
-    pub(crate) fn beside(&self) -> (Arc<Outbox>, Frames) {
-        self.main.outbox.beside()
+    pub(crate) fn sibling(&self) -> (Arc<Outbox>, Frames) {
+        self.main.outbox.sibling()
     }
 
     /// Registers a lane that is about to join. `killer` ends it.
@@ -374,14 +374,14 @@ impl Lanes {
     pub(crate) fn join(&self, lane: Lane, round_trip: Option<Duration>) -> usize {
         let is_long = round_trip.is_some_and(|time| time >= LONG_ROUND_TRIP);
         self.is_long.fetch_or(is_long, Ordering::Relaxed);
-        self.has_alike.fetch_or(round_trip.is_none(), Ordering::Relaxed);
+        self.has_equal_lane.fetch_or(round_trip.is_none(), Ordering::Relaxed);
         let mut joined = self.joined.lock();
         // A lane that was lost meanwhile is already closed.
         if !lane.outbox.is_closed() {
             joined.push(lane);
         }
         // Only now, or waiting content would use the wire.
-        self.await_no_more();
+        self.stop_waiting();
         joined.len()
     }
 
@@ -414,7 +414,7 @@ impl Lanes {
             return None;
         }
         tracing::debug!(lane = number, "a lane is lost");
-        self.main.outbox.tell(&Message::LaneOver(LaneOver { lane: number }));
+        self.main.outbox.send_message(&Message::LaneOver(LaneOver { lane: number }));
         let ledger = outbox.ledger.as_ref()?;
         while !ledger.is_over_within(CANCEL_POLL) {
             if control.stopped() {
@@ -443,14 +443,14 @@ impl Lanes {
     /// idle lane would send them in less than half of the time, and had that time while this lane
     /// stalled. On a short link a disk is the bottleneck, and no other lane is faster.
     pub(crate) fn cut_if_slow(&self, number: u8) {
-        if !self.is_long.load(Ordering::Relaxed) && !self.has_alike.load(Ordering::Relaxed) {
+        if !self.is_long.load(Ordering::Relaxed) && !self.has_equal_lane.load(Ordering::Relaxed) {
             return;
         }
         let is_slow = {
             let joined = self.joined.lock();
             let Some(lane) = joined.iter().find(|lane| lane.number == number) else { return };
-            let blocks = lane.on_their_way().max(1) as u64;
-            let free = joined.iter().filter(|lane| lane.has_nothing_to_do());
+            let blocks = lane.unconfirmed().max(1) as u64;
+            let free = joined.iter().filter(|lane| lane.is_idle());
             let sooner = free.map(|free| free.due(blocks * BLOCK_LEN)).min();
             sooner.is_some_and(|time| lane.outbox.flow().needs(NEEDED_MIN.max(time * 2)))
         };

@@ -1,7 +1,7 @@
 //! Tests of the lanes of a Sender.
 
+use super::super::compression_control::SentFrame;
 use super::super::frame::{Body, OutFrame};
-use super::super::squeeze::Left;
 use super::*;
 use crate::JobError;
 use crate::monitor::Silent;
@@ -9,8 +9,8 @@ use haul_model::Compression;
 use haul_proto::Caps;
 
 /// A compressed body of `len` bytes.
-fn squeezed(len: usize) -> Body {
-    Body::Squeezed { bytes: vec![0; len], len, took: Duration::ZERO }
+fn compressed(len: usize) -> Body {
+    Body::Compressed { bytes: vec![0; len], len, took: Duration::ZERO }
 }
 
 /// Lanes of which none has joined, and the frames queued for the wire.
@@ -27,7 +27,7 @@ fn next_lane(lanes: &Lanes, len: u64, control: &Control<'_>) -> Option<u8> {
 /// Lets `count` lanes to a distant host join.
 fn join_far(lanes: &Lanes, count: u8) -> Vec<Frames> {
     let join = |number| {
-        let (outbox, frames) = lanes.beside();
+        let (outbox, frames) = lanes.sibling();
         lanes.join(Lane::new(number, outbox), Some(LONG_ROUND_TRIP));
         frames
     };
@@ -39,13 +39,13 @@ fn compressed_content_uses_only_the_lanes_it_is_worth() {
     const MANY: u8 = 4;
     let (lanes, _frames) = lanes(ByWire::Nothing);
     let _lanes_frames = join_far(&lanes, MANY);
-    let worth = |len| lanes.worth(&lanes.joined.lock(), len);
+    let lanes_worth_using = |len| lanes.lanes_worth_using(&lanes.joined.lock(), len);
     let len = u64::from(MANY) * FAR_LANE_LEN;
-    assert_eq!(worth(len), 4, "nothing was sent yet");
+    assert_eq!(lanes_worth_using(len), 4, "nothing was sent yet");
     lanes.main.outbox.flow().queued(1000, 1000);
-    assert_eq!(worth(len), 4, "it does not shrink");
+    assert_eq!(lanes_worth_using(len), 4, "it does not shrink");
     lanes.main.outbox.flow().queued(1000, 9000);
-    assert_eq!([0, len, 2 * len, 5 * len, u64::MAX].map(worth), [1, 1, 2, 4, 4]);
+    assert_eq!([0, len, 2 * len, 5 * len, u64::MAX].map(lanes_worth_using), [1, 1, 2, 4, 4]);
     // All lanes are free; lanes beyond the worth stay unused.
     let load = Load { len: 1, is_block: false, of_job: len };
     let monitor = Silent::default();
@@ -75,7 +75,7 @@ fn on_a_long_link_a_block_waits_for_a_free_lane_and_small_content_does_not() {
     let small = Load { is_block: false, ..BLOCK };
     assert!(lanes.soonest(&lanes.joined.lock(), 0, small, Duration::ZERO).is_some());
     assert_eq!(lane_of_block(&lanes), None, "both are held");
-    for _ in 0..=WAITING_FEW {
+    for _ in 0..=FREE_QUEUE_MAX {
         main.outbox.send(OutFrame::whole(vec![1])).expect("there is room");
     }
     drop(main);
@@ -152,7 +152,7 @@ fn a_lane_that_delays_the_end_is_cut_if_another_is_far_faster() {
 #[test]
 fn a_proven_quick_login_takes_a_block_behind_others() {
     let (lanes, _frames) = lanes(ByWire::Any);
-    let (outbox, _login_frames) = lanes.beside();
+    let (outbox, _login_frames) = lanes.sibling();
     lanes.join(Lane::new(1, outbox), None);
     let login = lanes.joined.lock()[0].clone();
     let _held = (login.clone().held(), lanes.main().held());
@@ -196,17 +196,17 @@ fn a_waiting_block_uses_the_wire_if_the_lane_is_lost_and_ends_with_the_job() {
 #[test]
 fn the_empty_queue_of_a_new_lane_does_not_lower_the_compression() {
     let (lanes, _frames) = lanes(ByWire::Any);
-    let squeeze = &lanes.main.outbox.squeeze;
-    squeeze.wish(Compression::Auto);
-    squeeze.allow(Caps::OURS);
+    let compression_control = &lanes.main.outbox.compression_control;
+    compression_control.set_mode(Compression::Auto);
+    compression_control.allow(Caps::OURS);
     let _lanes_frames = join_far(&lanes, 1);
     let joined = lanes.joined.lock()[0].clone();
     // From now on an empty queue counts.
-    let swallowed = OutFrame::content(vec![1], squeezed(4 << 20));
+    let swallowed = OutFrame::content(vec![1], compressed(4 << 20));
     let body = swallowed.body.as_ref().expect("a body");
-    squeeze.sent(Left::of(body, Instant::now(), Duration::ZERO, false));
+    compression_control.sent(SentFrame::of(body, Instant::now(), Duration::ZERO, false));
     let begin = lanes.effort(&joined).expect("compressed");
-    lanes.main.outbox.send(OutFrame::content(vec![1], squeezed(1))).expect("there is room");
+    lanes.main.outbox.send(OutFrame::content(vec![1], compressed(1))).expect("there is room");
     let by_joined = || lanes.effort(&joined).expect("compressed");
     assert!((0..100).all(|_| by_joined() == begin), "the wire of the job is short");
 }
@@ -226,7 +226,7 @@ fn the_first_content_uses_the_wire_and_later_content_waits_for_a_lane() {
         while !lanes.is_awaited() {
             std::thread::yield_now();
         }
-        let (outbox, _frames) = lanes.beside();
+        let (outbox, _frames) = lanes.sibling();
         lanes.join(Lane::new(3, outbox), Some(Duration::ZERO));
         assert_eq!(next.join().expect("no panic"), Some(3));
     });

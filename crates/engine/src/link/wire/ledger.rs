@@ -16,12 +16,12 @@ const NEVER: u64 = u64::MAX;
 /// The ledger of one lane.
 #[derive(Default)]
 pub(crate) struct Ledger {
-    state: Mutex<State>,
+    state: Mutex<LedgerState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct LedgerState {
     /// Frames that were written to the connection.
     written: u64,
     /// The unconfirmed parts, each with the number of frames written up to its end.
@@ -85,8 +85,8 @@ impl Ledger {
         state.arrived = state.arrived.max(frames);
         let mut arrived = VecDeque::new();
         if state.taken.is_none() {
-            let on_their_way = state.parts.partition_point(|(end, _)| *end <= frames);
-            let rest = state.parts.split_off(on_their_way);
+            let unconfirmed = state.parts.partition_point(|(end, _)| *end <= frames);
+            let rest = state.parts.split_off(unconfirmed);
             arrived = std::mem::replace(&mut state.parts, rest);
             state.taken = is_over.then_some(frames);
         }
@@ -97,15 +97,15 @@ impl Ledger {
     }
 
     /// The number of unconfirmed contents, including queued ones.
-    pub(super) fn on_their_way(&self) -> usize {
+    pub(super) fn unconfirmed(&self) -> usize {
         self.state.lock().parts.len()
     }
 
-    /// Waits up to `patience` for the Receiver's last confirmation. Returns true if it has arrived.
-    pub(crate) fn is_over_within(&self, patience: Duration) -> bool {
+    /// Waits up to `timeout` for the Receiver's last confirmation. Returns true if it has arrived.
+    pub(crate) fn is_over_within(&self, timeout: Duration) -> bool {
         let mut state = self.state.lock();
         if state.taken.is_none() {
-            self.changed.wait_for(&mut state, patience);
+            self.changed.wait_for(&mut state, timeout);
         }
         state.taken.is_some()
     }

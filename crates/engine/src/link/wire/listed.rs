@@ -18,19 +18,19 @@ const LISTED_BYTES_MAX: usize = 12 << 20;
 const FRAME_EXTRA: usize = 128;
 
 /// The end that adds frames.
-pub(crate) struct Lists {
+pub(crate) struct ListingSender {
     frames: Mutex<Option<Giver<Vec<u8>>>>,
-    room: Arc<Room>,
+    space: Arc<QueueSpace>,
 }
 
 /// The end of the writer or the decoder. After it is dropped, no Sender waits for it.
-pub(crate) struct Listed {
+pub(crate) struct ListingReceiver {
     pub(super) waiting: Waiting<Vec<u8>>,
-    room: Arc<Room>,
+    space: Arc<QueueSpace>,
 }
 
 #[derive(Default)]
-struct Room {
+struct QueueSpace {
     /// Bytes that wait.
     taken: Mutex<usize>,
     left: Condvar,
@@ -39,23 +39,23 @@ struct Room {
 }
 
 /// Both ends of an empty queue.
-pub(crate) fn lists() -> (Lists, Listed) {
+pub(crate) fn lists() -> (ListingSender, ListingReceiver) {
     let (giver, waiting) = unbounded();
-    let room = Arc::new(Room::default());
-    let lists = Lists { frames: Mutex::new(Some(giver)), room: Arc::clone(&room) };
-    (lists, Listed { waiting, room })
+    let space = Arc::new(QueueSpace::default());
+    let lists = ListingSender { frames: Mutex::new(Some(giver)), space: Arc::clone(&space) };
+    (lists, ListingReceiver { waiting, space })
 }
 
-impl Lists {
+impl ListingSender {
     /// Queues a frame when there is room; `None` if the writer or the job has ended.
     pub(crate) fn send(&self, frame: Vec<u8>) -> Option<()> {
         let len = frame.len() + FRAME_EXTRA;
-        let mut taken = self.room.taken.lock();
+        let mut taken = self.space.taken.lock();
         while *taken > 0 && *taken + len > LISTED_BYTES_MAX {
-            if self.room.is_over.load(Ordering::Relaxed) {
+            if self.space.is_over.load(Ordering::Relaxed) {
                 return None;
             }
-            self.room.left.wait_for(&mut taken, CANCEL_POLL);
+            self.space.left.wait_for(&mut taken, CANCEL_POLL);
         }
         *taken += len;
         drop(taken);
@@ -64,12 +64,12 @@ impl Lists {
 
     /// Ends the queue with the job. Waiting frames are dropped.
     pub(super) fn close(&self) {
-        self.room.is_over.store(true, Ordering::Relaxed);
+        self.space.is_over.store(true, Ordering::Relaxed);
         self.frames.lock().take();
     }
 }
 
-impl Listed {
+impl ListingReceiver {
     /// The next frame, if there is one and the job continues.
     pub(super) fn try_next(&self) -> Option<Vec<u8>> {
         self.waiting.try_recv().ok().and_then(|frame| self.taken(frame))
@@ -77,14 +77,14 @@ impl Listed {
 
     /// Accounts for a frame taken from [`Self::waiting`]; `None` if the job has ended.
     pub(super) fn taken(&self, frame: Vec<u8>) -> Option<Vec<u8>> {
-        if self.room.is_over.load(Ordering::Relaxed) {
+        if self.space.is_over.load(Ordering::Relaxed) {
             return None;
         }
-        let mut taken = self.room.taken.lock();
+        let mut taken = self.space.taken.lock();
         *taken = taken.saturating_sub(frame.len() + FRAME_EXTRA);
         // A thread woken for each frame would find room for only one more.
         if *taken <= LISTED_BYTES_MAX / 2 {
-            self.room.left.notify_all();
+            self.space.left.notify_all();
         }
         Some(frame)
     }
@@ -99,9 +99,9 @@ impl Listed {
     }
 }
 
-impl Drop for Listed {
+impl Drop for ListingReceiver {
     fn drop(&mut self) {
-        self.room.is_over.store(true, Ordering::Relaxed);
+        self.space.is_over.store(true, Ordering::Relaxed);
     }
 }
 
@@ -115,7 +115,7 @@ mod tests {
 
     /// Adds frames until there is no room. Returns their number, and the thread.
     fn fill(
-        lists: &Arc<Lists>,
+        lists: &Arc<ListingSender>,
         waiting: &Waiting<Vec<u8>>,
         frame_len: usize,
     ) -> (usize, thread::JoinHandle<bool>) {

@@ -1,11 +1,11 @@
 //! The queue of outgoing frames, filled by ports and workers. The listing has its own queue
 //! (`listed.rs`). The writer (`writer.rs`) sends both.
 
+use super::compression_control::CompressionControl;
 use super::flow::Flow;
 use super::frame::OutFrame;
 use super::ledger::{Implausible, Ledger};
-use super::listed::{Listed, Lists, lists};
-use super::squeeze::Squeeze;
+use super::listed::{ListingReceiver, ListingSender, lists};
 use crate::control::CANCEL_POLL;
 use crossbeam_channel::SendTimeoutError;
 use haul_proto::{Caps, Message};
@@ -21,8 +21,8 @@ const OUTBOX_FRAMES_MAX: usize = 8;
 /// The writer's end of the queue.
 pub(crate) struct Frames {
     pub(super) waiting: crossbeam_channel::Receiver<OutFrame>,
-    pub(super) listed: Listed,
-    pub(super) squeeze: Arc<Squeeze>,
+    pub(super) listed: ListingReceiver,
+    pub(super) compression_control: Arc<CompressionControl>,
     pub(super) flow: Arc<Flow>,
     /// Set for a lane that may be lost.
     ledger: Option<Arc<Ledger>>,
@@ -57,10 +57,10 @@ impl Frames {
 /// Takes frames for the writer. It is closed when the job has nothing more to send.
 pub(crate) struct Outbox {
     frames: Mutex<Option<crossbeam_channel::Sender<OutFrame>>>,
-    lists: Lists,
+    lists: ListingSender,
     splices: bool,
     /// The compression of frames.
-    pub(crate) squeeze: Arc<Squeeze>,
+    pub(crate) compression_control: Arc<CompressionControl>,
     flow: Arc<Flow>,
     /// Counts the workers that hold this lane: each has a clone.
     pub(super) held: Arc<()>,
@@ -84,7 +84,7 @@ impl Outbox {
     fn with(
         splices: bool,
         ledger: Option<Arc<Ledger>>,
-        squeeze: Arc<Squeeze>,
+        compression_control: Arc<CompressionControl>,
     ) -> (Arc<Self>, Frames) {
         let (frames, waiting) = crossbeam_channel::bounded(OUTBOX_FRAMES_MAX);
         let frames = Mutex::new(Some(frames));
@@ -92,22 +92,34 @@ impl Outbox {
         let (cut, rests, dedups) = (no(), no(), no());
         let (lists, listed) = lists();
         let flow = Arc::new(Flow::default());
-        let (filled, paced, noted) = (Arc::clone(&squeeze), Arc::clone(&flow), ledger.clone());
-        let queue = Frames { waiting, listed, squeeze: filled, flow: paced, ledger: noted };
+        let (filled, paced, noted) =
+            (Arc::clone(&compression_control), Arc::clone(&flow), ledger.clone());
+        let queue =
+            Frames { waiting, listed, compression_control: filled, flow: paced, ledger: noted };
         let held = Arc::default();
-        let outbox =
-            Self { frames, lists, splices, squeeze, flow, held, cut, rests, dedups, ledger };
+        let outbox = Self {
+            frames,
+            lists,
+            splices,
+            compression_control,
+            flow,
+            held,
+            cut,
+            rests,
+            dedups,
+            ledger,
+        };
         (Arc::new(outbox), queue)
     }
 
     /// Another queue with the same compression, for a lane that may be lost.
-    pub(super) fn beside(&self) -> (Arc<Self>, Frames) {
-        Self::with(false, Some(Arc::default()), Arc::clone(&self.squeeze))
+    pub(super) fn sibling(&self) -> (Arc<Self>, Frames) {
+        Self::with(false, Some(Arc::default()), Arc::clone(&self.compression_control))
     }
 
     /// Applies the capabilities that both greetings have negotiated.
     pub(crate) fn greeted(&self, caps: Caps) {
-        self.squeeze.allow(caps);
+        self.compression_control.allow(caps);
         self.rests.store(caps.has(Caps::SESSIONS), Ordering::Relaxed);
         self.dedups.store(caps.has(Caps::DEDUP), Ordering::Relaxed);
     }
@@ -119,7 +131,7 @@ impl Outbox {
 
     /// True if content leaves so fast that sending less gains nothing.
     pub(crate) fn is_fast(&self) -> bool {
-        self.squeeze.is_link_fast()
+        self.compression_control.is_link_fast()
     }
 
     /// True if the connection is kept after the job: each side ends with [`Message::Rest`].
@@ -150,15 +162,15 @@ impl Outbox {
         self.send_within(frame, Duration::MAX)
     }
 
-    /// The same, waiting at most `patience`.
-    pub(crate) fn send_within(&self, mut frame: OutFrame, patience: Duration) -> Option<()> {
+    /// The same, waiting at most `timeout`.
+    pub(crate) fn send_within(&self, mut frame: OutFrame, timeout: Duration) -> Option<()> {
         let frames = self.frames.lock().clone()?;
         let mut waited = Duration::ZERO;
         loop {
             frame = match frames.send_timeout(frame, CANCEL_POLL) {
                 Ok(()) => return Some(()),
                 Err(SendTimeoutError::Timeout(frame))
-                    if waited < patience && !self.cut.load(Ordering::Relaxed) =>
+                    if waited < timeout && !self.cut.load(Ordering::Relaxed) =>
                 {
                     frame
                 }
@@ -174,13 +186,13 @@ impl Outbox {
     }
 
     /// Queues a message.
-    pub(crate) fn tell(&self, message: &Message) {
+    pub(crate) fn send_message(&self, message: &Message) {
         self.send(OutFrame::message(message));
     }
 
-    /// Queues a message, if there is room for it within `patience`.
-    pub(crate) fn tell_within(&self, message: &Message, patience: Duration) {
-        self.send_within(OutFrame::message(message), patience);
+    /// Queues a message, if there is room for it within `timeout`.
+    pub(crate) fn send_message_within(&self, message: &Message, timeout: Duration) {
+        self.send_within(OutFrame::message(message), timeout);
     }
 
     /// Closes the queue. The writer ends once it has sent what is queued.

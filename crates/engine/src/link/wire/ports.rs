@@ -44,7 +44,7 @@ impl ReceiverPort for RemoteReceiver {
 
     fn prove(&self, asked: Vec<Prove>) {
         for part in asked.chunks(ANSWERS_PER_FRAME_MAX) {
-            self.outbox.tell(&Message::Prove(part.to_vec()));
+            self.outbox.send_message(&Message::Prove(part.to_vec()));
         }
     }
 }
@@ -53,70 +53,70 @@ impl ReceiverPort for RemoteReceiver {
 pub(crate) struct RemoteSender {
     pub(crate) outbox: Arc<Outbox>,
     /// Reports the lengths of files, because the side that shows the job does not see contents.
-    pub(crate) tells_sizes: bool,
+    pub(crate) reports_sizes: bool,
 }
 
 impl SenderPort for RemoteSender {
     fn naming(&self, named: Named) {
-        self.outbox.tell(&Message::Naming(named));
+        self.outbox.send_message(&Message::Naming(named));
     }
 
     fn want(&self, wants: Vec<Want>) {
         for part in wants.chunks(ANSWERS_PER_FRAME_MAX) {
-            self.outbox.tell(&Message::Want(part.to_vec()));
+            self.outbox.send_message(&Message::Want(part.to_vec()));
         }
     }
 
     fn signature(&self, signature: Signature) {
-        self.outbox.tell(&Message::Signature(signature));
+        self.outbox.send_message(&Message::Signature(signature));
     }
 
     fn known(&self, known: Known) {
-        self.outbox.tell(&Message::Known(known));
+        self.outbox.send_message(&Message::Known(known));
     }
 
     fn outcomes(&self, outcomes: Vec<OutcomeItem>) {
         let has_paths = outcomes.iter().any(|one| matches!(one.outcome, Outcome::Linked { .. }));
         let max = if has_paths { EXTRAS_PER_FRAME_MAX } else { ANSWERS_PER_FRAME_MAX };
         for part in outcomes.chunks(max) {
-            self.outbox.tell(&Message::Outcomes(part.to_vec()));
+            self.outbox.send_message(&Message::Outcomes(part.to_vec()));
         }
     }
 
     fn extras(&self, extras: Vec<Extra>) {
         for part in extras.chunks(EXTRAS_PER_FRAME_MAX) {
-            self.outbox.tell(&Message::Extras(part.to_vec()));
+            self.outbox.send_message(&Message::Extras(part.to_vec()));
         }
     }
 
     fn warning(&self, warning: Warning) {
-        self.outbox.tell(&Message::Warning(warning));
+        self.outbox.send_message(&Message::Warning(warning));
     }
 
     fn late(&self, late: Late) {
-        self.outbox.tell(&Message::Late(late));
+        self.outbox.send_message(&Message::Late(late));
     }
 
     fn done(&self, summary: Summary) {
-        self.outbox.tell(&Message::Done(summary));
+        self.outbox.send_message(&Message::Done(summary));
     }
 
     fn proven(&self, proven: Vec<Proven>) {
         for part in proven.chunks(ANSWERS_PER_FRAME_MAX) {
-            self.outbox.tell(&Message::Proven(part.to_vec()));
+            self.outbox.send_message(&Message::Proven(part.to_vec()));
         }
     }
 
     fn taken(&self, taken: Taken) {
-        self.outbox.tell(&Message::Taken(taken));
+        self.outbox.send_message(&Message::Taken(taken));
     }
 
     fn arrived(&self, arrived: Arrived) {
-        self.outbox.tell(&Message::Arrived(arrived));
+        self.outbox.send_message(&Message::Arrived(arrived));
     }
 
     fn sized(&self, index: u64, size: u64) {
-        if self.tells_sizes {
+        if self.reports_sizes {
             let (bytes, blocks) = (0, 0);
             self.arrived(Arrived { bytes, index: Some(index), blocks, size: Some(size) });
         }

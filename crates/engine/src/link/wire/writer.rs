@@ -1,9 +1,9 @@
 //! The writer of a connection. It sends the queued frames, gathers small ones, and keeps the rate
 //! limit of the job.
 
+use super::compression_control::{FrameCompressor, QUEUED_FRAMES_MIN, SentFrame};
 use super::frame::{Body, Counted, OutFrame};
 use super::outgoing::Frames;
-use super::squeeze::{Left, Squeezer, WAITING_MANY};
 use crate::control::Control;
 use crossbeam_channel::{RecvTimeoutError, after, never, select};
 use haul_net::Writer;
@@ -22,34 +22,34 @@ const OUTCOMES_WAIT: Duration = Duration::from_millis(2);
 
 /// If writing the gathered bytes takes longer than this, the listing waits for the link, and there
 /// is time to compress it better.
-const HELD_UP: Duration = Duration::from_millis(5);
+const SLOW_WRITE_MIN: Duration = Duration::from_millis(5);
 
 /// Called for content that is about to leave: the number of its file, and its length in bytes.
 pub(crate) type OnLeaving<'a> = &'a (dyn Fn(u64, u64) + Sync + 'a);
 
 /// Sends `greeting` and the queued frames, until the outbox is closed or the peer is gone. After
-/// `sign_after` without frames, it sends a sign of life. On the wire `of_job`, content is sent at
+/// `keepalive_after` without frames, it sends a sign of life. On the wire `of_job`, content is sent at
 /// the job's rate. Its progress is reported step by step, before the peer can answer to it.
 pub(crate) fn run_writer(
     output: &mut Writer,
     frames: &Frames,
     greeting: Vec<u8>,
-    sign_after: Option<Duration>,
+    keepalive_after: Option<Duration>,
     of_job: Option<(&Control<'_>, OnLeaving<'_>)>,
 ) -> io::Result<()> {
     let (control, on_leaving) = of_job.unzip();
     let on_leaving = on_leaving.unwrap_or(&|_, _| ());
     let step = control.map_or(usize::MAX, Control::step);
-    let Frames { squeeze, flow, .. } = frames;
+    let Frames { compression_control, flow, .. } = frames;
     let mut queues = Queues::of(frames);
     let mut gathered = greeting;
     let mut left = Instant::now();
     // Set if every frame since `left` was ready in time.
     let mut was_behind = false;
     // The time until which gathered bytes may wait; `None` if they must not.
-    let mut patience = None;
+    let mut timeout = None;
     loop {
-        let more = match patience {
+        let more = match timeout {
             Some(until) => queues.next_until(Some(until)).ok(),
             // Other bytes wait only while more frames are ready.
             None => queues.try_next(),
@@ -61,7 +61,7 @@ pub(crate) fn run_writer(
                 output.write_all(&gathered)?;
                 output.flush()?;
                 gathered.clear();
-                match queues.next_until(sign_after.map(|silence| Instant::now() + silence)) {
+                match queues.next_until(keepalive_after.map(|silence| Instant::now() + silence)) {
                     Ok(frame) => frame,
                     Err(RecvTimeoutError::Timeout) => {
                         gathered = frame_bytes(FrameType::Alive, &[]);
@@ -74,23 +74,23 @@ pub(crate) fn run_writer(
         if !frames.note(&mut frame)? {
             continue;
         }
-        patience = match frame.patient {
+        timeout = match frame.patient {
             true if gathered.is_empty() => Some(Instant::now() + OUTCOMES_WAIT),
-            true => patience,
+            true => timeout,
             false => None,
         };
         gathered.extend_from_slice(&frame.head);
         let began = Instant::now();
         let rank = frame.rank;
-        let pace =
-            |len: usize| control.into_iter().for_each(|control| control.pace(len as u64, rank));
+        let throttle =
+            |len: usize| control.into_iter().for_each(|control| control.throttle(len as u64, rank));
         let mut counts = Counts::of(&mut frame, on_leaving);
         let step = if counts.total > 0 { step.min(flow.step()) } else { step };
         match &frame.body {
-            Some(body) => send_body(output, &gathered, body, step, &pace, &mut counts)?,
+            Some(body) => send_body(output, &gathered, body, step, &throttle, &mut counts)?,
             None if gathered.len() > GATHER_LEN => {
                 output.write_all(&gathered)?;
-                queues.wrote_in(began.elapsed());
+                queues.record_write_time(began.elapsed());
             }
             None => continue,
         }
@@ -99,7 +99,7 @@ pub(crate) fn run_writer(
             let now = Instant::now();
             let took = now.duration_since(std::mem::replace(&mut left, now));
             let was_there = std::mem::replace(&mut was_behind, true);
-            squeeze.sent(Left::of(body, now, took, was_there));
+            compression_control.sent(SentFrame::of(body, now, took, was_there));
             flow.left(body.len(), now.duration_since(began));
         }
     }
@@ -109,16 +109,21 @@ pub(crate) fn run_writer(
 struct Queues<'f> {
     frames: &'f Frames,
     /// Compresses the listing.
-    squeezer: Squeezer,
+    compressor: FrameCompressor,
     /// The last frame was one of the listing.
     has_listed: bool,
     /// The link is slower than the queue.
-    is_held_up: bool,
+    is_link_slow: bool,
 }
 
 impl<'f> Queues<'f> {
     fn of(frames: &'f Frames) -> Self {
-        Self { frames, squeezer: Squeezer::default(), has_listed: false, is_held_up: false }
+        Self {
+            frames,
+            compressor: FrameCompressor::default(),
+            has_listed: false,
+            is_link_slow: false,
+        }
     }
 
     /// The next frame, if one is ready.
@@ -177,16 +182,16 @@ impl<'f> Queues<'f> {
     /// The frame of a part of the listing, compressed if wanted.
     fn list(&mut self, list: Vec<u8>) -> OutFrame {
         self.has_listed = true;
-        let waiting = if self.is_held_up { WAITING_MANY } else { 1 };
-        match self.frames.squeeze.effort_of_list(waiting) {
-            Some(effort) => self.squeezer.message(effort, list),
+        let waiting = if self.is_link_slow { QUEUED_FRAMES_MIN } else { 1 };
+        match self.frames.compression_control.effort_of_list(waiting) {
+            Some(effort) => self.compressor.message(effort, list),
             None => OutFrame::whole(list),
         }
     }
 
     /// Records the time that writing the gathered bytes took.
-    fn wrote_in(&mut self, took: Duration) {
-        self.is_held_up = took > HELD_UP;
+    fn record_write_time(&mut self, took: Duration) {
+        self.is_link_slow = took > SLOW_WRITE_MIN;
     }
 }
 
@@ -196,11 +201,11 @@ fn send_body(
     head: &[u8],
     body: &Body,
     step: usize,
-    pace: &impl Fn(usize),
+    throttle: &impl Fn(usize),
     counts: &mut Counts<'_>,
 ) -> io::Result<()> {
     let Body::Range { source, offset, len } = body else {
-        return send_bytes(output, head, body.bytes(), step, pace, counts);
+        return send_bytes(output, head, body.bytes(), step, throttle, counts);
     };
     output.write_all(head)?;
     output.flush()?;
@@ -209,7 +214,7 @@ fn send_body(
         let part = left.min(step);
         counts.leaves(part);
         send_range(output, &**source, offset, part)?;
-        pace(part);
+        throttle(part);
         offset += part as u64;
         left -= part;
     }
@@ -222,18 +227,18 @@ fn send_bytes(
     head: &[u8],
     bytes: &[u8],
     step: usize,
-    pace: &impl Fn(usize),
+    throttle: &impl Fn(usize),
     counts: &mut Counts<'_>,
 ) -> io::Result<()> {
     let (first, rest) = bytes.split_at(bytes.len().min(step));
     counts.leaves(first.len());
     write_both(output, head, first)?;
-    pace(first.len());
+    throttle(first.len());
     for part in rest.chunks(step) {
         output.flush()?;
         counts.leaves(part.len());
         output.write_all(part)?;
-        pace(part.len());
+        throttle(part.len());
     }
     Ok(())
 }
@@ -246,7 +251,7 @@ struct Counts<'a> {
     content: Counted,
     /// The bytes to report in all, and the bytes already reported.
     total: u64,
-    told: u64,
+    reported: u64,
     /// The length of the frame's content as sent, and the part of it that has left, in bytes.
     len: u64,
     left: u64,
@@ -260,7 +265,7 @@ impl<'a> Counts<'a> {
         let total = contents.iter().map(|content| content.len).sum();
         let len = frame.body.as_ref().map_or(0, Body::len) as u64;
         let (contents, content) = (contents.into_iter(), Counted::default());
-        Self { contents, content, total, told: 0, len, left: 0, on_leaving }
+        Self { contents, content, total, reported: 0, len, left: 0, on_leaving }
     }
 
     /// Reports the content in the next `len` bytes, which are about to leave.
@@ -268,18 +273,18 @@ impl<'a> Counts<'a> {
         self.left += len as u64;
         // Compressed content counts with its original length.
         let due = u128::from(self.total) * u128::from(self.left) / u128::from(self.len.max(1));
-        while self.told < due as u64 {
+        while self.reported < due as u64 {
             if self.content.len == 0 {
                 let Some(content) = self.contents.next() else { return };
                 self.content = content;
                 continue;
             }
             let Counted { index, len, tally } = &mut self.content;
-            let now = (*len).min(due as u64 - self.told);
+            let now = (*len).min(due as u64 - self.reported);
             (self.on_leaving)(*index, now);
             tally.iter().for_each(|tally| tally.add(now));
             *len -= now;
-            self.told += now;
+            self.reported += now;
         }
     }
 }
@@ -302,7 +307,7 @@ fn send_range(
                     len -= moved;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    output.wait_for_room()?
+                    output.wait_writable()?
                 }
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Err(error),
                 // The end of the file, or an error: the read below reports it.
@@ -374,10 +379,10 @@ mod tests {
     fn entries_listed_before_the_greeting_are_compressed() {
         const FRAME_LEN: usize = 64 << 10;
         let (outbox, frames) = Outbox::new(false);
-        outbox.squeeze.wish(Compression::Lz4);
+        outbox.compression_control.set_mode(Compression::Lz4);
         let list = frame_bytes(FrameType::List, &[b'a'; FRAME_LEN]);
         outbox.list(list.clone()).expect("there is room");
-        outbox.squeeze.allow(Caps::OURS);
+        outbox.compression_control.allow(Caps::OURS);
         let mut header = [0; HEADER_LEN];
         with_writer(&outbox, &frames, |input| {
             input.read_exact(&mut header).expect("a header");
@@ -399,7 +404,7 @@ mod tests {
         let (outbox, frames) = Outbox::new(false);
         let (output, mut input) = UnixStream::pair().expect("a pair");
         for _ in 0..FRAMES {
-            let body = Body::Squeezed {
+            let body = Body::Compressed {
                 bytes: vec![0; MIB as usize],
                 len: 3 * MIB as usize,
                 took: Duration::ZERO,
@@ -409,11 +414,11 @@ mod tests {
             outbox.send(OutFrame::content(vec![1], body).counting(counts)).expect("there is room");
         }
         outbox.close();
-        let told: parking_lot::Mutex<BTreeMap<u64, u64>> = parking_lot::Mutex::default();
-        let sum = || told.lock().values().sum::<u64>();
+        let reported: parking_lot::Mutex<BTreeMap<u64, u64>> = parking_lot::Mutex::default();
+        let sum = || reported.lock().values().sum::<u64>();
         thread::scope(|scope| {
             let write = || {
-                let on_leaving = |index, len| *told.lock().entry(index).or_default() += len;
+                let on_leaving = |index, len| *reported.lock().entry(index).or_default() += len;
                 let monitor = crate::monitor::Silent::default();
                 let of_job = Control::new(&monitor);
                 let of_job = Some((&of_job, &on_leaving as OnLeaving<'_>));
@@ -432,6 +437,6 @@ mod tests {
             assert_eq!(read.len() as u64, FRAMES * (MIB + 1));
             writer.join().expect("no panic").expect("written");
         });
-        assert_eq!(*told.lock(), BTreeMap::from([(1, FRAMES * MIB), (3, 2 * FRAMES * MIB)]));
+        assert_eq!(*reported.lock(), BTreeMap::from([(1, FRAMES * MIB), (3, 2 * FRAMES * MIB)]));
     }
 }

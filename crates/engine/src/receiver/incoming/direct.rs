@@ -1,8 +1,8 @@
 //! Direct assembly: the thread that reads a connection writes the blocks that arrive over it, while
 //! other threads write theirs.
 
-use super::{Incoming, Piece, State};
-use crate::control::Step;
+use super::{Incoming, IncomingState, Piece};
+use crate::control::CopyStep;
 use crate::copy::{Blocks, not_assembled};
 use crate::receiver::Filler;
 use haul_proto::BlockSeal;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// A file to which a thread that reads a connection writes directly.
-pub(crate) struct Direct<'f> {
+pub(crate) struct DirectWriter<'f> {
     file: &'f Incoming,
     filler: &'f Filler<'f>,
     route: Route,
@@ -25,16 +25,16 @@ pub(crate) struct Direct<'f> {
 impl Incoming {
     /// Lets the thread that reads the connection write to the file. `None` if a worker has it, or
     /// writing may have to wait for the disk.
-    pub(crate) fn directly<'f>(
+    pub(crate) fn open_direct<'f>(
         &'f self,
         filler: &'f Filler<'_>,
         route: Route,
-    ) -> Option<Direct<'f>> {
+    ) -> Option<DirectWriter<'f>> {
         // A block that is sent again may have begun over another connection.
         if route.may_repeat {
             return None;
         }
-        let mut state = self.at_once(filler, route)?;
+        let mut state = self.lock_without_waiting(filler, route)?;
         let into = match state.is_over() {
             true => None,
             false => match state.begun(filler) {
@@ -46,22 +46,22 @@ impl Incoming {
             },
         };
         let pieces = state.pieces.take_out(route.lane);
-        Some(Direct { file: self, filler, route, into, pieces })
+        Some(DirectWriter { file: self, filler, route, into, pieces })
     }
 
     /// Takes the Sender's hash of a block; `None` if that would have to wait. `true` if a worker
     /// must be called.
     #[must_use]
-    pub(crate) fn checks_block(
+    pub(crate) fn try_check_block(
         &self,
         filler: &Filler<'_>,
         seal: &BlockSeal,
         route: Route,
     ) -> Option<bool> {
-        let mut state = self.at_once(filler, route)?;
+        let mut state = self.lock_without_waiting(filler, route)?;
         state.check_block(filler, seal, route);
         let end = state.take_end();
-        self.note(&state);
+        self.refresh_flags(&state);
         drop(state);
         // Publishing may take long, so a worker does it.
         Some(end.is_some_and(|end| self.push(Piece::End(end))))
@@ -69,12 +69,16 @@ impl Incoming {
 
     /// Locks the file and takes all that is queued from this connection; `None` if the next piece
     /// would have to wait.
-    fn at_once(&self, filler: &Filler<'_>, route: Route) -> Option<MutexGuard<'_, State>> {
+    fn lock_without_waiting(
+        &self,
+        filler: &Filler<'_>,
+        route: Route,
+    ) -> Option<MutexGuard<'_, IncomingState>> {
         // Verified, synced and locally matched content waits for a disk.
         if filler.job.policy.verify
             || filler.job.policy.sync
             || self.old_size.is_some()
-            || self.takes_parts(filler)
+            || self.uses_local_parts(filler)
         {
             return None;
         }
@@ -86,13 +90,13 @@ impl Incoming {
         if !state.is_begun(filler) {
             return None;
         }
-        let queued = self.queue.lock().take_of(route.lane);
+        let queued = self.queue.lock().drain_lane(route.lane);
         queued.into_iter().for_each(|piece| state.take_piece(filler, piece));
         Some(state)
     }
 }
 
-impl Direct<'_> {
+impl DirectWriter<'_> {
     /// Takes content that belongs at `offset`.
     pub(crate) fn take(&mut self, content: &[u8], offset: u64) {
         let Some(into) = &self.into else { return };
@@ -106,7 +110,7 @@ impl Direct<'_> {
             Ok(took) => {
                 state.count(self.filler, took);
                 let new = content.len() as u64 - took.known;
-                state.came_by(self.filler, Step::Moved(new));
+                state.count_progress(self.filler, CopyStep::Moved(new));
             }
             Err(error) => {
                 self.into = None;
@@ -116,12 +120,12 @@ impl Direct<'_> {
     }
 }
 
-impl Drop for Direct<'_> {
+impl Drop for DirectWriter<'_> {
     fn drop(&mut self) {
         self.into = None;
         let mut state = self.file.state.lock();
         state.pieces.put_back(std::mem::take(&mut self.pieces));
         state.discard();
-        self.file.note(&state);
+        self.file.refresh_flags(&state);
     }
 }

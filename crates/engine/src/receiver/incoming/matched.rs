@@ -2,8 +2,8 @@
 //! old version, or as chunks from other files. If the staged file begins with the old version, it
 //! stays in place.
 
-use super::{Incoming, State};
-use crate::control::Step;
+use super::{Incoming, IncomingState};
+use crate::control::CopyStep;
 use crate::copy::{Blocks, STEP_LEN};
 use crate::receiver::Filler;
 use crate::receiver::providers::{self, Part};
@@ -11,12 +11,12 @@ use haul_model::{Fault, FaultKind, Side};
 use haul_proto::Reuse;
 use haul_store::{Pieces, Route};
 
-impl State {
+impl IncomingState {
     /// Takes local content. If it has changed, nothing more is accepted.
     pub(super) fn take_reuse(&mut self, filler: &Filler<'_>, reuse: &Reuse, route: Route) {
         let Some(pending) = &mut self.pending else { return };
-        pending.takes_parts = true;
-        let taken = if providers::stands(&self.shared, reuse) {
+        pending.uses_local_parts = true;
+        let taken = if providers::is_in_place(&self.shared, reuse) {
             self.take_by_steps(filler, reuse.len.into(), |state, part, taken| {
                 Ok(state.keep(filler, part, reuse.at + taken, route)?)
             })
@@ -73,7 +73,7 @@ impl State {
             take(self, &mut part[..step], taken)?;
             taken += step as u64;
             self.matched += step as u64;
-            self.came_by(filler, Step::Matched(step as u64));
+            self.count_progress(filler, CopyStep::Matched(step as u64));
         }
         Ok(())
     }
@@ -110,7 +110,7 @@ impl From<Fault> for Stopped {
 
 impl Incoming {
     /// True if parts of the file are read from other files of this machine.
-    pub(super) fn takes_parts(&self, filler: &Filler<'_>) -> bool {
+    pub(super) fn uses_local_parts(&self, filler: &Filler<'_>) -> bool {
         let chunks = filler.providers.chunks.as_ref().zip(self.index);
         chunks.is_some_and(|(chunks, index)| chunks.has_found(index))
     }

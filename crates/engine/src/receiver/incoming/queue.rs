@@ -55,14 +55,14 @@ impl Queue {
     }
 
     /// Takes the pieces of one lane, in their order.
-    pub(super) fn take_of(&mut self, lane: u8) -> VecDeque<Piece> {
-        let is_of_it = |piece: &Piece| piece.lane() == Some(lane);
-        if !self.pieces.iter().any(is_of_it) {
+    pub(super) fn drain_lane(&mut self, lane: u8) -> VecDeque<Piece> {
+        let is_of_lane = |piece: &Piece| piece.lane() == Some(lane);
+        if !self.pieces.iter().any(is_of_lane) {
             return VecDeque::new();
         }
-        let (its_own, others) = std::mem::take(&mut self.pieces).into_iter().partition(is_of_it);
+        let (of_lane, others) = std::mem::take(&mut self.pieces).into_iter().partition(is_of_lane);
         self.pieces = others;
-        its_own
+        of_lane
     }
 
     /// True if a worker has the file, or was called.

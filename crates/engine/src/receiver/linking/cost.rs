@@ -3,9 +3,9 @@
 
 use super::{First, Group, Place};
 use crate::dirs::DirNode;
+use crate::memory_budget::allocated;
 use crate::receiver::RecvDir;
 use crate::receiver::waiting::WaitingFile;
-use crate::room::allocated;
 use haul_model::{FileId, Name};
 use std::mem::size_of;
 
@@ -30,7 +30,7 @@ pub(super) fn of_first(name: &Name, waits: bool) -> u64 {
 /// The directory of a first name and its parents, each counted once: they live as long as the name.
 pub(super) fn of_place(place: &Place) -> u64 {
     match place {
-        Place::There(node) => of_nodes(node),
+        Place::Existing(node) => of_nodes(node),
         Place::Absent(dir) => of_dirs(dir),
     }
 }
@@ -38,7 +38,7 @@ pub(super) fn of_place(place: &Place) -> u64 {
 fn of_nodes(node: &DirNode) -> u64 {
     let mut cost = 0;
     let mut next = Some(node);
-    while let Some(node) = next.filter(|node| node.begin_to_count()) {
+    while let Some(node) = next.filter(|node| node.count_once()) {
         cost += shared::<DirNode>() + node.place().map_or(0, |(_, name)| of_name(name));
         next = node.place().map(|(above, _)| &**above);
     }
@@ -49,7 +49,7 @@ fn of_nodes(node: &DirNode) -> u64 {
 fn of_dirs(dir: &RecvDir) -> u64 {
     let mut cost = 0;
     let mut next = Some(dir);
-    while let Some(dir) = next.filter(|dir| dir.begin_to_count()) {
+    while let Some(dir) = next.filter(|dir| dir.count_once()) {
         cost += shared::<RecvDir>() + dir.shown.as_ref().map_or(0, of_name);
         cost += 3 * allocated(haul_model::MAX_NAME_LEN);
         next = dir.parent.as_deref();
@@ -70,8 +70,8 @@ const fn shared<T>() -> u64 {
 mod tests {
     use super::*;
     use crate::dirs::{DirNode, OpenDirs};
+    use crate::memory_budget::MemoryBudget;
     use crate::receiver::dirs::DirState;
-    use crate::room::Room;
     use std::os::unix::ffi::OsStrExt;
     use std::sync::Arc;
 
@@ -96,12 +96,12 @@ mod tests {
         let root = DirNode::root(root, None, &Arc::new(OpenDirs::default())).expect("a root");
         let above = DirNode::open(&root, name("a"), false).expect("opened");
         let dir = DirNode::open(&above, name("b"), false).expect("opened");
-        let place = Place::There(dir);
+        let place = Place::Existing(dir);
         let each = shared::<DirNode>();
         assert_eq!(of_place(&place), 3 * each + 2 * of_name(&name("a")));
         assert_eq!(of_place(&place), 0);
         let beside = DirNode::open(&root, name("a"), false).expect("opened");
-        assert_eq!(of_place(&Place::There(beside)), each + of_name(&name("a")));
+        assert_eq!(of_place(&Place::Existing(beside)), each + of_name(&name("a")));
 
         let root = RecvDir::new(None, None, DirState::Absent, false, None);
         let dir = RecvDir::new(Some(root), Some(name("a")), DirState::Absent, false, None);
@@ -112,9 +112,9 @@ mod tests {
 
     #[test]
     fn a_million_hard_linked_files_fit() {
-        let mut room = Room::of(None);
+        let mut memory_budget = MemoryBudget::of(None);
         let dirs = 20_000 * (shared::<DirNode>() + of_name(&name("a directory of some name")));
         let each = of_first(&name("name_of_some_24_letters_"), false);
-        assert!(room.take(1_000_000 * each + dirs), "{each} each, and {dirs}");
+        assert!(memory_budget.take(1_000_000 * each + dirs), "{each} each, and {dirs}");
     }
 }

@@ -1,7 +1,7 @@
 //! Base directories: directories on the receiving machine, beside the destination. A mirror looks
 //! in them for files that the destination lacks. A file that is identical there is not sent.
 
-use super::{Looked, Provider};
+use super::{ProbeResult, Provider};
 use crate::dirs::{DirNode, OpenDirs};
 use crate::link::{SenderPort, SourceHandle};
 use crate::receiver::deciding::{Case, is_empty, target_of};
@@ -52,7 +52,7 @@ pub(crate) fn report_missing(
 
 /// The way in which a file gets the content of its base.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Bring {
+pub(crate) enum BaseMethod {
     /// A hard link, or else a copy.
     Link,
     Copy,
@@ -66,18 +66,18 @@ impl Provider for BaseDirs {
         file.base.is_some()
     }
 
-    fn look(&self, filler: &Filler<'_>, mut file: Box<Pending>, _: &mut Vec<Want>) -> Looked {
-        if filler.job.ends.queues_names && matches!(file.base, Some((_, Bring::Link))) {
+    fn probe(&self, filler: &Filler<'_>, mut file: Box<Pending>, _: &mut Vec<Want>) -> ProbeResult {
+        if filler.job.ends.queues_names && matches!(file.base, Some((_, BaseMethod::Link))) {
             file.dir.expect_change();
-            file.dir.expect_one();
-            filler.job.give(Work::OfBase(file));
-            return Looked::Kept;
+            file.dir.add_pending();
+            filler.job.enqueue(Work::LinkBase(file));
+            return ProbeResult::Kept;
         }
         if let Some(outcome) = self.link_if_wanted(filler, &mut file, false) {
-            return Looked::Settled(filler.linker.settle_listed(&file, outcome));
+            return ProbeResult::Settled(filler.linker.settle_listed(&file, outcome));
         }
         self.copy_from_base(filler, file);
-        Looked::Kept
+        ProbeResult::Kept
     }
 }
 
@@ -110,8 +110,9 @@ impl Decider<'_> {
         case: &Case<'_>,
         existing: &Meta,
     ) -> io::Result<Option<(Decision, Changes)>> {
-        let makes_way = existing.kind != MetaKind::Dir || self.publisher.removals.makes_way();
-        if !makes_way && !is_empty(case.node, case.name)? {
+        let replaces_dirs =
+            existing.kind != MetaKind::Dir || self.publisher.removals.replaces_dirs();
+        if !replaces_dirs && !is_empty(case.node, case.name)? {
             return Ok(None);
         }
         let decided = self.decide_by_bases(case.dir, case.name, case.entry)?;
@@ -129,7 +130,7 @@ impl Decider<'_> {
         let is_it = |base: &Base| {
             let handle = base.0.handle()?;
             let Some(there) = handle.stat(name, false)? else { return Ok(false) };
-            Ok::<_, io::Error>(match handle.capabilities().tells_objects {
+            Ok::<_, io::Error>(match handle.capabilities().has_object_ids {
                 true => there.id.is_some() && there.id == existing.id,
                 // Files that look the same count as the same object.
                 false => {
@@ -139,8 +140,8 @@ impl Decider<'_> {
             })
         };
         match self.decide_by_bases(dir, name, entry)? {
-            Some((Decision::Base(base, Bring::Link, _), found)) if !is_it(&base)? => {
-                Ok(Some((Decision::Base(base, Bring::Link, OnExisting::Replace), found)))
+            Some((Decision::Base(base, BaseMethod::Link, _), found)) if !is_it(&base)? => {
+                Ok(Some((Decision::Base(base, BaseMethod::Link, OnExisting::Replace), found)))
             }
             Some((Decision::HashBases(bases, otherwise), found)) => {
                 // Only a file without other differences can be linked to.
@@ -170,7 +171,7 @@ impl Decider<'_> {
         let (mut best, mut other, mut hashed) = (None, None, Vec::new());
         for base in dir.bases() {
             let handle = base.handle()?;
-            let Some(there) = self.job.look_at(&*handle, name)? else { continue };
+            let Some(there) = self.job.stat_entry(&*handle, name)? else { continue };
             let target = target_of(&*handle, name, entry, &there)?;
             let entry = &self.job.with_mode(entry, dir, &there);
             let entry = self.times.as_kept(entry, base, Some(&there));
@@ -178,7 +179,7 @@ impl Decider<'_> {
             if found.has(Changes::KIND) {
                 continue;
             }
-            if self.job.plan.same_by == Sameness::Content && entry.size() > 0 {
+            if self.job.plan.compare_by == Sameness::Content && entry.size() > 0 {
                 if !found.has(Changes::SIZE) {
                     hashed.push((Base(Arc::clone(base)), found));
                 }
@@ -221,15 +222,15 @@ impl Decider<'_> {
         if !matches!(entry.kind, Kind::File { .. }) {
             return Ok(found.is_empty());
         }
-        let is_same = self.job.plan.looks_the_same(entry, there, found);
-        Ok(is_same && !self.job.was_lost(base, name, entry, Some(there))?)
+        let is_same = self.job.plan.passes_quick_check(entry, there, found);
+        Ok(is_same && !self.job.has_lost_content(base, name, entry, Some(there))?)
     }
 
     /// True if a file that could not be copied from a base is requested from the Sender. Faults of
     /// the destination do not lead to that.
-    pub(crate) fn asks_after_all(&self, pending: &mut Pending, fault: &Fault) -> bool {
-        let is_of_base = pending.base.is_some() && fault.side == Side::Source;
-        if is_of_base && !self.job.control.stopped() && fault.kind != FaultKind::NoSpace {
+    pub(crate) fn falls_back_to_sender(&self, pending: &mut Pending, fault: &Fault) -> bool {
+        let is_from_base = pending.base.is_some() && fault.side == Side::Source;
+        if is_from_base && !self.job.control.stopped() && fault.kind != FaultKind::NoSpace {
             pending.base = None;
             pending.found = Changes::MISSING.with(Changes::SENT);
             return true;
@@ -279,7 +280,7 @@ impl BaseDirs {
         match self.link_if_wanted(filler, &mut file, differs) {
             Some(outcome) => filler.linker.report_settled(vec![(file, counted, outcome)]),
             None => {
-                filler.job.reporter.begins_again(counted, 0);
+                filler.job.reporter.restart_file(counted, 0);
                 let dir = file.dir();
                 self.copy_from_base(filler, Box::new(file));
                 // The directory counted the file twice: for the comparison and for the copy.
@@ -295,7 +296,7 @@ impl BaseDirs {
         file: &mut Pending,
         differs: bool,
     ) -> Option<Outcome> {
-        let (base, Bring::Link) = file.base.as_ref()? else { return None };
+        let (base, BaseMethod::Link) = file.base.as_ref()? else { return None };
         let linked =
             self.link_to_base(filler, &file.dir, &file.name, base, (file.on_existing, differs));
         if linked.is_none() {
@@ -319,18 +320,19 @@ impl BaseDirs {
         };
         dir.expect_change();
         if on_existing == OnExisting::Replace
-            && let Err(fault) = filler.publisher.removals.make_way_if_dir(dir, node, name)
+            && let Err(fault) = filler.publisher.removals.clear_dir(dir, node, name)
         {
             return Some(Outcome::Failed(fault));
         }
         let linked = (|| {
             let (handle, from) = (node.handle()?, base.0.handle()?);
             // An existing entry of the same kind and time counts as equal, and needs no backup.
-            let look = |dir: &dyn TreeDir| {
+            let probe = |dir: &dyn TreeDir| {
                 let there = dir.stat(name, false)?;
                 Ok::<_, io::Error>(there.map(|there| (there.kind, there.attributes.mtime)))
             };
-            if on_existing == OnExisting::Replace && (differs || look(&*handle)? != look(&*from)?) {
+            if on_existing == OnExisting::Replace && (differs || probe(&*handle)? != probe(&*from)?)
+            {
                 filler.publisher.backups.back_up(node, name)?;
             }
             let linked = handle.make_hard_link(&*from, name, None, name, on_existing)?;
@@ -346,11 +348,11 @@ impl BaseDirs {
         })();
         match linked {
             Ok(Publication::Published) => {
-                let synced = filler.publisher.durability.sync_left(dir, node, name);
+                let synced = filler.publisher.durability.sync_kept(dir, node, name);
                 Some(synced.map_or_else(Outcome::Failed, |()| Outcome::Copied))
             }
             Ok(Publication::Kept) => None,
-            Err(error) if work::stops_all(&error) => {
+            Err(error) if work::affects_all_files(&error) => {
                 let action = "hard-link it to the existing file";
                 Some(Outcome::Failed(Fault::from_io(Side::Destination, action, &error)))
             }
@@ -364,9 +366,9 @@ impl BaseDirs {
         let Some((Base(base), _)) = base else { return };
         dir.expect_change();
         if let DirState::Open(node) = &dir.state {
-            filler.publisher.durability.expect_writing(node);
+            filler.publisher.durability.register_file_system(node);
         }
-        dir.expect_one();
+        dir.add_pending();
         let file = SourceHandle {
             index: *index,
             hashes: false,
@@ -376,7 +378,7 @@ impl BaseDirs {
             follow: false,
         };
         filler.wanted.lock().insert(pending.index, pending);
-        filler.job.give(Work::Files(vec![file]));
+        filler.job.enqueue(Work::Files(vec![file]));
     }
 }
 
@@ -388,11 +390,11 @@ fn by_base(how: Bases, base: Base, found: Changes, is_file: bool) -> (Decision, 
             (Decision::Settled(Outcome::Skipped(Skip::Unchanged)), found)
         }
         Bases::Link if found.is_empty() => {
-            let decision = Decision::Base(base, Bring::Link, OnExisting::Keep);
+            let decision = Decision::Base(base, BaseMethod::Link, OnExisting::Keep);
             (decision, Changes::LOCAL.with(Changes::LINKED))
         }
         _ if is_file => {
-            let decision = Decision::Base(base, Bring::Copy, OnExisting::Keep);
+            let decision = Decision::Base(base, BaseMethod::Copy, OnExisting::Keep);
             (decision, found.with(Changes::LOCAL))
         }
         // Only files have content to copy.

@@ -10,16 +10,16 @@ use crate::copy::Blocks;
 use crate::receiver::{DirState, Filler, Pending};
 use haul_model::{BLOCK_LEN, BlockHash};
 use haul_proto::Reuse;
-use haul_store::{AHEAD_MAX, Assembler, RESUME_LEN_MIN_FAR};
+use haul_store::{AHEAD_MAX, Assembler, RESUME_LEN_MIN_REMOTE};
 use haul_tree::{SourceFile, StagedFile};
 use std::io;
 use std::ops::Range;
 
 /// Maximum number of such files that are open at the same time.
-pub(crate) const BEGUN_MAX: usize = 16;
+pub(crate) const PREFILLED_MAX: usize = 16;
 
 /// A staged file that already has some content.
-pub(crate) struct Begun {
+pub(crate) struct PrefilledStage {
     stage: Box<dyn StagedFile>,
     /// The hashes of the new version's blocks that an earlier job received.
     done: Vec<BlockHash>,
@@ -28,7 +28,7 @@ pub(crate) struct Begun {
     shared: Range<u64>,
 }
 
-impl Begun {
+impl PrefilledStage {
     /// The old version, for computing its sums. The shared part is read from the staged file.
     pub(crate) fn basis(&self, old: Box<dyn SourceFile>) -> io::Result<Box<dyn Content>> {
         let stage = match self.shared.is_empty() {
@@ -53,7 +53,7 @@ impl Begun {
 }
 
 /// True if the staged file already has this part of the old version in its place.
-pub(crate) fn stands(shared: &Range<u64>, reuse: &Reuse) -> bool {
+pub(crate) fn is_in_place(shared: &Range<u64>, reuse: &Reuse) -> bool {
     let Reuse { at, from, len, .. } = *reuse;
     from == Some(at) && shared.start <= at && at + u64::from(len) <= shared.end
 }
@@ -76,13 +76,13 @@ impl Content for Basis {
 }
 
 /// True if the file should begin with the content of its old version.
-pub(super) fn may_begin_with(file: &Pending, old: &dyn SourceFile) -> bool {
+pub(super) fn can_prefill(file: &Pending, old: &dyn SourceFile) -> bool {
     let DirState::Open(node) = &file.dir.state else { return false };
-    old.seal().size >= RESUME_LEN_MIN_FAR
-        && !file.reserves
+    old.seal().size >= RESUME_LEN_MIN_REMOTE
+        && !file.preallocates
         && file.staging.is_none()
         && old.handle().is_some()
-        && node.handle().is_ok_and(|dir| dir.capabilities().shares_content)
+        && node.handle().is_ok_and(|dir| dir.capabilities().can_share_content)
 }
 
 /// Starts the staged file with the content of `old`, if the file system can share it. If no file
@@ -90,7 +90,7 @@ pub(super) fn may_begin_with(file: &Pending, old: &dyn SourceFile) -> bool {
 pub(super) fn begin_with(filler: &Filler<'_>, file: &mut Pending, old: &dyn SourceFile) {
     let begun = match file.resumed {
         0 => file.stage_for(filler).ok().map(|stage| (stage, Vec::new())),
-        _ => file.continue_stage(filler).ok().flatten(),
+        _ => file.open_partial(filler).ok().flatten(),
     };
     let Some((stage, done)) = begun else { return };
     let from = done.len() as u64 * BLOCK_LEN;
@@ -101,5 +101,5 @@ pub(super) fn begin_with(filler: &Filler<'_>, file: &mut Pending, old: &dyn Sour
         false if stage.set_len(from).is_err() => return,
         false => from..from,
     };
-    file.begun = Some(Box::new(Begun { stage, done, shared }));
+    file.begun = Some(Box::new(PrefilledStage { stage, done, shared }));
 }

@@ -9,7 +9,7 @@
 //! One worker at a time answers, so that the answers of a file are in the order of its offers.
 
 use super::chunked::{ChunkedFiles, Found, LISTED_MAX, Listed};
-use super::{Looked, Part, Provider, Providers};
+use super::{Part, ProbeResult, Provider, Providers};
 use crate::Job;
 use crate::cache::ChunkCache;
 use crate::dirs::DirNode;
@@ -70,7 +70,7 @@ impl Chunks {
         ends: &Ends,
     ) -> Option<Self> {
         let place = cache.filter(|_| ends.saves_sending && job.has_contents())?;
-        let root = haul_sys::path_to(&root.system_handle().ok()?)?.into_os_string().into_vec();
+        let root = haul_sys::path_to(&root.local_dir().ok()?)?.into_os_string().into_vec();
         Some(Self {
             place,
             root,
@@ -161,7 +161,7 @@ impl Chunks {
     pub(crate) fn end(&self, job: &JobContext<'_>, file: &Pending, outcome: &Outcome) {
         let listed = file.is_chunked.then(|| self.files.lock().end(file.index)).flatten();
         let Some(listed) = listed else { return };
-        let is_published = matches!(outcome, Outcome::Copied) && !job.delays();
+        let is_published = matches!(outcome, Outcome::Copied) && !job.delays_updates();
         if let (true, DirState::Open(node)) = (is_published && !listed.is_empty(), &file.dir.state)
         {
             let path = words::join(&self.root, &node.path_of(Some(&file.name)));
@@ -172,11 +172,11 @@ impl Chunks {
 
     /// Stores the content of the entry `name` of `node`, which is about to be lost, if the user
     /// enabled that. A later job may need it again.
-    pub(crate) fn keep_lost(&self, node: &Arc<DirNode>, name: &Name) {
+    pub(crate) fn save_content(&self, node: &Arc<DirNode>, name: &Name) {
         if !self.place.keeps() {
             return;
         }
-        let kept = node.handle().and_then(|dir| self.keep(&dir.system_handle()?, name));
+        let kept = node.handle().and_then(|dir| self.keep(&dir.local_dir()?, name));
         if let Err(error) = kept {
             tracing::debug!(%error, "the cache does not keep a file");
         }
@@ -205,8 +205,8 @@ impl Chunks {
             bytes: self.saved.swap(0, Ordering::Relaxed),
         };
         if let Some(Some(cache)) = &mut *self.cache.lock() {
-            cache.saves(saved);
-            self.place.note_destination(&self.root);
+            cache.count_saved(saved);
+            self.place.record_destination(&self.root);
             if let Err(error) = cache.flush() {
                 tracing::debug!(%error, "the chunk cache was not written");
             }
@@ -226,7 +226,7 @@ fn list_resumed(
     if file.resumed == 0 || end != file.entry.size() {
         return Ok(Vec::new());
     }
-    let (content, _) = node.handle()?.system_handle()?.open_file(&file.name, false)?;
+    let (content, _) = node.handle()?.local_dir()?.open_file(&file.name, false)?;
     list(content.take(file.resumed * BLOCK_LEN), &|| job.control.stopped())
 }
 
@@ -252,10 +252,10 @@ impl Provider for Chunks {
     }
 
     /// Requests offers for the chunks of a file.
-    fn look(&self, _: &Filler<'_>, mut file: Box<Pending>, _: &mut Vec<Want>) -> Looked {
+    fn probe(&self, _: &Filler<'_>, mut file: Box<Pending>, _: &mut Vec<Want>) -> ProbeResult {
         file.is_chunked = true;
         self.files.lock().begin(file.index);
-        Looked::PassedOn(file)
+        ProbeResult::PassedOn(file)
     }
 
     fn parts(&self, _: &Filler<'_>, _: &mut Pending, reuse: &Reuse) -> Option<Vec<Part>> {
@@ -294,7 +294,7 @@ impl Providers {
         waiting.offers.push_back(offer);
         if !std::mem::replace(&mut waiting.has_worker, true) {
             drop(waiting);
-            job.give(Work::Offered);
+            job.enqueue(Work::Offered);
         }
         Ok(())
     }

@@ -23,11 +23,11 @@ mod similar;
 mod unfinished;
 mod versions;
 
-pub(crate) use bases::{BaseDirs, Bring, report_missing, roots};
-pub(crate) use begun::{Begun, stands};
+pub(crate) use bases::{BaseDirs, BaseMethod, report_missing, roots};
+pub(crate) use begun::{PrefilledStage, is_in_place};
 pub(crate) use chunks::Chunks;
 pub(super) use renamed::is_like_new;
-pub(crate) use renamed::{Old, Renames};
+pub(crate) use renamed::{OldFile, Renames};
 pub(crate) use versions::{Version, Versions};
 
 use super::{Filler, Pending};
@@ -46,7 +46,7 @@ pub(crate) trait Provider {
     fn may_have(&self, filler: &Filler<'_>, file: &Pending) -> bool;
 
     /// Looks for the content of `file`. Called only if [`Self::may_have`] is true.
-    fn look(&self, filler: &Filler<'_>, file: Box<Pending>, wants: &mut Vec<Want>) -> Looked;
+    fn probe(&self, filler: &Filler<'_>, file: Box<Pending>, wants: &mut Vec<Want>) -> ProbeResult;
 
     /// The local copy of the part `reuse`, which the Sender left out; `None` if this provider has
     /// none.
@@ -59,7 +59,7 @@ pub(crate) trait Provider {
 }
 
 /// The answer of a provider.
-pub(crate) enum Looked {
+pub(crate) enum ProbeResult {
     /// The provider lacks some or all of the content. The next one is asked.
     PassedOn(Box<Pending>),
     /// The provider keeps the file. It reports the outcome, or passes the file on later.
@@ -109,17 +109,17 @@ impl Providers {
     }
 
     /// The providers that have either the whole file or nothing.
-    pub(super) fn of_files(&self) -> [&dyn Provider; 2] {
+    pub(super) fn whole_file_providers(&self) -> [&dyn Provider; 2] {
         [&BaseDirs, &self.renames]
     }
 
     /// The providers that may have parts of a file. They are asked when the file can be staged.
-    pub(super) fn of_parts(&self) -> impl Iterator<Item = &dyn Provider> {
-        [&Unfinished as &dyn Provider, &self.versions].into_iter().chain(self.behind_versions())
+    pub(super) fn part_providers(&self) -> impl Iterator<Item = &dyn Provider> {
+        [&Unfinished as &dyn Provider, &self.versions].into_iter().chain(self.after_versions())
     }
 
     /// The providers that are asked after [`Versions`].
-    pub(super) fn behind_versions(&self) -> impl Iterator<Item = &dyn Provider> {
+    pub(super) fn after_versions(&self) -> impl Iterator<Item = &dyn Provider> {
         self.chunks.iter().map(|chunks| &**chunks as &dyn Provider)
     }
 }

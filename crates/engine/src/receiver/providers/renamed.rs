@@ -6,7 +6,7 @@
 //! listed waits, too. Both lists are bounded: beyond the bounds, entries are removed or requested
 //! at once.
 
-use super::{Looked, Provider};
+use super::{ProbeResult, Provider};
 use crate::Job;
 use crate::dirs::DirNode;
 use crate::receiver::hashing::Candidate;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 const KNOWN_MAX: usize = 65_536;
 
 /// Maximum number of names whose removal is deferred.
-const LATE_MAX: usize = 65_536;
+const DEFERRED_MAX: usize = 65_536;
 
 /// Maximum listing cost of the files that wait: the listing needs room to continue.
 const HELD_COST_MAX: u64 = LIST_WINDOW / 2;
@@ -42,19 +42,19 @@ const DEFAULT_ACL: &[u8] = b"system.posix_acl_default";
 const SET_GROUP_ID: u32 = 0o2000;
 
 /// The files that may have been renamed; `None` if the job does not look for them.
-pub(crate) struct Renames(Option<Mutex<State>>);
+pub(crate) struct Renames(Option<Mutex<RenameCandidates>>);
 
 #[derive(Default)]
-struct State {
+struct RenameCandidates {
     /// Files that will be removed, by length and time in whole seconds.
-    known: HashMap<(u64, i64), Vec<Old>>,
+    known: HashMap<(u64, i64), Vec<OldFile>>,
     known_count: usize,
     /// Names to remove after the listing, by directory.
-    late: Vec<(Arc<RecvDir>, BTreeSet<Name>)>,
-    late_names: usize,
-    /// How many of `late` were searched. The search starts once a listed file may match.
-    looked_through: usize,
-    is_of_use: bool,
+    deferred: Vec<(Arc<RecvDir>, BTreeSet<Name>)>,
+    deferred_names: usize,
+    /// How many of `deferred` were searched. The search starts once a listed file may match.
+    searched: usize,
+    is_search_needed: bool,
     /// Files that wait for the end of the listing, and their total cost.
     held: VecDeque<Box<Pending>>,
     held_cost: u64,
@@ -65,7 +65,7 @@ struct State {
 
 /// A file that will be removed.
 #[derive(Clone)]
-pub(crate) struct Old {
+pub(crate) struct OldFile {
     pub(crate) node: Arc<DirNode>,
     pub(crate) name: Name,
     pub(crate) id: FileId,
@@ -76,7 +76,7 @@ pub(crate) struct Old {
 struct ClearedDir {
     node: Arc<DirNode>,
     scope: Scope,
-    front: Vec<u8>,
+    path_prefix: Vec<u8>,
 }
 
 impl Renames {
@@ -90,20 +90,20 @@ impl Renames {
         // With delays, all files are published at the end.
         let is_plain = job.backup.is_none()
             && mirror.is_some_and(|mirror| {
-                !mirror.preallocates && !mirror.delays && mirror.delete_max.is_none()
+                !mirror.preallocates && !mirror.delays_updates && mirror.delete_max.is_none()
             });
         let looks = reads_own && keeps && is_plain && job.task.finds_renamed();
         Self(looks.then(Mutex::default))
     }
 }
 
-impl State {
+impl RenameCandidates {
     fn key(entry: &Entry) -> (u64, i64) {
         (entry.size(), entry.attributes.mtime.secs)
     }
 
     /// Takes out a file with the length and time of `entry`.
-    fn take(&mut self, entry: &Entry) -> Option<Old> {
+    fn take(&mut self, entry: &Entry) -> Option<OldFile> {
         let old = self.known.get_mut(&Self::key(entry))?.pop()?;
         self.known_count -= 1;
         Some(old)
@@ -121,34 +121,34 @@ impl Provider for Renames {
             && !filler.is_new
             && file.found.has(Changes::MISSING)
             && file.entry.size() > PACK_FILE_MAX
-            && !filler.job.has_other_names(&file.entry)
+            && !filler.job.is_hard_linked(&file.entry)
     }
 
     /// Compares the file with a candidate. Without one, the file waits for the end of the listing.
-    fn look(&self, filler: &Filler<'_>, file: Box<Pending>, wants: &mut Vec<Want>) -> Looked {
-        let Some(state) = &self.0 else { return Looked::PassedOn(file) };
-        state.lock().is_of_use = true;
-        self.look_through(filler);
+    fn probe(&self, filler: &Filler<'_>, file: Box<Pending>, wants: &mut Vec<Want>) -> ProbeResult {
+        let Some(state) = &self.0 else { return ProbeResult::PassedOn(file) };
+        state.lock().is_search_needed = true;
+        self.collect_candidates(filler);
         let mut state = state.lock();
         if let Some(old) = state.take(&file.entry) {
             state.open += 1;
             drop(state);
             self.hash_with_old(filler, file, old, wants);
-            return Looked::Kept;
+            return ProbeResult::Kept;
         }
         if state.listed_all || state.held_cost + file.cost > HELD_COST_MAX {
-            return Looked::PassedOn(file);
+            return ProbeResult::PassedOn(file);
         }
-        file.dir.expect_one();
+        file.dir.add_pending();
         state.held_cost += file.cost;
         state.held.push_back(file);
-        Looked::Kept
+        ProbeResult::Kept
     }
 }
 
 impl Renames {
     /// Defers the removal of the extras `names` in `dir`, or removes them.
-    pub(crate) fn keep_or_delete(
+    pub(crate) fn defer_or_delete(
         &self,
         filler: &Filler<'_>,
         dir: &Arc<RecvDir>,
@@ -156,29 +156,29 @@ impl Renames {
     ) {
         let has_room = || {
             let DirState::Open(node) = &dir.state else { return false };
-            let handle = node.handle().and_then(|handle| handle.system_handle());
+            let handle = node.handle().and_then(|handle| handle.local_dir());
             handle
                 .ok()
-                .and_then(|dir| haul_sys::room(&dir))
-                .is_none_or(|room| room.bytes >= FREE_MIN)
+                .and_then(|dir| haul_sys::free_space(&dir))
+                .is_none_or(|free_space| free_space.bytes >= FREE_MIN)
         };
-        let is_late = match &self.0 {
+        let is_deferred = match &self.0 {
             Some(_) if names.is_empty() => return,
             // Another job removes the extras in any case.
             Some(state) if !filler.job.removes_extras() || has_room() => {
                 let mut state = state.lock();
-                let has_place = state.late_names + names.len() <= LATE_MAX;
-                if has_place {
-                    state.late_names += names.len();
-                    dir.expect_one();
-                    state.late.push((Arc::clone(dir), names.clone()));
+                let has_capacity = state.deferred_names + names.len() <= DEFERRED_MAX;
+                if has_capacity {
+                    state.deferred_names += names.len();
+                    dir.add_pending();
+                    state.deferred.push((Arc::clone(dir), names.clone()));
                 }
-                has_place
+                has_capacity
             }
             _ => false,
         };
-        match is_late {
-            true => self.look_through(filler),
+        match is_deferred {
+            true => self.collect_candidates(filler),
             false if filler.job.removes_extras() => {
                 filler.publisher.removals.delete_extras(dir, names)
             }
@@ -218,17 +218,17 @@ impl Renames {
             filler.completion.settle(dir);
         }
         state.lock().listed_all = true;
-        self.remove_late(filler);
+        self.remove_deferred(filler);
     }
 
     /// Removes the deferred extras once all comparisons have ended.
-    fn remove_late(&self, filler: &Filler<'_>) {
+    fn remove_deferred(&self, filler: &Filler<'_>) {
         let Some(state) = &self.0 else { return };
-        let late = {
+        let deferred = {
             let mut state = state.lock();
-            if !state.is_settled() { Vec::new() } else { std::mem::take(&mut state.late) }
+            if !state.is_settled() { Vec::new() } else { std::mem::take(&mut state.deferred) }
         };
-        for (dir, names) in late {
+        for (dir, names) in deferred {
             if filler.job.is_ending() {
                 return;
             }
@@ -240,7 +240,7 @@ impl Renames {
     }
 
     /// Links the old file to the new name, or else requests the content.
-    pub(crate) fn take_renamed(&self, filler: &Filler<'_>, file: Pending, old: &Old) {
+    pub(crate) fn take_renamed(&self, filler: &Filler<'_>, file: Pending, old: &OldFile) {
         let is_linked = self.link_to_old(filler, &file, old).unwrap_or(false);
         if is_linked {
             filler.job.reporter.renamed();
@@ -258,11 +258,11 @@ impl Renames {
         &self,
         filler: &Filler<'_>,
         file: Box<Pending>,
-        old: Old,
+        old: OldFile,
         wants: &mut Vec<Want>,
     ) {
         let otherwise = Decision::Copy(file.on_existing);
-        filler.hash_candidates(*file, vec![Candidate::Old(old)], otherwise, wants);
+        filler.hash_candidates(*file, vec![Candidate::OldFile(old)], otherwise, wants);
     }
 
     /// Ends the comparison of a file with its candidate.
@@ -270,27 +270,27 @@ impl Renames {
         if let Some(state) = &self.0 {
             state.lock().open -= 1;
         }
-        self.remove_late(filler);
+        self.remove_deferred(filler);
     }
 
     /// Makes `file` a further name of the old file; false if the result would differ from a new
     /// file.
-    fn link_to_old(&self, filler: &Filler<'_>, file: &Pending, old: &Old) -> io::Result<bool> {
+    fn link_to_old(&self, filler: &Filler<'_>, file: &Pending, old: &OldFile) -> io::Result<bool> {
         let Pending { dir, name, entry, .. } = file;
         let DirState::Open(node) = &dir.state else { return Ok(false) };
         let (handle, from) = (node.handle()?, old.node.handle()?);
-        let Some(there) = filler.job.look_at(&*from, &old.name)? else { return Ok(false) };
+        let Some(there) = filler.job.stat_entry(&*from, &old.name)? else { return Ok(false) };
         let is_it = there.id == Some(old.id)
             && there.links == 1
             && there.kind == MetaKind::File { size: entry.size() }
             && there.attributes.mtime.secs == entry.attributes.mtime.secs;
         // Otherwise the file would keep both names.
-        let is_going = !filler.publisher.removals.holds_back_removals();
+        let is_going = !filler.publisher.removals.has_withheld_removals();
         if !is_it || !is_going || !is_like_new(&filler.job, node, &*from, &old.name, &there)? {
             return Ok(false);
         }
         dir.expect_change();
-        filler.publisher.durability.expect_writing(node);
+        filler.publisher.durability.register_file_system(node);
         let keeps = filler.job.policy.keeps;
         let times = Kept::TIMES.only_if(there.attributes.mtime != entry.attributes.mtime);
         let which = changes(entry, &there, None, keeps).attributes(keeps).with(times);
@@ -305,39 +305,42 @@ impl Renames {
         if let Some(source) = filler.job.resumable(entry) {
             handle.remove_leftovers(name, &source);
         }
-        Ok(filler.publisher.durability.sync_left(dir, node, name).is_ok())
+        Ok(filler.publisher.durability.sync_kept(dir, node, name).is_ok())
     }
 
     /// Collects the files among the deferred extras, once they may be of use.
-    fn look_through(&self, filler: &Filler<'_>) {
+    fn collect_candidates(&self, filler: &Filler<'_>) {
         let Some(state) = &self.0 else { return };
         loop {
             let (dir, names) = {
                 let mut state = state.lock();
-                let next = state.late.get(state.looked_through).cloned();
-                let Some(next) = next.filter(|_| state.is_of_use) else { return };
-                state.looked_through += 1;
+                let next = state.deferred.get(state.searched).cloned();
+                let Some(next) = next.filter(|_| state.is_search_needed) else { return };
+                state.searched += 1;
                 next
             };
             let DirState::Open(node) = &dir.state else { continue };
             let mut found = Vec::new();
-            let above =
-                ClearedDir { node: Arc::clone(node), scope: dir.scope(), front: dir.front() };
-            self.look_at_extras(filler, &above, names, false, &mut found);
+            let above = ClearedDir {
+                node: Arc::clone(node),
+                scope: dir.scope(),
+                path_prefix: dir.path_prefix(),
+            };
+            self.collect_from(filler, &above, names, false, &mut found);
             while let Some(below) = found.pop() {
                 if filler.job.control.stopped() || state.lock().known_count >= KNOWN_MAX {
                     return;
                 }
                 let names = below.node.handle().and_then(|handle| handle.entries());
                 let names = names.into_iter().flatten().map(|entry| entry.name).collect();
-                self.look_at_extras(filler, &below, names, true, &mut found);
+                self.collect_from(filler, &below, names, true, &mut found);
             }
         }
     }
 
     /// Records the files among `names` in a directory, and adds its subdirectories to `found`.
     /// `is_going`: the directory itself will be removed.
-    fn look_at_extras(
+    fn collect_from(
         &self,
         filler: &Filler<'_>,
         at: &ClearedDir,
@@ -350,16 +353,16 @@ impl Renames {
         };
         for name in names {
             let Ok(Some(meta)) = handle.stat(&name, false) else { continue };
-            let path = [&*at.front, name.as_bytes()].concat();
-            let is_spared =
-                || filler.publisher.removals.is_spared(&at.scope, &path, &name, &meta, is_going);
-            if filler.publisher.removals.is_source(&meta) || is_spared() {
+            let path = [&*at.path_prefix, name.as_bytes()].concat();
+            let is_protected =
+                || filler.publisher.removals.is_protected(&at.scope, &path, &name, &meta, is_going);
+            if filler.publisher.removals.is_source(&meta) || is_protected() {
                 continue;
             }
             match (meta.kind, meta.id) {
-                (MetaKind::Dir, _) => found.extend(self.look_into(filler, at, name, &path)),
+                (MetaKind::Dir, _) => found.extend(self.open_subdir(filler, at, name, &path)),
                 (MetaKind::File { size }, Some(id)) if size > PACK_FILE_MAX && meta.links == 1 => {
-                    let old = Old { node: Arc::clone(&at.node), name, id };
+                    let old = OldFile { node: Arc::clone(&at.node), name, id };
                     let key = (size, meta.attributes.mtime.secs);
                     let mut state = state.lock();
                     if state.known_count >= KNOWN_MAX {
@@ -374,7 +377,7 @@ impl Renames {
     }
 
     /// Opens the directory `name`, if it is on the same file system and no mount point.
-    fn look_into(
+    fn open_subdir(
         &self,
         filler: &Filler<'_>,
         at: &ClearedDir,
@@ -383,11 +386,11 @@ impl Renames {
     ) -> Option<ClearedDir> {
         let node = DirNode::open(&at.node, name, false).ok()?;
         let handle = node.handle().ok()?;
-        let is_mounted = handle.system_handle().is_ok_and(|dir| haul_sys::is_mount_point(&dir));
+        let is_mounted = handle.local_dir().is_ok_and(|dir| haul_sys::is_mount_point(&dir));
         let is_here = at.node.id()?.dev == node.id()?.dev && !is_mounted;
-        let front = [path, b"/"].concat();
-        let scope = filler.publisher.removals.scope_of(&*handle, &at.scope, &front).ok()?;
-        is_here.then_some(ClearedDir { node, scope, front })
+        let path_prefix = [path, b"/"].concat();
+        let scope = filler.publisher.removals.scope_of(&*handle, &at.scope, &path_prefix).ok()?;
+        is_here.then_some(ClearedDir { node, scope, path_prefix })
     }
 }
 
@@ -417,7 +420,7 @@ pub(in super::super) fn is_like_new(
     let inherits =
         || Ok::<_, io::Error>(handle.attribute_names(None)?.iter().any(|name| name == DEFAULT_ACL));
     Ok(is_owned
-        && handle.tells_names_apart()
+        && handle.has_distinct_names()
         && from.attribute_names(Some(name))?.iter().all(is_given)
         && (keeps.has(Kept::ACL) || !inherits()?))
 }

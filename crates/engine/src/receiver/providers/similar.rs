@@ -7,7 +7,7 @@ use haul_tree::{Meta, MetaKind, TreeEntry};
 use std::cmp::Reverse;
 
 /// Maximum number of files that are examined: those with the most similar names.
-const LOOKED_AT_MAX: usize = 64;
+const CANDIDATES_MAX: usize = 64;
 
 /// Minimum length, in bytes, of a useful file.
 const LEN_MIN: u64 = 16 << 10;
@@ -23,33 +23,34 @@ pub(crate) fn find(file: &Pending) -> Option<Name> {
             && entry.name != file.name
             && !haul_store::is_private(&entry.name)
     };
-    let likeness = |entry: TreeEntry| {
-        let like = likeness(entry.name.as_bytes(), file.name.as_bytes());
+    let similarity = |entry: TreeEntry| {
+        let like = similarity(entry.name.as_bytes(), file.name.as_bytes());
         (Reverse(like), entry.name)
     };
-    let mut names: Vec<_> = dir.entries().ok()?.into_iter().filter(may_be).map(likeness).collect();
+    let mut names: Vec<_> =
+        dir.entries().ok()?.into_iter().filter(may_be).map(similarity).collect();
     names.sort_unstable();
-    names.truncate(LOOKED_AT_MAX);
+    names.truncate(CANDIDATES_MAX);
     let is_it = |meta: &Meta| {
         meta.kind == MetaKind::File { size: file.entry.size() }
             && meta.attributes.mtime.secs == file.entry.attributes.mtime.secs
     };
-    let mut most_alike = None;
-    for (Reverse(likeness), name) in names {
+    let mut best = None;
+    for (Reverse(similarity), name) in names {
         let Ok(Some(meta)) = dir.stat(&name, false) else { continue };
         if is_it(&meta) {
             return Some(name);
         }
-        let is_of_use = matches!(meta.kind, MetaKind::File { size: LEN_MIN.. });
-        if is_of_use && is_alike(likeness, &name, &file.name) && most_alike.is_none() {
-            most_alike = Some(name);
+        let is_useful = matches!(meta.kind, MetaKind::File { size: LEN_MIN.. });
+        if is_useful && is_similar(similarity, &name, &file.name) && best.is_none() {
+            best = Some(name);
         }
     }
-    most_alike
+    best
 }
 
 /// The number of bytes that two names share at their beginnings and ends.
-fn likeness(one: &[u8], other: &[u8]) -> usize {
+fn similarity(one: &[u8], other: &[u8]) -> usize {
     let same = |(one, other): &(&u8, &u8)| one == other;
     let head = one.iter().zip(other).take_while(same).count();
     let (one, other) = (&one[head..], &other[head..]);
@@ -57,8 +58,8 @@ fn likeness(one: &[u8], other: &[u8]) -> usize {
 }
 
 /// True if names with this likeness may belong to versions of one file.
-fn is_alike(likeness: usize, one: &Name, other: &Name) -> bool {
-    likeness * 2 > one.as_bytes().len().max(other.as_bytes().len())
+fn is_similar(similarity: usize, one: &Name, other: &Name) -> bool {
+    similarity * 2 > one.as_bytes().len().max(other.as_bytes().len())
 }
 
 #[cfg(test)]
@@ -69,8 +70,8 @@ mod tests {
     fn names_of_versions_are_alike() {
         let name = |name: &str| Name::new(name.as_bytes()).expect("a name");
         let are = |one: &str, other: &str| {
-            let like = likeness(one.as_bytes(), other.as_bytes());
-            is_alike(like, &name(one), &name(other))
+            let like = similarity(one.as_bytes(), other.as_bytes());
+            is_similar(like, &name(one), &name(other))
         };
         assert!(
             are("linux-6.1.tar", "linux-6.2.tar")
@@ -78,6 +79,6 @@ mod tests {
                 && are("a.iso", "a2.iso")
         );
         assert!(!are("photos.tar", "letters.txt") && !are("a", "b") && !are("x.iso", "longer.iso"));
-        assert_eq!((likeness(b"aaa", b"aa"), likeness(b"", b"x")), (2, 0));
+        assert_eq!((similarity(b"aaa", b"aa"), similarity(b"", b"x")), (2, 0));
     }
 }

@@ -3,12 +3,12 @@
 //!
 //! Both sides limit the number of such files in flight. The others wait here and block no thread.
 
-use super::begun::{BEGUN_MAX, begin_with, may_begin_with};
-use super::{Content, Looked, Part, Provider, similar};
-use crate::crew::share_out;
+use super::begun::{PREFILLED_MAX, begin_with, can_prefill};
+use super::{Content, Part, ProbeResult, Provider, similar};
 use crate::receiver::{DirState, Filler, Pending, RecvDir, Work};
+use crate::threads::run_shared;
 use crate::workers::workers;
-use haul_delta::{Key, Shape, Summer};
+use haul_delta::{Checksummer, Key, Shape};
 use haul_model::{Changes, Name};
 use haul_proto::{
     PACK_FILE_MAX, Reuse, SIGNED_MAX, SUMS_LEN_MAX, SUMS_PER_FRAME_MAX, Signature, Want,
@@ -45,68 +45,69 @@ pub(crate) struct Version {
 
 /// The files with old versions, waiting and in flight.
 #[derive(Default)]
-pub(crate) struct Versions(Mutex<State>);
+pub(crate) struct Versions(Mutex<VersionQueue>);
 
 #[derive(Default)]
-struct State {
+struct VersionQueue {
     /// Files that wait for their turn.
     waiting: VecDeque<Box<Pending>>,
     /// The files in flight, by index.
-    under_way: HashMap<u64, Taken>,
+    in_flight: HashMap<u64, Usage>,
     /// The total use of the files in flight.
-    taken: Taken,
+    used: Usage,
 }
 
 /// The resources that a file in flight uses.
 #[derive(Debug, Clone, Copy, Default)]
-struct Taken {
+struct Usage {
     /// The length of its sums in bytes.
     sums_len: usize,
     /// Open staged files that begin with an old version.
     begun: usize,
 }
 
-impl State {
+impl VersionQueue {
     /// Reserves the resources of a file; false if there are too few. A file that is alone always
     /// gets them.
-    fn reserve(&mut self, index: u64, file: Taken) -> bool {
-        let sums_len = self.taken.sums_len + file.sums_len;
-        let begun = self.taken.begun + file.begun;
-        let has_room = sums_len <= SUMS_LEN_MAX && begun <= BEGUN_MAX || self.under_way.len() <= 1;
+    fn reserve(&mut self, index: u64, file: Usage) -> bool {
+        let sums_len = self.used.sums_len + file.sums_len;
+        let begun = self.used.begun + file.begun;
+        let has_room =
+            sums_len <= SUMS_LEN_MAX && begun <= PREFILLED_MAX || self.in_flight.len() <= 1;
         if has_room {
-            self.taken = Taken { sums_len, begun };
-            self.under_way.insert(index, file);
+            self.used = Usage { sums_len, begun };
+            self.in_flight.insert(index, file);
         }
         has_room
     }
 
     /// Releases the resources of a file; false if it was not in flight.
     fn release(&mut self, index: u64) -> bool {
-        let Some(file) = self.under_way.remove(&index) else { return false };
-        self.taken.sums_len -= file.sums_len;
-        self.taken.begun -= file.begun;
+        let Some(file) = self.in_flight.remove(&index) else { return false };
+        self.used.sums_len -= file.sums_len;
+        self.used.begun -= file.begun;
         true
     }
 }
 
 impl Provider for Versions {
     fn may_have(&self, filler: &Filler<'_>, file: &Pending) -> bool {
-        let is_old_a_file = file.on_existing == OnExisting::Replace
+        let old_is_file = file.on_existing == OnExisting::Replace
             && !file.found.has(Changes::KIND)
             && !file.found.has(Changes::MISSING);
         let plan = &filler.job.plan;
         plan.delta
-            && (is_old_a_file || plan.fuzzy && is_missing(file))
+            && (old_is_file || plan.fuzzy && is_missing(file))
             && filler.job.policy.wants_hashes()
             && filler.job.ends.saves_sending
             && file.entry.size() > PACK_FILE_MAX
     }
 
     /// Queues the file until its old version can be summed.
-    fn look(&self, filler: &Filler<'_>, file: Box<Pending>, _: &mut Vec<Want>) -> Looked {
+    fn probe(&self, filler: &Filler<'_>, file: Box<Pending>, _: &mut Vec<Want>) -> ProbeResult {
         self.0.lock().waiting.push_back(file);
-        self.sign_next(filler);
-        Looked::Kept
+        self.start_next(filler);
+        ProbeResult::Kept
     }
 
     fn parts(&self, _filler: &Filler<'_>, file: &mut Pending, reuse: &Reuse) -> Option<Vec<Part>> {
@@ -134,31 +135,31 @@ fn open_in(dir: &RecvDir, name: &Name) -> Option<Box<dyn SourceFile>> {
 }
 
 impl Versions {
-    fn sign_next(&self, filler: &Filler<'_>) {
+    fn start_next(&self, filler: &Filler<'_>) {
         loop {
             let next = {
                 let mut state = self.0.lock();
-                if state.under_way.len() >= SIGNED_MAX {
+                if state.in_flight.len() >= SIGNED_MAX {
                     return;
                 }
                 let Some(next) = state.waiting.pop_front() else { return };
-                state.under_way.insert(next.index, Taken::default());
+                state.in_flight.insert(next.index, Usage::default());
                 next
             };
-            filler.job.give(Work::Sign(next));
+            filler.job.enqueue(Work::Signature(next));
         }
     }
 
     /// Ends a file for the Sender, and starts the next one.
-    pub(crate) fn end_signed(&self, filler: &Filler<'_>, index: u64) {
+    pub(crate) fn end_delta(&self, filler: &Filler<'_>, index: u64) {
         if self.0.lock().release(index) {
-            self.sign_next(filler);
+            self.start_next(filler);
         }
     }
 
     /// Sends the sums of a file's old version, and requests the difference. Without such a version,
     /// requests the whole file.
-    pub(crate) fn sign(&self, filler: &Filler<'_>, mut file: Box<Pending>) {
+    pub(crate) fn send_signature(&self, filler: &Filler<'_>, mut file: Box<Pending>) {
         let index = file.index;
         let similar = if is_missing(&file) { similar::find(&file) } else { None };
         let name = similar.unwrap_or_else(|| file.name.clone());
@@ -167,12 +168,12 @@ impl Versions {
             (shape.old_len() >= OLD_LEN_MIN).then_some((old, shape))
         });
         if let Some((old, shape)) = old {
-            let begins = may_begin_with(&file, &*old);
-            let taken = Taken { sums_len: shape.sums_len(), begun: usize::from(begins) };
+            let begins = can_prefill(&file, &*old);
+            let used = Usage { sums_len: shape.sums_len(), begun: usize::from(begins) };
             let mut state = self.0.lock();
-            if !state.reserve(index, taken) {
+            if !state.reserve(index, used) {
                 // It is retried when another file ends.
-                state.under_way.remove(&index);
+                state.in_flight.remove(&index);
                 return state.waiting.push_front(file);
             }
             drop(state);
@@ -193,17 +194,17 @@ impl Versions {
             return;
         }
         let (is_whole, mut wants) = (file.old.is_none(), Vec::new());
-        filler.want_behind_versions(file, &mut wants);
+        filler.want_after_versions(file, &mut wants);
         filler.job.sender.want(wants);
         if is_whole {
-            self.end_signed(filler, index);
+            self.end_delta(filler, index);
         }
     }
 
     /// Sends the sums of a file's blocks, which several threads compute; false if the file can't be
     /// read to its end.
     fn send_sums(&self, filler: &Filler<'_>, index: u64, old: &dyn Content, shape: Shape) -> bool {
-        let key = fresh_key();
+        let key = random_key();
         filler.job.sender.signature(Signature::Begin {
             index,
             old_size: shape.old_len(),
@@ -211,11 +212,11 @@ impl Versions {
             strong_len: shape.strong_len(),
             key: *key.as_bytes(),
         });
-        let summer = Summer::new(key);
+        let checksummer = Checksummer::new(key);
         let read_len = READ_LEN.next_multiple_of(shape.block_len());
         let parts = shape.old_len().div_ceil(read_len as u64);
         let (next, is_whole) = (AtomicU64::new(0), AtomicBool::new(true));
-        let telling = Mutex::new(Telling::default());
+        let ordered = Mutex::new(OrderedSums::default());
         let sum = || {
             let mut blocks = vec![0; read_len];
             loop {
@@ -228,14 +229,15 @@ impl Versions {
                 if filler.job.control.stopped() || !old.fill(blocks, at) {
                     return is_whole.store(false, Ordering::Relaxed);
                 }
-                let sums = with_vectors(Summing { summer: &summer, shape: &shape, blocks });
-                let tell = |sums| filler.job.sender.signature(Signature::Sums { index, sums });
-                telling.lock().take(part, sums, tell);
+                let sums =
+                    with_vectors(Summing { checksummer: &checksummer, shape: &shape, blocks });
+                let send = |sums| filler.job.sender.signature(Signature::Sums { index, sums });
+                ordered.lock().take(part, sums, send);
             }
         };
         let helpers = (workers() - 1).min(HELPERS_MAX).min((parts / PARTS_EACH) as usize);
-        share_out(filler.job.control, "summing", helpers, sum);
-        let left = std::mem::take(&mut telling.lock().sums);
+        run_shared(filler.job.control, "summing", helpers, sum);
+        let left = std::mem::take(&mut ordered.lock().sums);
         filler.job.sender.signature(Signature::Sums { index, sums: left });
         is_whole.into_inner()
     }
@@ -243,7 +245,7 @@ impl Versions {
 
 /// Consecutive blocks to sum.
 struct Summing<'s> {
-    summer: &'s Summer,
+    checksummer: &'s Checksummer,
     shape: &'s Shape,
     blocks: &'s [u8],
 }
@@ -253,11 +255,11 @@ impl VectorWork for Summing<'_> {
 
     #[inline(always)]
     fn run(self) -> Vec<u8> {
-        let Self { summer, shape, blocks } = self;
+        let Self { checksummer, shape, blocks } = self;
         let count = blocks.len().div_ceil(shape.block_len());
         let mut sums = Vec::with_capacity(count * shape.sum_len());
         for block in blocks.chunks(shape.block_len()) {
-            summer.sum(shape, block, &mut sums);
+            checksummer.sum(shape, block, &mut sums);
         }
         sums
     }
@@ -265,7 +267,7 @@ impl VectorWork for Summing<'_> {
 
 /// Puts sums, which are computed in any order, back in order.
 #[derive(Default)]
-struct Telling {
+struct OrderedSums {
     /// The part whose sums are sent next.
     next: u64,
     /// Sums of later parts, usually at most one part per thread. More wait if one thread is slow,
@@ -275,16 +277,16 @@ struct Telling {
     sums: Vec<u8>,
 }
 
-impl Telling {
+impl OrderedSums {
     /// Takes the sums of a part, and sends the sums that are in order, one full frame at a time.
-    fn take(&mut self, part: u64, sums: Vec<u8>, tell: impl Fn(Vec<u8>)) {
+    fn take(&mut self, part: u64, sums: Vec<u8>, send: impl Fn(Vec<u8>)) {
         self.waiting.insert(part, sums);
         while let Some(sums) = self.waiting.remove(&self.next) {
             self.next += 1;
             self.sums.extend(sums);
             while self.sums.len() >= SUMS_PER_FRAME_MAX {
                 let rest = self.sums.split_off(SUMS_PER_FRAME_MAX);
-                tell(std::mem::replace(&mut self.sums, rest));
+                send(std::mem::replace(&mut self.sums, rest));
             }
         }
     }
@@ -296,7 +298,7 @@ fn is_missing(file: &Pending) -> bool {
 }
 
 /// A new random key.
-fn fresh_key() -> Key {
+fn random_key() -> Key {
     let mut key = [0; Key::LEN];
     for (at, part) in key.chunks_mut(8).enumerate() {
         // The system's random numbers, through a keyed hash.
@@ -314,15 +316,15 @@ mod tests {
     fn sums_are_sent_in_order() {
         const LEN: usize = SUMS_PER_FRAME_MAX / 3 * 2;
         let frames = RefCell::new(Vec::new());
-        let mut telling = Telling::default();
+        let mut ordered = OrderedSums::default();
         for part in [1, 2, 0, 4, 3, 5] {
             let sums = vec![part as u8; LEN];
-            telling.take(part, sums, |sums| frames.borrow_mut().push(sums));
+            ordered.take(part, sums, |sums| frames.borrow_mut().push(sums));
         }
         let mut told = frames.into_inner();
         assert!(told.iter().all(|frame| frame.len() == SUMS_PER_FRAME_MAX));
         assert_eq!(told.len(), 6 * LEN / SUMS_PER_FRAME_MAX);
-        told.push(telling.sums);
+        told.push(ordered.sums);
         let expected: Vec<_> = (0..6).flat_map(|part| vec![part; LEN]).collect();
         assert!(told.concat() == expected);
     }

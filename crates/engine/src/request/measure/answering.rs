@@ -1,13 +1,13 @@
 //! The agent's side of measurements. It answers clients within bounds.
 
-use super::door::Door;
-use super::flow::{drain, pour};
+use super::direct_port::DirectPort;
+use super::flow::{receive_filler, send_filler};
 use super::{disk::disk, processor::machine};
 use crate::Rights;
 use crate::link::wire::{OutFrame, Outbox, ReadEnd};
 use haul_model::words;
 use haul_model::{Fault, FaultKind, Side};
-use haul_net::Doorway;
+use haul_net::ListenTarget;
 use haul_proto::{Flow, Measure, Measured, Message};
 use std::io::{self, Read};
 
@@ -15,20 +15,20 @@ use std::io::{self, Read};
 pub(crate) struct Measuring {
     rights: Rights,
     /// The way in which direct connections arrive, or the reason why there are none.
-    doorway: Result<Doorway, String>,
+    listen_target: Result<ListenTarget, String>,
     /// The path of this program, if the client may know it.
     program: Option<Vec<u8>>,
-    door: Option<Door>,
+    direct_port: Option<DirectPort>,
 }
 
 impl Measuring {
-    /// For a client with these rights. Its direct connections arrive through `doorway`.
+    /// For a client with these rights. Its direct connections arrive through `listen_target`.
     pub(crate) fn new(
         rights: Rights,
-        doorway: Result<Doorway, String>,
+        listen_target: Result<ListenTarget, String>,
         program: Option<Vec<u8>>,
     ) -> Self {
-        Self { rights, doorway, program, door: None }
+        Self { rights, listen_target, program, direct_port: None }
     }
 
     /// Performs the measurement. A flow to the agent is read from `input`; everything else is
@@ -49,21 +49,22 @@ impl Measuring {
             Measure::Machine { millis } => {
                 Measured::Machine(Box::new(machine(self.program.as_deref(), millis)))
             }
-            Measure::Door(wish) => {
+            Measure::DirectPort(wish) => {
                 // It may use the wanted port.
-                self.door = None;
-                let doorway = self.doorway.as_ref().map_err(Clone::clone);
-                let opened = doorway.and_then(|doorway| Door::open(&wish, doorway));
-                Measured::Door(opened.map(|(door, offer)| {
-                    self.door = Some(door);
+                self.direct_port = None;
+                let listen_target = self.listen_target.as_ref().map_err(Clone::clone);
+                let opened =
+                    listen_target.and_then(|listen_target| DirectPort::open(&wish, listen_target));
+                Measured::DirectPort(opened.map(|(direct_port, offer)| {
+                    self.direct_port = Some(direct_port);
                     offer
                 }))
             }
             Measure::Flow(flow @ Flow { to_agent: true, .. }) => {
-                Measured::Flow(drain(flow, input)?)
+                Measured::Flow(receive_filler(flow, input)?)
             }
             Measure::Flow(flow) => {
-                pour(flow, |frame| send(OutFrame::whole(frame.to_vec())))?;
+                send_filler(flow, |frame| send(OutFrame::whole(frame.to_vec())))?;
                 return Ok(());
             }
             Measure::Disk { .. } if self.rights == Rights::Read => {

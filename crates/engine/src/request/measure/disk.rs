@@ -36,14 +36,15 @@ pub(super) fn disk(path: &[u8], bytes: u64, millis: u32) -> Result<(Amount, Amou
     let path = if path.is_empty() { b"." } else { path };
     let dir =
         Dir::open(Path::new(OsStr::from_bytes(path))).map_err(failed("open the directory"))?;
-    let room = haul_sys::room(&dir).map_or(u64::MAX, |room| room.bytes / OF_FREE);
-    if room < FIRST_LEN {
+    let free_space =
+        haul_sys::free_space(&dir).map_or(u64::MAX, |free_space| free_space.bytes / OF_FREE);
+    if free_space < FIRST_LEN {
         let message = "not enough free space to measure it";
         return Err(Fault::new(Side::Destination, FaultKind::NoSpace, message));
     }
-    let bytes = bytes.min(DISK_BYTES_MAX).min(room);
+    let bytes = bytes.min(DISK_BYTES_MAX).min(free_space);
     let time = Duration::from_millis(millis.min(MEASURE_MILLIS_MAX).into());
-    haul_store::for_a_moment(&Arc::new(dir), |file| {
+    haul_store::with_temporary_file(&Arc::new(dir), |file| {
         let written = write(file, bytes, time)?;
         Ok((written, read(file, written.bytes, time)?))
     })

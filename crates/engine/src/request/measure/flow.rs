@@ -42,7 +42,7 @@ fn full() -> &'static [u8] {
 ///
 /// # Errors
 /// The errors of `send`.
-pub(super) fn pour(
+pub(super) fn send_filler(
     flow: Flow,
     mut send: impl FnMut(&'static [u8]) -> io::Result<()>,
 ) -> io::Result<u64> {
@@ -63,7 +63,7 @@ pub(super) fn pour(
 ///
 /// # Errors
 /// When another message arrives, more than `flow` allows, or no end.
-pub(super) fn drain(flow: Flow, input: &mut impl Read) -> Result<Amount, ReadEnd> {
+pub(super) fn receive_filler(flow: Flow, input: &mut impl Read) -> Result<Amount, ReadEnd> {
     let mut bounds = Bounds::of(flow);
     let mut payload = vec![0; FILLER_LEN];
     loop {
@@ -159,7 +159,7 @@ mod tests {
 
     fn said(flow: Flow) -> (Vec<u8>, u64) {
         let mut bytes = Vec::new();
-        let sent = pour(flow, |frame| {
+        let sent = send_filler(flow, |frame| {
             bytes.extend_from_slice(frame);
             Ok(())
         });
@@ -172,7 +172,7 @@ mod tests {
             let flow = Flow { to_agent: true, bytes, millis: 1000 };
             let (said, sent) = said(flow);
             assert_eq!(sent, bytes.next_multiple_of(FILLER_LEN as u64));
-            let amount = drain(flow, &mut &said[..]).ok().expect("it is a flow");
+            let amount = receive_filler(flow, &mut &said[..]).ok().expect("it is a flow");
             assert!(amount.bytes <= sent && amount.nanos > 0);
         }
     }
@@ -187,10 +187,10 @@ mod tests {
     fn more_than_requested_is_refused() {
         let flow = Flow { to_agent: false, bytes: FILLER_LEN as u64, millis: 1000 };
         let (said, _) = said(Flow { bytes: FILLER_LEN as u64 * 2, ..flow });
-        assert!(matches!(drain(flow, &mut &said[..]), Err(ReadEnd::Refused(_))));
-        let other = encode(&Message::Request(haul_proto::Request::Unmark));
-        assert!(matches!(drain(flow, &mut &other[..]), Err(ReadEnd::Refused(_))));
-        assert!(matches!(drain(flow, &mut &[][..]), Err(ReadEnd::Lost(_))));
+        assert!(matches!(receive_filler(flow, &mut &said[..]), Err(ReadEnd::Refused(_))));
+        let other = encode(&Message::Request(haul_proto::Request::RemoveMarker));
+        assert!(matches!(receive_filler(flow, &mut &other[..]), Err(ReadEnd::Refused(_))));
+        assert!(matches!(receive_filler(flow, &mut &[][..]), Err(ReadEnd::Lost(_))));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! A number is kept even after all names of its file were listed. The walk may reach the file again
 //! through a followed link, another source or another mount. It must not get a second number.
 
-use crate::room::Room;
+use crate::memory_budget::MemoryBudget;
 use haul_model::{Fault, FileId, Side};
 use std::collections::HashMap;
 use std::mem::size_of;
@@ -16,13 +16,13 @@ const COST: u64 = (size_of::<(FileId, u64)>() as u64 + 1) * 16 / 7 * 3 / 2;
 /// The numbers of the files.
 pub(super) struct Groups {
     numbers: HashMap<FileId, u64>,
-    room: Room,
+    memory_budget: MemoryBudget,
 }
 
 impl Groups {
     /// An empty table, with memory for `memory_max` bytes.
     pub(super) fn of(memory_max: Option<NonZeroU64>) -> Self {
-        Self { numbers: HashMap::new(), room: Room::of(memory_max) }
+        Self { numbers: HashMap::new(), memory_budget: MemoryBudget::of(memory_max) }
     }
 
     /// The number of an object with several names; 0 without an object.
@@ -34,8 +34,8 @@ impl Groups {
         if let Some(number) = self.numbers.get(&id) {
             return Ok(*number);
         }
-        if !self.room.take(COST) {
-            return Err(self.room.fault(Side::Source));
+        if !self.memory_budget.take(COST) {
+            return Err(self.memory_budget.fault(Side::Source));
         }
         let number = self.numbers.len() as u64 + 1;
         self.numbers.insert(id, number);
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn a_million_files_need_less_than_half_of_the_default_memory() {
-        let mut room = Room::of(None);
-        assert!(room.take(2 * COST * 1_000_000));
+        let mut memory_budget = MemoryBudget::of(None);
+        assert!(memory_budget.take(2 * COST * 1_000_000));
     }
 }

@@ -3,11 +3,13 @@
 
 use super::{Scan, Stopped, not_a_directory, not_recursive};
 use crate::Job;
-use crate::aside;
 use crate::beneath::Beneath;
 use crate::dirs::{DirNode, OpenDirs, Selection};
+use crate::parked;
 use crate::rules;
-use crate::walk::{Depth, Layer, Merged, NamedFile, Spot, into_itself, led, look_up};
+use crate::walk::{
+    Depth, Layer, Merged, NamedFile, NamedPlace, followed_links, into_itself, look_up,
+};
 use haul_model::{Fault, FaultKind, Missing, Name, Place, PlaceError, Side};
 use haul_tree::MetaKind;
 use std::collections::HashMap;
@@ -16,7 +18,7 @@ use std::sync::Arc;
 
 /// The places of the sources, and the directories in which their paths start.
 struct Places {
-    root: Spot,
+    root: NamedPlace,
     starts: HashMap<(Vec<u8>, bool), (usize, Arc<DirNode>)>,
     open: Arc<OpenDirs>,
     /// The base directory that no source may lead out of, if there is one.
@@ -24,7 +26,7 @@ struct Places {
 }
 
 /// The result of looking up a source.
-enum End {
+enum SourceLookup {
     Dir(Arc<DirNode>, Depth),
     File(NamedFile),
     /// It does not exist, and is removed at the destination.
@@ -38,16 +40,16 @@ impl Scan<'_, '_> {
     pub(super) fn places(&mut self, job: &Job) -> Result<(), Stopped> {
         let open = Arc::new(OpenDirs::default());
         let mut places = Places {
-            root: Spot::default(),
+            root: NamedPlace::default(),
             starts: HashMap::new(),
             base: None,
             open: Arc::clone(&open),
         };
         if let Some(base) = &job.base {
             match self.tree.open(base).and_then(|dir| DirNode::root(dir, None, &open)) {
-                Ok(node) => places.base = Some(Beneath::new(node, self.goes_anywhere())),
+                Ok(node) => places.base = Some(Beneath::new(node, self.may_leave_base())),
                 Err(error) => {
-                    let fault = not_begun(&error);
+                    let fault = open_fault(&error);
                     return self.fault(0, None, None, Some(base.clone()), fault);
                 }
             }
@@ -66,12 +68,12 @@ impl Scan<'_, '_> {
         if layers.is_empty() && root.below.is_empty() {
             return Ok(());
         }
-        let spot = (!root.below.is_empty()).then(|| Arc::new(root));
+        let named_place = (!root.below.is_empty()).then(|| Arc::new(root));
         self.with_walk(|scan, walk| {
-            let listed = walk.begin(Merged { layers, spot });
+            let listed = walk.begin(Merged { layers, named_place });
             let level = match listed.node {
                 Some(_) => scan.enter(walk, 0, listed, None)?,
-                None => scan.fill(walk, 0, listed)?,
+                None => scan.list_entries(walk, 0, listed)?,
             };
             scan.descend(walk, level)
         })
@@ -94,34 +96,34 @@ impl Scan<'_, '_> {
                 Fault::new(Side::Source, kind, error.to_string())
             })?;
         let (start, first) = self.start_of(places, &place)?;
-        if place.dot && self.recursive && self.tells_ways() {
-            places.begin_at(start, number, &first);
+        if place.dot && self.recursive && self.lists_implied_dirs() {
+            places.use_as_root(start, number, &first);
         }
         let Some((last, names)) = place.names.split_last() else {
-            self.look_at_tree(&first, path);
-            let node = self.recursed(first, path)?;
-            places.put(start, number, &[], &[], End::Dir(node, Depth::Open));
+            self.warn_unsupported(&first, path);
+            let node = self.require_walkable(first, path)?;
+            places.put(start, number, &[], &[], SourceLookup::Dir(node, Depth::Open));
             return Ok(());
         };
-        let ways = match places.ways(start, &first, names) {
-            Ok(ways) => ways,
+        let parents = match places.parents(start, &first, names) {
+            Ok(parents) => parents,
             Err(fault) => {
                 let is_missing = fault.kind == FaultKind::NotFound;
-                let is_passed = is_missing && self.walking.missing == Missing::PassedOver;
+                let is_passed = is_missing && self.walking.missing == Missing::Ignored;
                 return if is_passed { Ok(()) } else { Err(fault) };
             }
         };
-        let above = ways.last().unwrap_or(&first);
-        self.look_at_tree(above, path);
-        let end = self.find_end(places, above, last, &place, number, path)?;
-        if !matches!(end, End::Nothing) {
-            places.put(start, number, &place.names, &ways, end);
+        let above = parents.last().unwrap_or(&first);
+        self.warn_unsupported(above, path);
+        let end = self.look_up_source(places, above, last, &place, number, path)?;
+        if !matches!(end, SourceLookup::Nothing) {
+            places.put(start, number, &place.names, &parents, end);
         }
         Ok(())
     }
 
     /// Looks up the source `name` in `above`.
-    fn find_end(
+    fn look_up_source(
         &mut self,
         places: &Places,
         above: &Arc<DirNode>,
@@ -129,39 +131,42 @@ impl Scan<'_, '_> {
         place: &Place,
         number: usize,
         path: &[u8],
-    ) -> Result<End, Fault> {
+    ) -> Result<SourceLookup, Fault> {
         let follow = place.slash || self.sender.follows();
-        let restores = || {
+        let restores_sources = || {
             let handle = above.handle();
-            self.sender.restores() && handle.is_ok_and(|dir| aside::restore_one(&*dir, name))
+            self.sender.restores_sources()
+                && handle.is_ok_and(|dir| parked::restore_one(&*dir, name))
         };
-        let looked = match look_up(above, name, follow) {
-            Err(fault) if fault.kind == FaultKind::NotFound && restores() => {
+        let inspected = match look_up(above, name, follow) {
+            Err(fault) if fault.kind == FaultKind::NotFound && restores_sources() => {
                 look_up(above, name, follow)
             }
-            looked => looked,
+            inspected => inspected,
         };
-        let meta = match looked {
+        let meta = match inspected {
             Ok(meta) => meta,
             // For a name that does not exist, report the fault that mentions no link.
             Err(fault) if fault.kind == FaultKind::NotFound => {
                 return match (self.walking.missing, look_up(above, name, false)) {
-                    (Missing::PassedOver, _) => Ok(End::Nothing),
-                    (Missing::Removed, Err(_)) => Ok(End::Missing),
+                    (Missing::Ignored, _) => Ok(SourceLookup::Nothing),
+                    (Missing::Removed, Err(_)) => Ok(SourceLookup::Missing),
                     (_, there) => Err(there.err().unwrap_or(fault)),
                 };
             }
             Err(fault) => return Err(fault),
         };
         let there = match meta.kind {
-            MetaKind::Symlink if !follow => led::look(self.walking.led, above, name, None)?,
+            MetaKind::Symlink if !follow => {
+                followed_links::inspect(self.walking.followed_links, above, name, None)?
+            }
             _ => None,
         };
         let follow = follow || there.is_some();
         let meta = there.unwrap_or(meta);
         let selected = above.select(self.filter).map(Selection::without_files);
-        if selected.is_ok_and(|mut all| all.leaves_out(name, meta.kind == MetaKind::Dir)) {
-            return Ok(End::Nothing);
+        if selected.is_ok_and(|mut all| all.excludes(name, meta.kind == MetaKind::Dir)) {
+            return Ok(SourceLookup::Nothing);
         }
         // On an entry that is not a directory, a slash only excludes links.
         if meta.kind != MetaKind::Dir
@@ -171,7 +176,12 @@ impl Scan<'_, '_> {
             return Err(not_a_directory());
         }
         if meta.kind != MetaKind::Dir {
-            return Ok(End::File(NamedFile { number, dir: Arc::clone(above), follow, meta }));
+            return Ok(SourceLookup::File(NamedFile {
+                number,
+                dir: Arc::clone(above),
+                follow,
+                meta,
+            }));
         }
         if !self.recursive {
             return Err(not_recursive());
@@ -181,26 +191,26 @@ impl Scan<'_, '_> {
             None => DirNode::open(above, name.clone(), follow)
                 .map_err(|error| Fault::from_io(Side::Source, "open the directory", &error))?,
         };
-        let node = self.recursed(node, path)?;
+        let node = self.require_walkable(node, path)?;
         let is_alone = self.walking.only_dirs && !place.slash;
-        Ok(End::Dir(node, if is_alone { Depth::Closed } else { Depth::Open }))
+        Ok(SourceLookup::Dir(node, if is_alone { Depth::Closed } else { Depth::Open }))
     }
 
     /// True if links may lead out of the base directory, because the job follows links.
-    fn goes_anywhere(&self) -> bool {
-        self.sender.follows() || self.walking.led.may_be()
+    fn may_leave_base(&self) -> bool {
+        self.sender.follows() || self.walking.followed_links.follows_any()
     }
 
     /// Returns the source directory `node`, if it can be walked.
-    fn recursed(&self, node: Arc<DirNode>, path: &[u8]) -> Result<Arc<DirNode>, Fault> {
+    fn require_walkable(&self, node: Arc<DirNode>, path: &[u8]) -> Result<Arc<DirNode>, Fault> {
         if !self.recursive {
             return Err(not_recursive());
         }
-        if node.id().is_some_and(|id| self.around_dest.contains(&id)) {
+        if node.id().is_some_and(|id| self.dest_lineage.contains(&id)) {
             return Err(into_itself());
         }
-        self.look_at_systems(&node, path);
-        self.sender.removing.walks(path, &node);
+        self.warn_unknown_boundaries(&node, path);
+        self.sender.removing.record_walked(path, &node);
         Ok(node)
     }
 
@@ -213,15 +223,15 @@ impl Scan<'_, '_> {
         }
         let dir = match (&places.base, place.names.as_slice()) {
             (Some(base), _) => base.find(&place.inner)?.handle(),
-            (None, [name]) => self.tree.open_around(&place.start, name),
+            (None, [name]) => self.tree.open_for_lookup(&place.start, name),
             (None, _) => self.tree.open(&place.start),
         };
         let dir = dir.and_then(|dir| DirNode::root(dir, None, &places.open));
-        let node = dir.map_err(|error| not_begun(&error))?;
+        let node = dir.map_err(|error| open_fault(&error))?;
         if self.filter.needs_whole_paths() {
             let begun = rules::begin(self.filter, self.tree, &place.start, !is_whole);
             let scope = begun.map_err(|unruly| unruly.fault(Side::Source))?;
-            if is_whole { node.begin_in(scope) } else { node.begin_with(scope) }
+            if is_whole { node.set_rules_above(scope) } else { node.set_rules(scope) }
         }
         let number = places.starts.len();
         places.starts.insert(key, (number, Arc::clone(&node)));
@@ -231,7 +241,7 @@ impl Scan<'_, '_> {
 
 /// The fault of a source whose start directory can't be opened. A missing start directory may be on
 /// an unmounted file system, so it does not count as vanished.
-fn not_begun(error: &io::Error) -> Fault {
+fn open_fault(error: &io::Error) -> Fault {
     match Fault::from_io(Side::Source, "open", error) {
         fault if fault.kind == FaultKind::NotFound => Fault { kind: FaultKind::Io, ..fault },
         fault => fault,
@@ -241,66 +251,76 @@ fn not_begun(error: &io::Error) -> Fault {
 impl Places {
     /// Opens the directories `names` one below the other, from `first`, which has the number
     /// `start`.
-    fn ways(
+    fn parents(
         &self,
         start: usize,
         first: &Arc<DirNode>,
         names: &[Name],
     ) -> Result<Vec<Arc<DirNode>>, Fault> {
-        let mut ways: Vec<Arc<DirNode>> = Vec::with_capacity(names.len());
-        let mut spot = Some(&self.root);
+        let mut parents: Vec<Arc<DirNode>> = Vec::with_capacity(names.len());
+        let mut named_place = Some(&self.root);
         for name in names {
-            spot = spot.and_then(|spot| spot.below.get(name)).map(|spot| &**spot);
-            let known = spot.and_then(|spot| spot.dirs.iter().find(|layer| layer.start == start));
-            let above = ways.last().unwrap_or(first);
+            named_place = named_place
+                .and_then(|named_place| named_place.below.get(name))
+                .map(|named_place| &**named_place);
+            let known = named_place
+                .and_then(|named_place| named_place.dirs.iter().find(|layer| layer.start == start));
+            let above = parents.last().unwrap_or(first);
             let node = match (known, &self.base) {
                 (Some(layer), _) => Arc::clone(&layer.node),
                 (None, Some(base)) => base.open(above, name, true)?,
                 (None, None) => DirNode::open(above, name.clone(), true)
                     .map_err(|error| Fault::from_io(Side::Source, "open the directory", &error))?,
             };
-            ways.push(node);
+            parents.push(node);
         }
-        Ok(ways)
+        Ok(parents)
     }
 
     /// Uses `first`, in which the path of a source starts, as the source of the destination
     /// directory itself, if none is used yet.
-    fn begin_at(&mut self, start: usize, number: usize, first: &Arc<DirNode>) {
+    fn use_as_root(&mut self, start: usize, number: usize, first: &Arc<DirNode>) {
         let dirs = &mut self.root.dirs;
-        if !dirs.iter().any(|layer| layer.depth == Depth::Way) {
-            dirs.push(Layer::first(number, start, Arc::clone(first), Depth::Way));
+        if !dirs.iter().any(|layer| layer.depth == Depth::Implied) {
+            dirs.push(Layer::first(number, start, Arc::clone(first), Depth::Implied));
         }
     }
 
-    /// Adds source `number` at the path `names`, whose parent directories are `ways`.
+    /// Adds source `number` at the path `names`, whose parent directories are `parents`.
     fn put(
         &mut self,
         start: usize,
         number: usize,
         names: &[Name],
-        ways: &[Arc<DirNode>],
-        end: End,
+        parents: &[Arc<DirNode>],
+        end: SourceLookup,
     ) {
-        let mut spot = &mut self.root;
+        let mut named_place = &mut self.root;
         for (at, name) in names.iter().enumerate() {
-            let below = spot.below.entry(name.clone()).or_default();
-            spot = Arc::get_mut(below).expect("nobody walks it yet");
-            let is_known = spot.dirs.iter().any(|layer| layer.start == start);
-            if let Some(node) = ways.get(at).filter(|_| !is_known) {
-                spot.dirs.push(Layer::first(number, start, Arc::clone(node), Depth::Way));
+            let below = named_place.below.entry(name.clone()).or_default();
+            named_place = Arc::get_mut(below).expect("nobody walks it yet");
+            let is_known = named_place.dirs.iter().any(|layer| layer.start == start);
+            if let Some(node) = parents.get(at).filter(|_| !is_known) {
+                named_place.dirs.push(Layer::first(
+                    number,
+                    start,
+                    Arc::clone(node),
+                    Depth::Implied,
+                ));
             }
         }
         match end {
-            End::Dir(node, depth) => match spot.dirs.iter_mut().find(|l| l.start == start) {
-                Some(layer) => layer.depth = layer.depth.max(depth),
-                None => spot.dirs.push(Layer::first(number, start, node, depth)),
-            },
-            End::File(file) => {
-                spot.file.get_or_insert(file);
+            SourceLookup::Dir(node, depth) => {
+                match named_place.dirs.iter_mut().find(|l| l.start == start) {
+                    Some(layer) => layer.depth = layer.depth.max(depth),
+                    None => named_place.dirs.push(Layer::first(number, start, node, depth)),
+                }
             }
-            End::Missing => spot.is_missing = true,
-            End::Nothing => {}
+            SourceLookup::File(file) => {
+                named_place.file.get_or_insert(file);
+            }
+            SourceLookup::Missing => named_place.is_missing = true,
+            SourceLookup::Nothing => {}
         }
     }
 }

@@ -19,7 +19,7 @@ const PRIVATE_MODE: u32 = 0o600;
 const READ_BACK_MAX: usize = 4 << 20;
 
 /// Requests that were sent together and have no answers yet.
-enum Step {
+enum PutStep {
     Open(Batch),
     /// All requests that need the handle. A server handles those for one file in order.
     Fill(Batch),
@@ -39,7 +39,7 @@ enum Step {
 pub(super) struct Job<C> {
     put: Put<C>,
     /// `None` once the job is finished.
-    step: Option<Step>,
+    step: Option<PutStep>,
     /// The server has stored another time.
     pub(super) has_lost_time: bool,
     /// The server refused to set attributes, so it has those that it was created with.
@@ -54,13 +54,13 @@ impl<C: AsRef<[u8]>> crate::small::Job for Job<C> {
 
     fn advance(&mut self, client: &Client) -> bool {
         let Some(step) = self.step.take() else { return false };
-        let is_staged = !matches!(step, Step::Open(_));
+        let is_staged = !matches!(step, PutStep::Open(_));
         self.step = self.follow(step, client).unwrap_or_else(|error| {
             // If the old file has lost its name, the stage must stay.
             let goes = is_staged && !matches!(error.cause, Cause::OnlyStaged(_));
             self.failed = Some(error);
             let remove = Request::Remove { path: &self.put.stage };
-            goes.then(|| Step::Remove(self.send(client, &[remove])))
+            goes.then(|| PutStep::Remove(self.send(client, &[remove])))
         });
         self.step.is_some()
     }
@@ -79,7 +79,7 @@ impl<C: AsRef<[u8]>> Job<C> {
         let mut job =
             Self { put, step: None, has_lost_time: false, has_lost_attributes: false, failed };
         if job.failed.is_none() {
-            job.step = Some(Step::Open(job.open(client, OpenFlags::CreateNew)));
+            job.step = Some(PutStep::Open(job.open(client, OpenFlags::CreateNew)));
         }
         job
     }
@@ -90,42 +90,42 @@ impl<C: AsRef<[u8]>> Job<C> {
     }
 
     /// Waits for the answers of `step`, and sends the requests of the next one.
-    fn follow(&mut self, step: Step, client: &Client) -> Result<Option<Step>> {
+    fn follow(&mut self, step: PutStep, client: &Client) -> Result<Option<PutStep>> {
         match step {
-            Step::Open(batch) => {
+            PutStep::Open(batch) => {
                 let handle = opened(batch, "make")?;
-                Ok(Some(Step::Fill(self.fill(client, &handle))))
+                Ok(Some(PutStep::Fill(self.fill(client, &handle))))
             }
-            Step::Fill(batch) => self.filled(client, batch.wait()),
-            Step::SetByPath(batch) => {
+            PutStep::Fill(batch) => self.filled(client, batch.wait()),
+            PutStep::SetByPath(batch) => {
                 let [set, found] = batch.answers();
                 let found = self.checked(found)?;
                 match set {
-                    Err(error) if error.is_refusal() => self.lose_attributes(error)?,
+                    Err(error) if error.is_refusal() => self.record_lost_attributes(error)?,
                     set => set.and_then(|_| self.compare_time(&found))?,
                 }
                 Ok(Some(self.read_back_or_name(client)))
             }
-            Step::Reopen(batch) => {
+            PutStep::Reopen(batch) => {
                 let handle = opened(batch, "read back")?;
                 let file = RemoteFile::new(client.clone(), handle, &self.put.path, true);
                 let mut content = file.reader(0..self.len() as u64, READ_BACK_MAX);
-                content.ask()?;
-                Ok(Some(Step::ReadBack(content)))
+                content.request_ahead()?;
+                Ok(Some(PutStep::ReadBack(content)))
             }
-            Step::ReadBack(content) => {
+            PutStep::ReadBack(content) => {
                 self.compare(content)?;
                 Ok(Some(self.set_mode_or_name(client)))
             }
-            Step::LateMode(batch) => {
+            PutStep::LateMode(batch) => {
                 let [set] = batch.answers();
                 match set {
-                    Err(error) if error.is_refusal() => self.lose_attributes(error)?,
+                    Err(error) if error.is_refusal() => self.record_lost_attributes(error)?,
                     set => drop(set?),
                 }
                 Ok(Some(self.name(client, Renaming::new(&self.put.existing, true))))
             }
-            Step::Name(mut naming, batch) => {
+            PutStep::Name(mut naming, batch) => {
                 let [answer] = batch.answers();
                 let answer = answer.map_err(|error| error.cause);
                 match naming.take(answer, &names(&self.put), client) {
@@ -134,7 +134,7 @@ impl<C: AsRef<[u8]>> Job<C> {
                     Some(Err((operation, cause))) => Err(self.error(operation, cause)),
                 }
             }
-            Step::Remove(batch) => {
+            PutStep::Remove(batch) => {
                 // The cause of the failure is recorded already.
                 drop(batch.wait());
                 Ok(None)
@@ -180,7 +180,7 @@ impl<C: AsRef<[u8]>> Job<C> {
         &mut self,
         client: &Client,
         mut answers: Vec<Result<Answer>>,
-    ) -> Result<Option<Step>> {
+    ) -> Result<Option<PutStep>> {
         let mut last = || answers.pop().expect("one answer for each request");
         let looked = self.put.existing.is_kept().then(&mut last);
         let closed = last();
@@ -197,36 +197,36 @@ impl<C: AsRef<[u8]>> Job<C> {
         synced.transpose().and(closed)?;
         // If the name can't be looked up, the rename shows whether it is free.
         if matches!(looked, Some(Ok(_))) {
-            return Err(self.error("write", Cause::Taken));
+            return Err(self.error("write", Cause::NameExists));
         }
         if refused {
             let (path, attrs) = (&*self.put.stage, self.attrs());
             let requests = [Request::Setstat { path, attrs }, Request::Lstat { path }];
-            return Ok(Some(Step::SetByPath(self.send(client, &requests))));
+            return Ok(Some(PutStep::SetByPath(self.send(client, &requests))));
         }
         self.compare_time(&found)?;
         Ok(Some(self.read_back_or_name(client)))
     }
 
-    fn read_back_or_name(&self, client: &Client) -> Step {
+    fn read_back_or_name(&self, client: &Client) -> PutStep {
         if self.put.verify && self.len() > 0 {
-            return Step::Reopen(self.open(client, OpenFlags::Read));
+            return PutStep::Reopen(self.open(client, OpenFlags::Read));
         }
         self.set_mode_or_name(client)
     }
 
-    fn set_mode_or_name(&self, client: &Client) -> Step {
+    fn set_mode_or_name(&self, client: &Client) -> PutStep {
         if self.has_late_mode() {
             let attrs = Attrs::with_mode(self.put.mode);
             let set = Request::Setstat { path: &self.put.stage, attrs };
-            return Step::LateMode(self.send(client, &[set]));
+            return PutStep::LateMode(self.send(client, &[set]));
         }
         self.name(client, Renaming::new(&self.put.existing, true))
     }
 
-    fn name(&self, client: &Client, naming: Renaming) -> Step {
+    fn name(&self, client: &Client, naming: Renaming) -> PutStep {
         let request = naming.request(&names(&self.put), client);
-        Step::Name(naming, self.send(client, &[request]))
+        PutStep::Name(naming, self.send(client, &[request]))
     }
 
     /// The attributes to set before reading back.
@@ -263,7 +263,7 @@ impl<C: AsRef<[u8]>> Job<C> {
         }
     }
 
-    fn lose_attributes(&mut self, refusal: SftpError) -> Result<()> {
+    fn record_lost_attributes(&mut self, refusal: SftpError) -> Result<()> {
         self.has_lost_attributes = true;
         if self.put.needs_attributes { Err(refusal) } else { Ok(()) }
     }
@@ -286,9 +286,9 @@ impl<C: AsRef<[u8]>> Job<C> {
 
     /// Requests its removal after its earlier requests. If it was renamed by then, no file has the
     /// private name.
-    pub(super) fn give_up(mut self, batch: &mut Batch) {
+    pub(super) fn abort(mut self, batch: &mut Batch) {
         match self.step.take() {
-            Some(Step::Name(naming, _)) => naming.give_up(&names(&self.put), batch),
+            Some(PutStep::Name(naming, _)) => naming.abort(&names(&self.put), batch),
             Some(step) => {
                 // A file that is being read back is closed first.
                 drop(step);

@@ -24,7 +24,7 @@ pub(super) struct Open {
 impl Open {
     pub(super) fn create(host: &Arc<SftpHost>, dir: &[u8], path: Vec<u8>) -> io::Result<Self> {
         let file = host.client().open(&path, OpenFlags::CreateNew, Some(PRIVATE_MODE));
-        Ok(Self::of(host, dir, path, host.wrote(dir, file)?))
+        Ok(Self::of(host, dir, path, host.check_write(dir, file)?))
     }
 
     /// Opens the stage that an earlier copy left, which may have its final mode already.
@@ -58,11 +58,11 @@ impl Open {
     }
 
     /// Truncates or extends the file. Returns false if the server refuses that.
-    pub(super) fn cut(&self, len: u64) -> io::Result<bool> {
+    pub(super) fn truncate(&self, len: u64) -> io::Result<bool> {
         let attrs = Attrs { size: Some(len), ..Attrs::default() };
         match self.file()?.set_attrs(attrs) {
             Err(error) if error.is_refusal() => Ok(false),
-            cut => self.host.io(cut).map(|()| true),
+            truncate => self.host.io(truncate).map(|()| true),
         }
     }
 
@@ -72,7 +72,7 @@ impl Open {
     }
 
     /// True if the server's content matches the last of `blocks`.
-    pub(super) fn has_last(&self, blocks: &[BlockHash]) -> io::Result<bool> {
+    pub(super) fn matches_last(&self, blocks: &[BlockHash]) -> io::Result<bool> {
         let Some((last, before)) = blocks.split_last() else { return Ok(false) };
         let index = before.len() as u64;
         let mut block = vec![0; BLOCK_LEN as usize];
@@ -83,7 +83,7 @@ impl Open {
 
     /// The result of a write.
     pub(super) fn written<T>(&self, result: Result<T, SftpError>) -> io::Result<T> {
-        self.host.wrote(&self.dir, result)
+        self.host.check_write(&self.dir, result)
     }
 }
 
@@ -99,9 +99,9 @@ impl Drop for Open {
 }
 
 /// Checks that a file of `len` bytes fits, if the server reports the free space.
-pub(super) fn check_room(host: &SftpHost, dir: &[u8], len: u64) -> io::Result<()> {
-    match host.room(dir) {
-        Some(room) if room.bytes < len => {
+pub(super) fn check_free_space(host: &SftpHost, dir: &[u8], len: u64) -> io::Result<()> {
+    match host.free_space(dir) {
+        Some(free_space) if free_space.bytes < len => {
             Err(io::Error::new(io::ErrorKind::StorageFull, "not enough space on the host"))
         }
         _ => Ok(()),

@@ -2,22 +2,22 @@
 //! the feature, or they undo a setting.
 
 use super::super::{number, size};
-use super::{Turn, Word};
+use super::{Effect, OptionSpec};
 use crate::config::Rate;
 
-pub(super) const WORDS: &[Word] = &[
+pub(super) const OPTIONS: &[OptionSpec] = &[
     // Names never pass through a shell.
-    switch!("secluded-args", Some('s'), "no-s", = secludes),
-    switch!("protect-args", None, "", = secludes),
-    switch!("old-args", None, "", |wish, on| wish.old_args = Some(on)),
+    switch!("secluded-args", Some('s'), "no-s", = secluded_args),
+    switch!("protect-args", None, "", = secluded_args),
+    switch!("old-args", None, "", |options, on| options.old_args = Some(on)),
     // Sources are always listed during the copy.
     switch!("inc-recursive", None, "no-i-r", |_, _| {}),
     flag!("i-r", None, |_, _| {}),
-    flag!("i-d", None, |wish, _| wish.leaves_ways = false),
-    flag!("no-i-d", None, = leaves_ways),
-    flag!("no-timeout", None, |wish, _| wish.timeout = Some(0)),
+    flag!("i-d", None, |options, _| options.no_implied_dirs = false),
+    flag!("no-i-d", None, = no_implied_dirs),
+    flag!("no-timeout", None, |options, _| options.timeout = Some(0)),
     flag!("no-contimeout", None, |_, _| {}),
-    flag!("no-bwlimit", None, |wish, _| wish.rate = Some(Rate::default())),
+    flag!("no-bwlimit", None, |options, _| options.rate = Some(Rate::default())),
     // haul does not copy creation times.
     flag!("no-crtimes", None, |_, _| {}),
     flag!("no-N", None, |_, _| {}),

@@ -1,30 +1,30 @@
 //! Options for one side: where attributes of root are recorded (`--fake-super`), and where links of
 //! other users are followed.
 
-use super::{Turn, Wish, Word};
+use super::{Effect, OptionSpec, SyncOptions};
 use crate::error::CommandError;
 use haul::{Location, Machine};
 use haul_engine::Links;
 use haul_model::Mirror;
 
-pub(in super::super) const WORDS: &[Word] = &[
-    flag!("fake-super", None, = fakes_here),
-    value!("remote-option", Some('M'), &[], "WORD", |wish, value| {
+pub(in super::super) const OPTIONS: &[OptionSpec] = &[
+    flag!("fake-super", None, = fake_super_here),
+    value!("remote-option", Some('M'), &[], "WORD", |options, value| {
         match value.to_str() {
-            Some("--fake-super") => wish.fakes_there = Some(true),
-            Some("--super") => wish.fakes_there = Some(false),
-            Some("--insecure-links") => wish.foreign_links_there = true,
+            Some("--fake-super") => options.fake_super_there = Some(true),
+            Some("--super") => options.fake_super_there = Some(false),
+            Some("--insecure-links") => options.foreign_links_there = true,
             _ => {
                 return Err("use only --fake-super, --super or --insecure-links with -M".into());
             }
         }
         Ok(())
     }),
-    switch!("super", None, "", |wish, on| wish.acts_as_others = !on),
+    switch!("super", None, "", |options, on| options.no_super = !on),
     flag!("insecure-links", None, = foreign_links),
 ];
 
-impl Wish {
+impl SyncOptions {
     /// The links that are followed in local paths of the command line.
     pub(in super::super) fn links(&self) -> Links {
         if self.foreign_links { Links::All } else { Links::Own }
@@ -32,17 +32,17 @@ impl Wish {
 
     /// Sets the sides with `--fake-super` in `mirror`. As in rsync, the other side is the remote
     /// one. In a local copy it is DEST, which does as this side unless an option says otherwise.
-    pub(in super::super) fn faking(
+    pub(in super::super) fn with_fake_super(
         &self,
         mirror: Mirror,
         sources: &[Location],
         dest: &Location,
     ) -> Result<Mirror, CommandError> {
-        let is_here = |location: &Location| location.machine == Machine::Here;
+        let is_here = |location: &Location| location.machine == Machine::Local;
         let (from_here, to_here) = (sources.iter().all(is_here), is_here(dest));
-        let there = self.fakes_there.unwrap_or(self.fakes_here && from_here && to_here);
+        let there = self.fake_super_there.unwrap_or(self.fake_super_here && from_here && to_here);
         let (fakes_sources, fakes_dest) =
-            if from_here { (self.fakes_here, there) } else { (there, self.fakes_here) };
+            if from_here { (self.fake_super_here, there) } else { (there, self.fake_super_here) };
         if (fakes_sources || fakes_dest) && self.removes_sources {
             let message = "--remove-source-files and --fake-super exclude each other: haul could not verify the copies";
             return Err(CommandError::usage(message));

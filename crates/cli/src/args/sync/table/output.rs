@@ -1,0 +1,135 @@
+//! Options for output and for hosts.
+
+use super::super::{Stats, SyncOptions, number};
+use super::{Effect, OptionSpec, text};
+use crate::config::{KEEP_DEFAULT, PARALLEL_MAX, RETRIES_MAX, Transport};
+use clap::ValueEnum;
+use haul_model::{Compression, ViaError};
+use std::ffi::OsStr;
+use std::num::NonZeroU8;
+use std::os::unix::ffi::OsStrExt;
+
+pub(super) const OPTIONS: &[OptionSpec] = &[
+    flag!("verbose", Some('v'), |options, _| options.verbose = options.verbose.saturating_add(1)),
+    OptionSpec {
+        aliases: &["no-v"],
+        ..flag!("no-verbose", None, |options, _| options.verbose = 0)
+    },
+    flag!("quiet", Some('q'), = quiet),
+    switch!("itemize-changes", Some('i'), "no-i", |options, on| {
+        options.itemize = if on { options.itemize.saturating_add(1) } else { 0 };
+    }),
+    value!("out-format", None, &["log-format"], "FORMAT", = out_format),
+    value!("log-file", None, &[], "FILE", = log_file),
+    value!("log-file-format", None, &[], "FORMAT", = log_format),
+    value!("debug", None, &[], "FLAGS", debug),
+    flag!("stats", None, |options, on| {
+        options.stats = if on { Stats::Block } else { Stats::None };
+    }),
+    switch!("progress", None, "", = progress),
+    value!("info", None, &[], "FLAGS", |options, value| Ok(options.info.take(&text(value)?)?)),
+    flag!("list-only", None, = list_only),
+    flag!("human-readable", Some('h'), |options, _| options.readable =
+        options.readable.saturating_add(1)),
+    OptionSpec {
+        aliases: &["no-h"],
+        ..flag!("no-human-readable", None, |options, _| options.readable = 0)
+    },
+    switch!("8-bit-output", Some('8'), "no-8", = eight_bit),
+    switch!("compress", Some('z'), "no-z", |options, on| {
+        options.compressed = Some(on);
+        if !on {
+            (options.compression, options.level) = (None, None);
+        }
+    }),
+    value!("compress-choice", None, &["zc"], "HOW", |options, value| {
+        // haul has no zlib codec; zstd replaces it.
+        let name = value.to_str().map(|text| match text {
+            "zlib" | "zlibx" => "zstd",
+            text => text,
+        });
+        let how = name.and_then(|name| name.parse().ok());
+        let how = how.ok_or("not auto, none, lz4, zlib, zstd or zstd:LEVEL")?;
+        options.compression = Some(how);
+        if let (Compression::Zstd(level), true) = (how, value.as_bytes().contains(&b':')) {
+            options.level = Some(level);
+        }
+        Ok(())
+    }),
+    value!("compress-level", None, &["zl"], "LEVEL", |options, value| {
+        let level = value.to_str().and_then(|text| text.parse().ok());
+        let level = level.filter(|level| Compression::LEVELS.contains(level));
+        options.level = Some(level.ok_or("not a level from 1 to 19")?);
+        Ok(())
+    }),
+    value!("rsh", Some('e'), &[], "COMMAND", text => rsh),
+    value!("rsync-path", None, &["remote-haul"], "PATH", text => remote_haul),
+    value!("timeout", None, &[], "SECONDS", number => timeout),
+    OptionSpec {
+        effect: Effect::Optional("TIME", KEEP_DEFAULT, |options, value| {
+            options.keep = Some(text(value)?.parse()?);
+            Ok(())
+        }),
+        ..flag!("keep", None, |_, _| ())
+    },
+    value!("retries", None, &[], "N", |options, value| {
+        let retries: u32 = number(value)?;
+        options.retries = Some(retries.min(RETRIES_MAX));
+        Ok(())
+    }),
+    value!("parallel", None, &[], "N", |options, value| {
+        let logins: u8 = number(value)?;
+        options.parallel = NonZeroU8::new(logins).filter(|_| logins <= PARALLEL_MAX);
+        Ok(options.parallel.map(drop).ok_or("not a number from 1 to 8")?)
+    }),
+    value!("transport", None, &[], "haul|sftp", |options, value| {
+        let transport = value.to_str().and_then(|text| Transport::from_str(text, false).ok());
+        options.transport = Some(transport.ok_or("not haul or sftp")?);
+        Ok(())
+    }),
+    value!("via", None, &[], "WAY", |options, value| {
+        let via = value.to_str().ok_or(ViaError).and_then(str::parse);
+        options.via = Some(via.map_err(|error| error.to_string())?);
+        Ok(())
+    }),
+    value!("congestion", None, &[], "HOW", |options, value| {
+        let congestion = value.to_str().and_then(|word| word.parse().ok());
+        options.congestion = Some(congestion.ok_or("not bbr, cubic or newreno")?);
+        Ok(())
+    }),
+    flag!("fast", None, = fast),
+    flag!("no-cache", None, = no_cache),
+    value!("port-range", None, &[], "FIRST-LAST", |options, value| {
+        let ports = value.to_str().and_then(|words| words.parse().ok());
+        options.ports = Some(ports.ok_or("not a port or FIRST-LAST")?);
+        Ok(())
+    }),
+    value!("bwlimit", None, &[], "RATE", |options, value| {
+        options.rate = Some(text(value)?.parse()?);
+        Ok(())
+    }),
+    value!("contimeout", None, &[], "SECONDS", |_, _| Ok(())),
+];
+
+/// The debug flags of rsync.
+const DEBUG_FLAGS: [&str; 26] = [
+    "acl", "backup", "bind", "chdir", "connect", "cmd", "del", "deltasum", "dup", "exit", "filter",
+    "flist", "fuzzy", "genr", "hash", "hlink", "iconv", "io", "nstr", "own", "proto", "recv",
+    "send", "time", "all", "none",
+];
+
+pub(in super::super) fn debug_help() -> String {
+    let flags = DEBUG_FLAGS.map(str::to_uppercase).join(", ");
+    format!("Accepted without effect; HAUL_LOG=debug makes haul log what it does.\n\n{flags}\n")
+}
+
+/// Accepts `--debug` without effect, if rsync has the flags.
+fn debug(_: &mut SyncOptions, value: &OsStr) -> Result<(), String> {
+    for flag in text(value)?.split(',') {
+        let name = flag.trim_end_matches(|digit: char| digit.is_ascii_digit());
+        if !DEBUG_FLAGS.contains(&name.to_ascii_lowercase().as_str()) {
+            return Err("not a flag of rsync".into());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,162 @@
+//! The question at a terminal before most of a destination is removed. The user may have given the
+//! wrong source or destination.
+
+use crate::error::{CommandError, ErrorKind};
+use crate::progress::Screen;
+use crate::quantity;
+use haul::{Hosts, Location, Machine};
+use haul_engine::{Event, Job, Monitor, Outcome, Progress, RoutedJob, Skip};
+use haul_model::{Kind, Mirror, Part, Policy, Task};
+use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+/// Minimum number of removals for a question.
+const CONFIRM_MIN: u64 = 10;
+
+/// Interval at which an interrupt is checked while the question waits.
+const CANCEL_POLL: Duration = Duration::from_millis(50);
+
+/// Counts the entries that the jobs of `routed_jobs` would remove. If that is more than half of the
+/// destination, the user is asked. Without a terminal nothing is counted or asked.
+///
+/// # Errors
+/// If the answer is no, the user interrupts, or the destination can't be read.
+pub(super) fn confirm(
+    dest: &Location,
+    routed_jobs: &[RoutedJob<Machine>],
+    monitor: &dyn Monitor,
+    hosts: &Hosts,
+    screen: &Screen,
+) -> Result<(), CommandError> {
+    if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
+        return Ok(());
+    }
+    let counter = RemovalCounter::of(monitor);
+    for routed_job in routed_jobs {
+        let counted = hosts.run(&counting_leg(routed_job), &counter);
+        counted.map_err(|error| match monitor.cancelled() {
+            true => CommandError::interrupted(),
+            false => CommandError::from_leg(error, routed_job),
+        })?;
+    }
+    let (removed, kept) = (counter.removed.into_inner(), counter.kept.into_inner());
+    if !needs_confirmation(removed, kept) {
+        return Ok(());
+    }
+    screen.above(|| {
+        let mut stderr = io::stderr().lock();
+        let (removed, all) = (quantity::count(removed), quantity::count(removed + kept));
+        let _ = write!(
+            stderr,
+            "haul: {removed} of {all} entries in {} would be removed; continue? [y/N] ",
+            dest
+        );
+        let _ = stderr.flush();
+    });
+    match read_answer(monitor)?.trim() {
+        "y" | "Y" | "yes" | "Yes" | "YES" => Ok(()),
+        _ => Err(CommandError::new(ErrorKind::Refused, "cancelled: nothing was changed")
+            .with_hint("use -n to show what would be removed, --max-delete=N to limit it, or --yes to skip the question")),
+    }
+}
+
+/// True if the number of removals requires a question.
+fn needs_confirmation(removed: u64, kept: u64) -> bool {
+    removed >= CONFIRM_MIN && removed > kept
+}
+
+/// The job that counts what the job of `routed_job` would remove.
+fn counting_leg(routed_job: &RoutedJob<Machine>) -> RoutedJob<Machine> {
+    let task = match routed_job.job.task {
+        Task::Sync(policy, mirror) => {
+            Task::Sync(Policy { dry_run: true, ..policy }, Mirror { part: Part::Counts, ..mirror })
+        }
+        other => other,
+    };
+    RoutedJob { job: Job { task, origin: None, ..routed_job.job.clone() }, ..routed_job.clone() }
+}
+
+/// The line that the user enters. It has no line end if the input ends.
+fn read_answer(monitor: &dyn Monitor) -> Result<String, CommandError> {
+    let (sender, receiver) = mpsc::channel();
+    let read = move || {
+        let mut line = String::new();
+        // A read error leaves the line empty, which is no consent.
+        let _ = io::stdin().read_line(&mut line);
+        let _ = sender.send(line);
+    };
+    let spawned = thread::Builder::new().name("answer".to_owned()).spawn(read);
+    spawned.map_err(haul_engine::JobError::Threads)?;
+    loop {
+        match receiver.recv_timeout(CANCEL_POLL) {
+            Ok(line) => return Ok(line),
+            Err(RecvTimeoutError::Disconnected) => return Ok(String::new()),
+            Err(RecvTimeoutError::Timeout) if monitor.cancelled() => {
+                let _ = io::stderr().write_all(b"\n");
+                return Err(CommandError::interrupted());
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+    }
+}
+
+/// The monitor of the jobs that count. It forwards connections and warnings. Failures are ignored:
+/// the jobs that follow report them.
+struct RemovalCounter<'m> {
+    monitor: &'m dyn Monitor,
+    progress: Progress,
+    removed: AtomicU64,
+    kept: AtomicU64,
+}
+
+impl<'m> RemovalCounter<'m> {
+    fn of(monitor: &'m dyn Monitor) -> Self {
+        let (removed, kept) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { monitor, progress: Progress::default(), removed, kept }
+    }
+}
+
+impl Monitor for RemovalCounter<'_> {
+    fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    fn event(&self, event: Event<'_>) {
+        match event {
+            Event::Deleted { .. } => drop(self.removed.fetch_add(1, Ordering::Relaxed)),
+            // The destination itself always stays.
+            Event::Entry { path, outcome: Outcome::Skipped(Skip::Unchanged), .. }
+                if path != b"." =>
+            {
+                self.kept.fetch_add(1, Ordering::Relaxed);
+            }
+            Event::Warning { .. } | Event::Link(_) => self.monitor.event(event),
+            _ => {}
+        }
+    }
+
+    fn shows(&self, _: &Kind, outcome: &Outcome) -> bool {
+        matches!(outcome, Outcome::Skipped(Skip::Unchanged))
+    }
+
+    fn cancelled(&self) -> bool {
+        self.monitor.cancelled()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn most_is_more_than_half_and_not_just_a_few() {
+        let asked: Vec<_> = [(9, 0), (10, 0), (10, 9), (10, 10), (11, 10), (1000, 1001)]
+            .into_iter()
+            .map(|(removed, kept)| needs_confirmation(removed, kept))
+            .collect();
+        assert_eq!(asked, [false, true, true, false, true, false]);
+    }
+}

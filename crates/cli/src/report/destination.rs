@@ -1,0 +1,153 @@
+//! The report of one of several simultaneous jobs with different destinations. Its messages name
+//! their destination. The caller shows the progress of all jobs together.
+
+use super::{Detail, Message, Output, Report, Show};
+use crate::error::{CommandError, ErrorKind, ExitCode};
+use crate::json::{self, ErrorLine, Line, Path, Warning};
+use crate::progress::Counts;
+use haul::ReportedOnce;
+use haul_engine::LinkEvent;
+use haul_model::{Fault, escape_bytes, escape_text};
+use parking_lot::MutexGuard;
+
+/// Reports to `report` about one destination.
+pub(crate) struct DestinationReport<'r> {
+    report: &'r dyn Report,
+    reported: &'r ReportedOnce,
+    /// The destination as the user wrote it, escaped.
+    dest: String,
+}
+
+impl<'r> DestinationReport<'r> {
+    /// Creates the report about `dest`.
+    pub(crate) fn new(report: &'r dyn Report, reported: &'r ReportedOnce, dest: String) -> Self {
+        Self { report, reported, dest }
+    }
+
+    pub(crate) fn combined(&self) -> &'r dyn Report {
+        self.report
+    }
+
+    /// The destination as the user wrote it, escaped.
+    pub(crate) fn dest(&self) -> &str {
+        &self.dest
+    }
+
+    fn print_line(&self, line: &Line<'_>) {
+        self.message(&JsonLine(line.to_bytes()));
+    }
+
+    fn json_fault(&self, path: &[u8], fault: &Fault) {
+        self.report.output().fail();
+        self.print_line(&Line::Error(ErrorLine::of_fault(None, path, fault)));
+    }
+}
+
+/// A line of JSON.
+struct JsonLine(Vec<u8>);
+
+impl Message for JsonLine {
+    fn json(&self) -> Vec<u8> {
+        self.0.clone()
+    }
+}
+
+struct WithDestination<'s> {
+    dest: &'s str,
+    statement: &'s dyn Message,
+}
+
+impl Message for WithDestination<'_> {
+    fn text(&self) -> Vec<u8> {
+        let text = self.statement.text();
+        let lines = text.split_inclusive(|byte| *byte == b'\n');
+        lines.flat_map(|line| [self.dest.as_bytes(), b": ", line]).flatten().copied().collect()
+    }
+
+    fn json(&self) -> Vec<u8> {
+        json::with_destination(self.statement.json(), self.dest)
+    }
+
+    fn level(&self) -> Show {
+        self.statement.level()
+    }
+}
+
+impl Report for DestinationReport<'_> {
+    fn message(&self, statement: &dyn Message) {
+        self.report.message(&WithDestination { dest: &self.dest, statement });
+    }
+
+    fn fault_with(&self, host: Option<String>, path: &[u8], fault: &Fault, hint: Option<&str>) {
+        self.report.fault_with(host, path, fault, hint);
+    }
+
+    fn entry_fault(&self, path: &[u8], host: Option<String>, there: &[u8], fault: &Fault) {
+        if !self.report.is_text() {
+            return self.json_fault(path, fault);
+        }
+        if host.is_none() && !self.reported.is_new(there, &fault.message) {
+            return self.report.output().fail();
+        }
+        self.report.entry_fault(path, host, there, fault);
+    }
+
+    fn not_removed(&self, path: &[u8], host: Option<String>, there: &[u8], fault: &Fault) {
+        self.report.not_removed(path, host, there, fault);
+    }
+
+    fn warning(&self, path: &[u8], message: &str) {
+        if !self.report.is_text() {
+            return self.print_line(&Line::Warning(Warning { path: Path::of(path), message }));
+        }
+        if self.reported.is_new(path, message) {
+            self.report.warning(path, message);
+        }
+    }
+
+    fn destination_warning(&self, path: &[u8], message: &str) {
+        let (path_shown, text) = (escape_bytes(path), escape_text(message));
+        if path_shown == self.dest || !self.report.is_text() {
+            return self.warning(path, message);
+        }
+        let line = format!("haul: warning: {}: {path_shown}: {text}", self.dest);
+        self.output().error_line(&line);
+    }
+
+    fn link(&self, notice: LinkEvent<'_>) {
+        match notice {
+            LinkEvent::Reconnected if self.report.is_text() && self.report.shows_warnings() => {
+                self.output().error_line(&format!("haul: {}: reconnected", self.dest));
+            }
+            notice => self.report.link(notice),
+        }
+    }
+
+    fn command_error(&self, error: &CommandError) {
+        if !self.report.is_text() {
+            return self.print_line(&Line::Error(ErrorLine::of_command(error)));
+        }
+        let failed = if error.kind == ErrorKind::Interrupted { "" } else { "failed: " };
+        let reported = CommandError::new(error.kind, format!("{}: {failed}{error}", self.dest));
+        let reported = error.hints.iter().fold(reported, CommandError::with_hint);
+        self.report.command_error(&reported);
+    }
+
+    fn detail(&self) -> Detail {
+        self.report.detail()
+    }
+
+    fn draws_progress(&self) -> bool {
+        self.report.draws_progress()
+    }
+
+    fn progress(&self, _: Option<Counts>) {}
+
+    fn abort(&self, error: &CommandError, figures: Option<&dyn Message>) -> ExitCode {
+        self.report.abort(error, figures)
+    }
+
+    fn output(&self) -> MutexGuard<'_, Output> {
+        self.report.output()
+    }
+}
