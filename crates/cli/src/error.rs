@@ -222,7 +222,7 @@ impl CommandError {
     }
 
     /// Converts the error of the job of `routed_job`.
-    pub(crate) fn from_leg(error: haul::Error, routed_job: &RoutedJob<Machine>) -> Self {
+    pub(crate) fn from_routed_job(error: haul::Error, routed_job: &RoutedJob<Machine>) -> Self {
         let hosts = match &routed_job.route {
             Route::Local => [None, None],
             Route::Upload(to) => [None, to.host()],

@@ -38,6 +38,7 @@ pub(crate) enum Line<'a> {
     Warning(Warning<'a>),
     Error(ErrorLine<'a>),
     Server(ServerUsed<'a>),
+    #[serde(rename = "server_away")]
     ServerUnavailable(ServerUnavailable<'a>),
     ConnectionLost(ConnectionLost<'a>),
     ConnectionRegained {},

@@ -46,7 +46,7 @@ mod tests {
                 thread::park();
             }
         }
-        let this = "mistake::tests::a_panic_in_a_thread_ends_the_process_though_others_wait";
+        let this = "panic_hook::tests::a_panic_in_a_thread_ends_the_process_though_others_wait";
         let run = Command::new(env::current_exe().expect("a path"))
             .args(["--exact", this, "--nocapture"])
             .env(PANICS, "1")

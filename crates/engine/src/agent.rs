@@ -150,7 +150,7 @@ fn visit(
     let ServeOptions { rights, listen_target, program, calls, on_requests, .. } = serving;
     // The closer is dropped last.
     let Connection { reader, writer: output, closer } = connection;
-    let watchdog = Watchdog::new(closer.timeout());
+    let watchdog = Watchdog::new(closer.timeouts());
     let input = watch_reader(reader, &watchdog);
     // Only descriptors survive the process that serves a job.
     let caps = match closer.streams() {

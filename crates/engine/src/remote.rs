@@ -205,7 +205,7 @@ impl Agent {
         let request = encode(&Message::Job(request));
         let (wire, watchdog, closer) = match session {
             Session::New(Connection { reader, writer, closer }) => {
-                let timeout = closer.timeout();
+                let timeout = closer.timeouts();
                 let (watchdog, silence_max) = (Watchdog::new(timeout), timeout.silence_max);
                 let keeps = closer.keeps();
                 let bytes = [hello(keeps, timeout), request].concat();

@@ -34,8 +34,8 @@ pub(crate) struct Watchdog {
 
 impl Watchdog {
     /// A vigil for a peer that has not greeted.
-    pub(crate) fn new(timeout: Timeouts) -> Arc<Self> {
-        let max_ms = AtomicU64::new(milliseconds(timeout.login_max));
+    pub(crate) fn new(timeouts: Timeouts) -> Arc<Self> {
+        let max_ms = AtomicU64::new(milliseconds(timeouts.login_max));
         Arc::new(Self { reads: AtomicU64::new(0), max_ms, greeted: AtomicBool::new(false) })
     }
 
@@ -72,9 +72,9 @@ pub(crate) fn keepalive_after(silence_max: Option<Duration>) -> Option<Duration>
 }
 
 /// The longest silence in a greeting, in seconds; [`silence_of`] reads it.
-pub(crate) fn silence_seconds(timeout: Timeouts) -> u32 {
+pub(crate) fn silence_seconds(timeouts: Timeouts) -> u32 {
     let seconds = |silence: Duration| silence.as_secs().clamp(1, u32::MAX.into()) as u32;
-    timeout.silence_max.map_or(0, seconds)
+    timeouts.silence_max.map_or(0, seconds)
 }
 
 /// The longest silence from a greeting.
@@ -261,7 +261,7 @@ mod tests {
 
     const SILENCE: Duration = Duration::from_millis(200);
 
-    fn timeout(silence: Duration) -> Timeouts {
+    fn timeouts(silence: Duration) -> Timeouts {
         Timeouts { silence_max: Some(silence), login_max: Some(silence * 3) }
     }
 
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn a_read_that_waits_too_long_is_noticed_and_not_before() {
         let (here, there) = UnixStream::pair().expect("a socket pair");
-        let watchdog = Watchdog::new(timeout(SILENCE));
+        let watchdog = Watchdog::new(timeouts(SILENCE));
         let mut input = watchdog.watch_reader(here);
         thread::spawn(move || input.read(&mut [0]));
         let mut watch = Watch::new(&watchdog, "box");
@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn a_peer_that_is_not_read_is_not_silent() {
-        let watchdog = Watchdog::new(timeout(SILENCE));
+        let watchdog = Watchdog::new(timeouts(SILENCE));
         watchdog.greeted(Some(SILENCE));
         let mut watch = Watch::new(&watchdog, "box");
         assert!(noticed(&mut watch, SILENCE * 3).is_none());
@@ -306,7 +306,7 @@ mod tests {
     #[test]
     fn every_byte_is_a_sign_of_life() {
         let (here, mut there) = UnixStream::pair().expect("a socket pair");
-        let watchdog = Watchdog::new(timeout(SILENCE));
+        let watchdog = Watchdog::new(timeouts(SILENCE));
         watchdog.greeted(Some(SILENCE));
         let mut input = watchdog.watch_reader(here);
         thread::spawn(move || while input.read(&mut [0]).is_ok_and(|len| len == 1) {});
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn a_suspended_watch_counts_few_checks() {
         let (here, there) = UnixStream::pair().expect("a socket pair");
-        let watchdog = Watchdog::new(timeout(SILENCE));
+        let watchdog = Watchdog::new(timeouts(SILENCE));
         watchdog.greeted(Some(SILENCE));
         let mut input = watchdog.watch_reader(here);
         thread::spawn(move || input.read(&mut [0]));

@@ -193,9 +193,9 @@ impl Call<'_> {
             Endpoint::Server(known, via) => {
                 let identity = servers::identity()?;
                 let via = via.unwrap_or_else(|| known.usual_via());
-                let (timeout, congestion) = (host.timeout(), host.congestion);
+                let (timeouts, congestion) = (host.timeouts(), host.congestion);
                 let options =
-                    ConnectOptions { timeout, via, congestion, ..ConnectOptions::default() };
+                    ConnectOptions { timeouts, via, congestion, ..ConnectOptions::default() };
                 let connection = known.connect(&identity, options)?;
                 let is_quic = connection.closer.is_quic();
                 (self.on_event)(LinkEvent::Server { host: &host.to_string(), is_quic });
@@ -215,7 +215,7 @@ impl Call<'_> {
             // This target remembers ssh's settings.
             return (Cow::Borrowed(self.host.ssh()), Arc::clone(self.diagnostics));
         }
-        let silence_max = self.host.timeout().silence_max;
+        let silence_max = self.host.timeouts().silence_max;
         let login_max = silence_max.map(|silence| silence.max(RELOGIN_MAX));
         let target = self.host.ssh().clone().with_timeouts(Timeouts { silence_max, login_max });
         (Cow::Owned(target), Arc::new(|_: &[u8]| {}))

@@ -116,8 +116,8 @@ impl Host {
     }
 
     /// The timeouts of the host.
-    pub fn timeout(&self) -> Timeouts {
-        self.ssh.timeout()
+    pub fn timeouts(&self) -> Timeouts {
+        self.ssh.timeouts()
     }
 
     /// `job` for a run through SFTP, without settings for haul that come from the configuration

@@ -20,7 +20,7 @@ pub(crate) fn connect_sftp(
     diagnostics: &Diagnostics,
 ) -> Result<Connection, ConnectError> {
     let timeout = match host.has_timeout {
-        true => host.timeout(),
+        true => host.timeouts(),
         false => Timeouts::from_seconds(SFTP_SILENCE_SECONDS),
     };
     haul_net::connect_sftp(&host.ssh().clone().with_timeouts(timeout), Arc::clone(diagnostics))

@@ -313,11 +313,11 @@ impl EnrolledServer {
             self.server_path().is_ok_and(|server_path| server_path.is_unavailable(now));
         let mut options: ConnectOptions = options.into();
         // A server has no login, and greets at once.
-        let silence_max = options.timeout.silence_max;
-        options.timeout.login_max = silence_max;
+        let silence_max = options.timeouts.silence_max;
+        options.timeouts.login_max = silence_max;
         if was_unavailable {
             options.tries_max = UNAVAILABLE_CONNECT_MAX;
-            options.timeout.login_max = silence_max.map(|max| max.min(UNAVAILABLE_CONNECT_MAX));
+            options.timeouts.login_max = silence_max.map(|max| max.min(UNAVAILABLE_CONNECT_MAX));
         }
         let connected =
             connect_server(&self.host, &self.addresses, self.key, identity, options, store);

@@ -94,7 +94,7 @@ impl Connection {
         let connection = Self::from_streams(File::from(streams.input), File::from(streams.output))?;
         let errors = StderrReader::start(File::from(streams.errors), diagnostics)?;
         let Self { reader, writer, mut closer } = connection;
-        closer.timeout = extra_logins.0.timeout();
+        closer.timeouts = extra_logins.0.timeouts();
         closer.name = Some(extra_logins.0.display());
         let kept = Kept { streams: handles, keeper, extra_logins, _errors: Some(errors) };
         closer.kept = Some(Box::new(kept));
@@ -118,10 +118,10 @@ impl Connection {
         reader: Box<dyn Read + Send>,
         writer: Writer,
         served: ServerLink,
-        timeout: Timeouts,
+        timeouts: Timeouts,
     ) -> Self {
         let mut closer = Closer::default();
-        (closer.served, closer.timeout) = (Some(Box::new(served)), timeout);
+        (closer.served, closer.timeouts) = (Some(Box::new(served)), timeouts);
         Self { reader, writer, closer }
     }
 
@@ -135,8 +135,8 @@ impl Connection {
 
     /// Sets the timeouts for the peer.
     #[must_use]
-    pub fn with_timeouts(mut self, timeout: Timeouts) -> Self {
-        self.closer.timeout = timeout;
+    pub fn with_timeouts(mut self, timeouts: Timeouts) -> Self {
+        self.closer.timeouts = timeouts;
         self
     }
 }
@@ -284,7 +284,7 @@ pub struct Closer {
     served: Option<Box<ServerLink>>,
     /// Releases the streams. `None` if they lead to ssh.
     interrupt: Option<Arc<Interrupt>>,
-    timeout: Timeouts,
+    timeouts: Timeouts,
     /// The flags of streams that were given to this process. They are restored when this is
     /// dropped.
     before: Option<[FlagsGuard; 2]>,
@@ -366,12 +366,13 @@ impl Closer {
     pub(crate) fn new(
         ssh: Ssh,
         interrupt: Option<Arc<Interrupt>>,
-        timeout: Timeouts,
+        timeouts: Timeouts,
         kept: Option<Box<Kept>>,
         kept_by_process: Option<(String, IdleConnections)>,
     ) -> Self {
         let mut closer = Self::default();
-        (closer.ssh, closer.interrupt, closer.timeout) = (Some(Box::new(ssh)), interrupt, timeout);
+        (closer.ssh, closer.interrupt, closer.timeouts) =
+            (Some(Box::new(ssh)), interrupt, timeouts);
         (closer.kept, closer.kept_by_process) = (kept, kept_by_process);
         closer
     }
@@ -422,8 +423,8 @@ impl Closer {
     }
 
     /// The timeouts for the peer. Readers must obey them.
-    pub fn timeout(&self) -> Timeouts {
-        self.timeout
+    pub fn timeouts(&self) -> Timeouts {
+        self.timeouts
     }
 
     /// The peer's name for messages, `user@host`; "the peer" if none is known.

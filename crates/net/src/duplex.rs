@@ -51,7 +51,7 @@ impl Established {
     pub(crate) fn into_connection(
         self,
         peer: String,
-        timeout: Timeouts,
+        timeouts: Timeouts,
         opening: Opening,
     ) -> io::Result<Connection> {
         let Self { mut tls, socket, received } = self;
@@ -77,7 +77,7 @@ impl Established {
         let (is_quic, linger, on_end) = (false, None, None);
         let served = ServerLink { peer, transport: socket, refusal, is_quic, linger, on_end };
         let writer = Writer::new(writer, None);
-        Ok(Connection::of_server(Box::new(reader), writer, served, timeout))
+        Ok(Connection::of_server(Box::new(reader), writer, served, timeouts))
     }
 }
 

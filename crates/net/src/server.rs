@@ -139,7 +139,7 @@ impl ServerVia {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectOptions {
     /// Timeouts once it has answered.
-    pub timeout: Timeouts,
+    pub timeouts: Timeouts,
     /// The protocols to try.
     pub via: ServerVia,
     /// The congestion control for data that this side sends by QUIC.
@@ -151,7 +151,7 @@ pub struct ConnectOptions {
 impl Default for ConnectOptions {
     fn default() -> Self {
         Self {
-            timeout: Timeouts::default(),
+            timeouts: Timeouts::default(),
             via: ServerVia::default(),
             congestion: Congestion::default(),
             tries_max: TRIES_MAX,
@@ -160,8 +160,8 @@ impl Default for ConnectOptions {
 }
 
 impl From<Timeouts> for ConnectOptions {
-    fn from(timeout: Timeouts) -> Self {
-        Self { timeout, ..Self::default() }
+    fn from(timeouts: Timeouts) -> Self {
+        Self { timeouts, ..Self::default() }
     }
 }
 
@@ -225,10 +225,10 @@ impl OutgoingConnection {
     ) -> io::Result<Connection> {
         match self {
             Self::Tcp(direct) => {
-                direct.established().into_connection(host, options.timeout, opening)
+                direct.established().into_connection(host, options.timeouts, opening)
             }
             Self::Quic(quic::OutgoingConnection { job_stream, linger }) => {
-                job_stream.into_connection(host, options.timeout, opening, Some(linger))
+                job_stream.into_connection(host, options.timeouts, opening, Some(linger))
             }
         }
     }
@@ -287,7 +287,7 @@ fn call_with(
     options: ConnectOptions,
     timeout: Duration,
 ) -> io::Result<OutgoingConnection> {
-    let ConnectOptions { timeout: Timeouts { silence_max, .. }, congestion, .. } = options;
+    let ConnectOptions { timeouts: Timeouts { silence_max, .. }, congestion, .. } = options;
     match protocol {
         Protocol::Tcp => {
             call(address, server, identity, timeout).map(|it| OutgoingConnection::Tcp(Box::new(it)))

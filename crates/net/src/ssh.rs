@@ -302,7 +302,7 @@ fn start(
         closer: Closer::new(
             Ssh { process, stderr, peer, has_received, is_ssh: shell.is_ssh(), extra_logins },
             interrupt,
-            target.timeout(),
+            target.timeouts(),
             kept,
             kept_by_process,
         ),
@@ -398,7 +398,7 @@ fn trailing_arguments(
     }
     if matches!(remote_program, RemoteProgram::Subsystem(_)) {
         // A busy SFTP server does not answer, but the host does.
-        if let (Some(silence), false) = (target.timeout().silence_max, settings.has_keep_alive) {
+        if let (Some(silence), false) = (target.timeouts().silence_max, settings.has_keep_alive) {
             arguments.extend(keep_alive(silence));
         }
         arguments.push("-s".into());

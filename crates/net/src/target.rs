@@ -28,7 +28,7 @@ pub struct SshTarget {
     remote_haul: Option<String>,
     ciphers: cipher::Cached<cipher::Settings>,
     supports_session_options: cipher::Cached<bool>,
-    timeout: Timeouts,
+    timeouts: Timeouts,
     keep: Option<Arc<Keep>>,
 }
 
@@ -65,7 +65,7 @@ impl SshTarget {
             remote_haul: None,
             ciphers: cipher::Cached::default(),
             supports_session_options: cipher::Cached::default(),
-            timeout: Timeouts::default(),
+            timeouts: Timeouts::default(),
             keep: None,
         })
     }
@@ -128,8 +128,8 @@ impl SshTarget {
 
     /// Sets the timeouts.
     #[must_use]
-    pub fn with_timeouts(mut self, timeout: Timeouts) -> Self {
-        self.timeout = timeout;
+    pub fn with_timeouts(mut self, timeouts: Timeouts) -> Self {
+        self.timeouts = timeouts;
         self
     }
 
@@ -145,8 +145,8 @@ impl SshTarget {
     }
 
     /// The timeouts for the host.
-    pub fn timeout(&self) -> Timeouts {
-        self.timeout
+    pub fn timeouts(&self) -> Timeouts {
+        self.timeouts
     }
 
     /// The user, if one was given.

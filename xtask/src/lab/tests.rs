@@ -184,7 +184,7 @@ fn send(delay: Duration, flags: &[&str]) -> Option<Sent> {
 /// The time of the login that haul has chosen by, from its log.
 fn login_in(log: &str) -> Option<Duration> {
     let line = log.lines().find(|line| line.contains("further logins"))?;
-    let time = line.split_once("takes: ")?.1.split_once(',')?.0;
+    let time = line.split_once("duration: ")?.1.split_once(',')?.0;
     let seconds = match time.strip_suffix("ms") {
         Some(ms) => ms.parse::<f64>().ok()? / 1e3,
         None => time.strip_suffix('s')?.parse().ok()?,

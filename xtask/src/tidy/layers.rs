@@ -149,7 +149,7 @@ mod tests {
             assert_eq!(found.len(), 1, "{bad}: {found:?}");
             assert!(found[0].starts_with("`sender` must not use `receiver`"), "{found:?}");
         }
-        assert_eq!(complaints("control.rs", "use super::crew::Crew;\n").len(), 1);
+        assert_eq!(complaints("control.rs", "use super::threads::JobThreads;\n").len(), 1);
         assert_eq!(complaints("link/mod.rs", "use super::sender::Scan;\n").len(), 1);
         // Through what the crate exports, too.
         assert_eq!(complaints("sender/mod.rs", "use crate::{Job, run};\n").len(), 1);

@@ -247,7 +247,7 @@ fn every_command_that_names_a_host_takes_a_timeout() {
             Command::Deploy(deploy) => Machine::Remote(deploy.host),
             other => panic!("a command without hosts: {other:?}"),
         };
-        machine.host().expect("on a host").timeout().silence_max.map(|silence| silence.as_secs())
+        machine.host().expect("on a host").timeouts().silence_max.map(|silence| silence.as_secs())
     };
     for (command, rest) in
         [("copy", "h:a b"), ("move", "sftp://h/a b"), ("check", "h:a b"), ("ls", "h:a")]

@@ -237,7 +237,7 @@ impl JobObserver for CommandObserver<'_, '_> {
         let error = match self.monitor.cancelled() {
             // Ctrl-C also interrupts ssh, so the first symptom is a broken connection.
             true => self.monitor.interrupted(),
-            false => CommandError::from_leg(error, routed_job),
+            false => CommandError::from_routed_job(error, routed_job),
         };
         self.monitor.report().command_error(&error);
         match error.kind {

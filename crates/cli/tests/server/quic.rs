@@ -184,7 +184,8 @@ fn a_peer_that_is_silent_is_noticed_on_both_sides() {
     thread::scope(|scope| {
         let copying = scope.spawn(|| {
             let timeout = Timeouts::from_seconds(2);
-            let options = ConnectOptions { via: client.via, timeout, ..ConnectOptions::default() };
+            let options =
+                ConnectOptions { via: client.via, timeouts: timeout, ..ConnectOptions::default() };
             let addresses = [client.address.clone()];
             let (key, identity) = (client.server, &client.identity);
             let connection = connect_server("box", &addresses, key, identity, options, |_| ())?;

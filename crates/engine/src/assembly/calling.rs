@@ -180,7 +180,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
                 }
                 connected => {
                     let direct = connected?;
-                    tracing::debug!(lane, round_trip = ?direct.round_trip(), "a call stands");
+                    tracing::debug!(lane, round_trip = ?direct.round_trip(), "called the host");
                     return Ok(Carrier::Direct(direct.into()));
                 }
             }

@@ -34,7 +34,7 @@ pub(crate) struct FurtherLogins {
     /// Set if the first login can be observed.
     choice: Option<Choice>,
     extra_logins: ExtraLogins,
-    timeout: Timeouts,
+    timeouts: Timeouts,
     starter: Option<LoginStarter>,
 }
 
@@ -54,8 +54,8 @@ impl FurtherLogins {
         }
         let extra_logins = closer.extra_logins()?;
         let secret = haul_sys::secret().ok()?;
-        let timeout = Timeouts { login_max: Some(LOGIN_MAX), ..closer.timeout() };
-        Some(Self { secret, logins, choice, extra_logins, timeout, starter: None })
+        let timeouts = Timeouts { login_max: Some(LOGIN_MAX), ..closer.timeouts() };
+        Some(Self { secret, logins, choice, extra_logins, timeouts, starter: None })
     }
 
     /// The secret by which these logins find the job.
@@ -108,7 +108,7 @@ impl FurtherLogins {
     /// The first bytes sent on a login.
     fn greeting(&self, lane: u8) -> Vec<u8> {
         let joins = Message::Join(Join { lane, secret: Some(self.secret) });
-        [hello(false, self.timeout), encode(&joins)].concat()
+        [hello(false, self.timeouts), encode(&joins)].concat()
     }
 }
 
@@ -152,7 +152,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         let connection = starter.begun.recv().map_err(|_| failure())?;
         let connection = connection.map_err(|error| Failure::of(&error, false))?;
         let killer = connection.closer.killer();
-        let watchdog = Watchdog::new(further_logins.timeout);
+        let watchdog = Watchdog::new(further_logins.timeouts);
         let (greeting, silence_max) = (further_logins.greeting(lane), self.joins.silence_max);
         let (roster, results, watch) =
             (Arc::clone(&self.joins.roster), results.clone(), Arc::clone(&watchdog));

@@ -58,7 +58,7 @@ impl Joining {
             && let Some(logins) = further_logins
             && let Err(error) = logins.begin_starter(threads)
         {
-            tracing::debug!(%error, "nobody logs in again");
+            tracing::debug!(%error, "no further logins");
             *further_logins = None;
         }
     }
@@ -342,7 +342,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
                 }
             };
             if let Err(error) = taken {
-                tracing::debug!(%error, "a login does not join");
+                tracing::debug!(%error, "the login did not join");
             }
         }
     }

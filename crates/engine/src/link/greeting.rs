@@ -12,7 +12,7 @@ pub(crate) const PROGRAM: &str = env!("CARGO_PKG_VERSION");
 
 /// Greets the agent at the other end of the two streams, and returns its greeting, of any version.
 /// `peer` is its name in messages. The caller must notice an agent that is silent for longer than
-/// `timeout`.
+/// `timeouts`.
 ///
 /// # Errors
 /// When a stream fails. The inner error is for a peer that sends no greeting.
@@ -20,9 +20,9 @@ pub fn greet(
     input: &mut BufReader<impl Read>,
     output: &mut impl Write,
     peer: &str,
-    timeout: Timeouts,
+    timeouts: Timeouts,
 ) -> io::Result<Result<Welcome, JobError>> {
-    output.write_all(&hello(false, timeout))?;
+    output.write_all(&hello(false, timeouts))?;
     output.flush()?;
     match read_welcome(input, peer) {
         Err(ReadEnd::Lost(error)) => Err(error),
@@ -32,8 +32,8 @@ pub fn greet(
 }
 
 /// The greeting of a client with this patience. `keeps` offers to keep the connection.
-pub(crate) fn hello(keeps: bool, timeout: Timeouts) -> Vec<u8> {
-    let hello = Hello::ours(offered(keeps), silence_seconds(timeout), PROGRAM);
+pub(crate) fn hello(keeps: bool, timeouts: Timeouts) -> Vec<u8> {
+    let hello = Hello::ours(offered(keeps), silence_seconds(timeouts), PROGRAM);
     frame_bytes(FrameType::Hello, &hello.encode())
 }
 

@@ -70,14 +70,14 @@ impl Peer {
     ) -> Result<Self, JobError> {
         let (mut input, mut writer, watchdog, closer, greeted) = match session {
             Session::New(Connection { reader, writer, closer }) => {
-                let watchdog = Watchdog::new(closer.timeout());
+                let watchdog = Watchdog::new(closer.timeouts());
                 (watch_reader(reader, &watchdog), writer, watchdog, closer, None)
             }
             Session::Greeted(Greeted { input, output, watchdog, closer, caps, version }) => {
                 (input, output, watchdog, closer, Some((caps, version)))
             }
         };
-        let (name, timeout) = (closer.peer().to_owned(), closer.timeout());
+        let (name, timeout) = (closer.peer().to_owned(), closer.timeouts());
         let (keeps, mut is_greeted) = (closer.keeps(), greeted.is_some());
         let (outbox, frames) = Outbox::new(false);
         let hello = if is_greeted { Vec::new() } else { hello(keeps, timeout) };

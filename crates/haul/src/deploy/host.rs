@@ -41,7 +41,7 @@ impl Shell {
         let mut input = BufReader::new(reader);
         let asked = writer.write_all(format!("{DEPLOY_MARKER}\n").as_bytes());
         let asked = asked.and_then(|()| writer.flush());
-        let login_max = closer.timeout().login_max;
+        let login_max = closer.timeouts().login_max;
         let read = || asked.and_then(|()| Host::read(name, &mut input));
         let (read, is_late) =
             within(login_max, closer.killer(), read).map_err(JobError::Threads)?;
@@ -93,7 +93,7 @@ impl Shell {
         let fails = |cause: String| fails_so(cause, suspect);
         let greeting = || {
             output.write_all(b"\n")?;
-            greet(&mut input, &mut output, &host.name, closer.timeout())
+            greet(&mut input, &mut output, &host.name, closer.timeouts())
         };
         let (answer, is_late) = within(Some(timeout), closer.killer(), greeting)
             .map_err(|error| fails(error.to_string()))?;

@@ -100,7 +100,7 @@ impl JobStream {
     pub(crate) fn into_connection(
         self,
         peer: String,
-        timeout: Timeouts,
+        timeouts: Timeouts,
         opening: Opening,
         linger: Option<Box<dyn Send + Sync>>,
     ) -> io::Result<Connection> {
@@ -113,7 +113,7 @@ impl JobStream {
         let (is_quic, on_end) = (true, None);
         let served = ServerLink { peer, transport: ends, refusal, is_quic, linger, on_end };
         let writer = Writer::new(writer, None);
-        Ok(Connection::of_server(Box::new(reader), writer, served, timeout))
+        Ok(Connection::of_server(Box::new(reader), writer, served, timeouts))
     }
 }
 

@@ -70,7 +70,7 @@ impl Login {
     fn begin(closer: &Closer) -> Self {
         let (greeting_guard, greeted) = mpsc::channel();
         let has_timed_out = Arc::new(AtomicBool::new(false));
-        let max = closer.timeout().login_max.unwrap_or_default();
+        let max = closer.timeouts().login_max.unwrap_or_default();
         if !max.is_zero() {
             let (late, killer) = (Arc::clone(&has_timed_out), closer.killer());
             let wait = move || {
@@ -124,7 +124,7 @@ impl Session {
             }
             Err(cause) => return Err(StartError::Session { host: closer.peer().into(), cause }),
         };
-        let silence_max = options.silence_max.or(closer.timeout().silence_max);
+        let silence_max = options.silence_max.or(closer.timeouts().silence_max);
         let shared = SessionState::new(writer, closer.killer(), options);
         let spawned = {
             let (reading, watching) = (Arc::clone(&shared), Arc::clone(&shared));

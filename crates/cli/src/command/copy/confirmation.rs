@@ -39,7 +39,7 @@ pub(super) fn confirm(
         let counted = hosts.run(&counting_leg(routed_job), &counter);
         counted.map_err(|error| match monitor.cancelled() {
             true => CommandError::interrupted(),
-            false => CommandError::from_leg(error, routed_job),
+            false => CommandError::from_routed_job(error, routed_job),
         })?;
     }
     let (removed, kept) = (counter.removed.into_inner(), counter.kept.into_inner());

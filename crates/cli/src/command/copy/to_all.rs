@@ -152,9 +152,11 @@ impl DestinationJob<'_> {
             Err(_) if monitor.cancelled() => {
                 self.report_end(reported, Some(monitor.interrupted()), figures)
             }
-            Err(error) => {
-                self.report_end(reported, Some(CommandError::from_leg(error, routed_job)), figures)
-            }
+            Err(error) => self.report_end(
+                reported,
+                Some(CommandError::from_routed_job(error, routed_job)),
+                figures,
+            ),
         };
         self.has_ended.store(true, Ordering::Relaxed);
         end

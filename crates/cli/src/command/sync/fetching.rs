@@ -53,7 +53,7 @@ fn fetch(
     questions
         .hosts()
         .run(&routed_job, &monitor)
-        .map_err(|error| CommandError::from_leg(error, &routed_job))?;
+        .map_err(|error| CommandError::from_routed_job(error, &routed_job))?;
     if let Some(reason) = monitor.reason.into_inner() {
         return Err(failed(reason));
     }
