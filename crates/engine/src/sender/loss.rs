@@ -1,20 +1,28 @@
 //! Attributes that a move would lose because they are not even sent to the Receiver. The Receiver
 //! checks the others. Such a source stays, unless the user accepts the loss.
 
+use crate::dirs::DirNode;
 use crate::not_kept::would_lose;
-use haul_model::{Fault, Name};
+use haul_model::{Fault, Name, Side};
 use haul_tree::{MetaKind, TreeDir};
 use std::io;
+use std::sync::Arc;
 
 /// Prefixes of extended attributes that belong to an entry, and not to its system.
 const OWN_ATTRIBUTES: [&str; 3] = ["user.", "trusted.", "security.capability"];
 
-/// The reason why the entry `name` of `dir`, or `dir` itself, stays: a copy made from the listed
-/// attributes would lack some.
-///
-/// # Errors
-/// When the entry can't be inspected.
-pub(super) fn loss(dir: &dyn TreeDir, name: Option<&Name>) -> io::Result<Option<Fault>> {
+/// The reason why the entry `name` of `node`, or `node` itself, stays: a copy made from the listed
+/// attributes would lack some, or it can't be inspected.
+pub(super) fn fault(node: &Arc<DirNode>, name: Option<&Name>) -> Option<Fault> {
+    let dir = match node.handle() {
+        Ok(dir) => dir,
+        Err(error) => return Some(Fault::from_io(Side::Source, "open", &error)),
+    };
+    inspect(&*dir, name)
+        .unwrap_or_else(|error| Some(Fault::from_io(Side::Source, "read its attributes", &error)))
+}
+
+fn inspect(dir: &dyn TreeDir, name: Option<&Name>) -> io::Result<Option<Fault>> {
     let is_dir = match name {
         Some(name) => dir.stat(name, false)?.ok_or(io::ErrorKind::NotFound)?.kind == MetaKind::Dir,
         None => true,

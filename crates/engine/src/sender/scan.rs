@@ -3,36 +3,34 @@
 
 mod attributes;
 mod batching;
-mod bounds;
 mod linked;
 mod places;
 
-use self::batching::{not_a_directory, not_recursive, too_deep};
+use self::attributes::{AttributeReader, has_holes, warn, with_owner};
+use self::batching::{Batch, not_a_directory, not_recursive, too_deep};
 use self::linked::Groups;
 use super::accounts::SentAccounts;
 use super::earlier::Earlier;
 use super::special::Specials;
-use super::{Sender, Source};
-use crate::control::Reporter;
+use super::{Sender, Source, loss};
 use crate::dirs::{DirNode, OpenDirs, Selection};
+use crate::rules::{self, RuleFileError};
 use crate::threads::with_helpers;
 use crate::walk::{Depth, Found, Merged, PlaceListing, Rules, Subdirs, Walk, into_itself, look_up};
 use crate::workers::workers;
-use crate::{Event, Job, Munging, not_kept, parked};
+use crate::{Job, parked};
 use haul_model::{
-    Attributes, Entry, Fault, FaultKind, FileId, Filter, Kept, Kind, MAX_DEPTH, ModeChanges, Name,
-    Relative, Side, Timestamp, Walking, words,
+    Attributes, Entry, Fault, FaultKind, FileId, Filter, Kept, Kind, MAX_DEPTH, Name, Relative,
+    Side, Systems, Timestamp, Walking, words,
 };
 use haul_proto::ListItem;
 use haul_tree::{Meta, MetaKind, Tree};
 use std::sync::Arc;
-use std::time::Instant;
 
 /// One walk over all sources of a job.
 pub(crate) struct Scan<'s, 'a> {
     sender: &'s Sender<'a>,
     tree: &'s dyn Tree,
-    reporter: Option<&'s Reporter<'a>>,
     recursive: bool,
     specials: Specials<'s>,
     /// The destination and the directories that contain it. None of them can be copied into the
@@ -42,12 +40,7 @@ pub(crate) struct Scan<'s, 'a> {
     earlier: Option<Earlier<'s>>,
     filter: &'s Filter,
     walking: Walking,
-    /// The attributes that are listed.
-    keeps: Kept,
-    /// Changes to modes before they are listed.
-    modes: &'s ModeChanges,
-    /// Attributes that are checked once, for a warning if the sources' tree lacks them.
-    attributes_to_check: Kept,
+    attributes: AttributeReader<'s>,
     /// Files with several names, and the numbers under which they are listed.
     groups: Groups,
     /// Names of users and groups, if these are sent.
@@ -55,13 +48,7 @@ pub(crate) struct Scan<'s, 'a> {
     next_index: u64,
     /// The number of the current source, if sources are walked one by one.
     nth_source: u64,
-    batch: Vec<ListItem>,
-    batch_cost: u64,
-    batch_since: Instant,
-    /// Owners are checked until the user is warned that they are not kept.
-    checks_owners: bool,
-    /// Munged links are listed with their original targets.
-    unmunges: bool,
+    batch: Batch,
 }
 
 /// The mode of a source's parent directory whose attributes are not listed.
@@ -84,13 +71,9 @@ impl<'s, 'a> Scan<'s, 'a> {
         job: &'s Job,
         dest_lineage: &'s [FileId],
     ) -> Self {
-        // A move keeps all attributes it can. Its last job follows one that has already warned.
-        let is_move = job.task.mirrors().is_none() && job.task.moving().is_some();
-        let warns_missing = !is_move && job.task.removes().is_none();
         Self {
             sender,
             tree,
-            reporter: sender.reporter,
             recursive: job.recursive,
             specials: Specials::of(job),
             dest_lineage,
@@ -98,18 +81,12 @@ impl<'s, 'a> Scan<'s, 'a> {
             earlier: job.task.copies().and_then(|_| Earlier::of(job, tree)),
             filter: &job.filter,
             walking: job.task.mirrors().map_or_else(Walking::default, |mirror| mirror.walking),
-            keeps: job.task.keeps(),
-            modes: &job.altered.modes,
-            attributes_to_check: job.task.keeps().only_if(warns_missing),
+            attributes: AttributeReader::of(job),
             groups: Groups::of(job.links_memory_max),
             accounts: (sender.is_wire() && job.sends_account_names()).then(SentAccounts::default),
             next_index: 1,
             nth_source: 0,
-            batch: Vec::new(),
-            batch_cost: 0,
-            batch_since: Instant::now(),
-            unmunges: job.munging == Munging::Undone,
-            checks_owners: not_kept::warns_about_owners(&job.task),
+            batch: Batch::default(),
         }
     }
 
@@ -122,7 +99,7 @@ impl<'s, 'a> Scan<'s, 'a> {
         if walked.is_err() {
             return;
         }
-        if let Some(reporter) = self.reporter {
+        if let Some(reporter) = self.sender.reporter {
             reporter.listed_all();
         }
         self.sender.ledger.listed_all();
@@ -143,27 +120,25 @@ impl<'s, 'a> Scan<'s, 'a> {
         })
     }
 
-    /// Warns once if the sources' tree lacks attributes that the job keeps.
-    fn warn_unsupported(&mut self, node: &Arc<DirNode>, path: &[u8]) {
-        let requested = std::mem::replace(&mut self.attributes_to_check, Kept::NONE);
-        if requested.is_empty() {
-            return;
+    /// Sends the user and group that perform the move, if sources must not lose attributes.
+    fn send_mover(&mut self) -> Result<(), Stopped> {
+        if !self.sender.removing.must_be_lossless() {
+            return Ok(());
         }
-        if let Ok(handle) = node.handle()
-            && let Some(message) = not_kept::not_kept_message(requested, handle.keeps())
-        {
-            self.sender.control.monitor().event(Event::Warning {
-                side: Some(Side::Source),
-                path,
-                message,
-            });
-        }
+        let (user, group) = (haul_sys::effective_user(), haul_sys::effective_group());
+        self.push(ListItem::Mover { user, group })
+    }
+
+    /// The reason why the entry `name` of `node`, or `node` itself, stays: a move would lose some
+    /// of its attributes.
+    fn loss(&self, node: &Arc<DirNode>, name: Option<&Name>) -> Option<Fault> {
+        if self.sender.removing.must_be_lossless() { loss::fault(node, name) } else { None }
     }
 
     /// Walks one of several sources.
     fn found(&mut self, source: Source, path: &[u8]) -> Result<(), Stopped> {
         let (Source::Whole(node) | Source::Named { dir: node, .. }) = &source;
-        self.warn_unsupported(node, path);
+        self.attributes.warn_unsupported(self.sender, node, path);
         if let Err(unruly) = self.begin_rules(&source, path) {
             return self.fault(0, None, None, Some(path.to_vec()), unruly.fault(Side::Source));
         }
@@ -367,14 +342,14 @@ impl<'s, 'a> Scan<'s, 'a> {
             true => (0, None),
             false => (self.sender.number_of(&node, node.meta()), *id),
         };
-        let owner = self.check_owner(first.meta(), || first.path_of(None));
+        let owner = self.attributes.check_owner(self.sender, first.meta(), || first.path_of(None));
         let attributes = attributes.clone();
-        let (attributes, not_kept) = match self.kept_of_dir(&first, attributes.clone()) {
+        let (attributes, not_kept) = match self.attributes.kept_of_dir(&first, attributes.clone()) {
             _ if is_implied_dir => {
                 (Attributes::new(IMPLIED_DIR_MODE, Timestamp { secs: 0, nanos: 0 }), None)
             }
-            Ok(attributes) => (Self::with_owner(attributes, owner), None),
-            Err(fault) => (self.listed(attributes, true).only(Kept::NONE), Some(fault)),
+            Ok(attributes) => (with_owner(attributes, owner), None),
+            Err(fault) => (self.attributes.listed(attributes, true).only(Kept::NONE), Some(fault)),
         };
         let entry = Entry::new(name, Kind::Dir, attributes);
         let entry = Entry { inode, id, is_implied_dir, is_repeated, ..entry };
@@ -444,50 +419,41 @@ impl<'s, 'a> Scan<'s, 'a> {
             Some(target) => Ok(target),
             None => dir.handle()?.read_link(&name),
         });
-        let kind = kind.map(|kind| self.unmunged(kind));
+        let kind = kind.map(|kind| self.attributes.unmunged(kind));
         if let (Ok(kind), Some(fault)) = (&kind, self.loss(dir, Some(&name))) {
             let shown = words::shown(dir.path_of(Some(&name)));
             let item = self.item_of(Some(Arc::clone(dir)), Some(name), kind.clone(), Some(&shown));
             return self.push_item(ListItem::Fault { dir: parent, name: shown, fault }, item);
         }
-        match kind {
-            Ok(kind) => {
-                let id = meta.id;
-                let inode = self.sender.number_of(dir, &meta);
-                let owner = self.check_owner(&meta, || dir.path_of(Some(&name)));
-                let ctime = dir.ctime_of(&name, follow, &meta, self.sender.resume_len_min());
-                let leads_to = match kind {
-                    Kind::Symlink { .. } => self.leads_to(dir, &name),
-                    _ => None,
-                };
-                let has_holes = self.has_holes(dir, (&name, follow), &meta);
-                let dest_name = Some(name.clone());
-                let is_link = matches!(kind, Kind::Symlink { .. });
-                let attributes = match self.kept_of_entry(dir, (&name, follow), is_link, &meta) {
-                    Ok(attributes) => attributes,
-                    Err(fault) => {
-                        return self.fault(parent, Some(Arc::clone(dir)), Some(name), None, fault);
-                    }
-                };
-                let attributes = Self::with_owner(attributes, owner);
-                let entry = Entry::new(dest_name, kind, attributes);
-                let special = meta.special.filter(|special| self.keeps.has(special.kept()));
-                let has_others = meta.links > 1 && self.keeps.has(Kept::LINKS);
-                let links = match self.groups.number(id.filter(|_| has_others)) {
-                    Ok(links) => links,
-                    Err(fault) => {
-                        return self.fault(parent, Some(Arc::clone(dir)), Some(name), None, fault);
-                    }
-                };
-                let entry =
-                    Entry { inode, ctime, has_holes, links, special, id, leads_to, ..entry };
-                self.entry(parent, dir, (Some(name), follow), entry)
-            }
-            Err(error) => {
-                let fault = Fault::from_io(Side::Source, "read the link", &error);
-                self.fault(parent, Some(Arc::clone(dir)), Some(name), None, fault)
-            }
+        let kind = kind.map_err(|error| Fault::from_io(Side::Source, "read the link", &error));
+        match kind.and_then(|kind| self.entry_of(dir, (&name, follow), kind, &meta)) {
+            Ok(entry) => self.entry(parent, dir, (Some(name), follow), entry),
+            Err(fault) => self.fault(parent, Some(Arc::clone(dir)), Some(name), None, fault),
         }
+    }
+
+    /// The listed form of an entry of `dir` that is not a directory.
+    fn entry_of(
+        &mut self,
+        dir: &Arc<DirNode>,
+        (name, follow): (&Name, bool),
+        kind: Kind,
+        meta: &Meta,
+    ) -> Result<Entry, Fault> {
+        let is_link = matches!(kind, Kind::Symlink { .. });
+        let owner = self.attributes.check_owner(self.sender, meta, || dir.path_of(Some(name)));
+        let inode = self.sender.number_of(dir, meta);
+        let ctime = dir.ctime_of(name, follow, meta, self.sender.resume_len_min());
+        let leads_to = if is_link { self.leads_to(dir, name) } else { None };
+        let has_holes = has_holes(dir, (name, follow), meta);
+        let attributes = self.attributes.kept_of_entry(dir, (name, follow), is_link, meta)?;
+        let attributes = with_owner(attributes, owner);
+        let keeps = self.attributes.keeps;
+        let special = meta.special.filter(|special| keeps.has(special.kept()));
+        let has_others = meta.links > 1 && keeps.has(Kept::LINKS);
+        let links = self.groups.number(meta.id.filter(|_| has_others))?;
+        let entry = Entry::new(Some(name.clone()), kind, attributes);
+        Ok(Entry { inode, ctime, has_holes, links, special, id: meta.id, leads_to, ..entry })
     }
 
     /// The target object of a symbolic link, if it could be at the destination.
@@ -497,5 +463,30 @@ impl<'s, 'a> Scan<'s, 'a> {
         }
         // A dangling link does not depend on any entry that the job replaces.
         dir.handle().ok()?.stat(name, true).ok()??.id
+    }
+
+    /// Loads the rule files above a source.
+    fn begin_rules(&self, source: &Source, path: &[u8]) -> Result<(), RuleFileError> {
+        if !self.filter.needs_whole_paths() {
+            return Ok(());
+        }
+        let split = words::split(path);
+        match source {
+            Source::Whole(node) => {
+                node.set_rules_above(rules::begin(self.filter, self.tree, split.whole, false)?);
+            }
+            Source::Named { dir, .. } => {
+                dir.set_rules(rules::begin(self.filter, self.tree, split.parent, true)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Warns if the tree can't report file system boundaries.
+    pub(super) fn warn_unknown_boundaries(&self, node: &DirNode, path: &[u8]) {
+        if self.walking.systems != Systems::All && node.id().is_none() {
+            let message = "mount points can't be found there: copying all file systems";
+            warn(self.sender, path, message);
+        }
     }
 }

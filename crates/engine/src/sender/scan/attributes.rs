@@ -1,20 +1,69 @@
 //! The attributes of an entry that are listed, and warnings about attributes that are not kept.
 
-use super::{Scan, Stopped};
-use crate::Event;
 use crate::dirs::DirNode;
 use crate::not_kept;
-use crate::sender::loss;
-use haul_model::{Attributes, Fault, FilterSide, Kept, Kind, Name, Side, Xattr, links};
-use haul_proto::ListItem;
+use crate::sender::Sender;
+use crate::{Event, Job, Munging};
+use haul_model::{
+    Attributes, Fault, Filter, FilterSide, Kept, Kind, ModeChanges, Name, Side, Xattr, links,
+};
 use haul_tree::{Meta, Owner};
 use std::sync::Arc;
 
-impl Scan<'_, '_> {
+/// Reads the attributes that a job lists.
+pub(super) struct AttributeReader<'s> {
+    /// The attributes that are listed.
+    pub(super) keeps: Kept,
+    /// Changes to modes before they are listed.
+    modes: &'s ModeChanges,
+    filter: &'s Filter,
+    /// Munged links are listed with their original targets.
+    unmunges: bool,
+    /// Attributes that are checked once, for a warning if the sources' tree lacks them.
+    to_check: Kept,
+    /// Owners are checked until the user is warned that they are not kept.
+    checks_owners: bool,
+}
+
+impl<'s> AttributeReader<'s> {
+    /// The reader of a job.
+    pub(super) fn of(job: &'s Job) -> Self {
+        // A move keeps all attributes it can. Its last job follows one that has already warned.
+        let is_move = job.task.mirrors().is_none() && job.task.moving().is_some();
+        let warns_missing = !is_move && job.task.removes().is_none();
+        Self {
+            keeps: job.task.keeps(),
+            modes: &job.altered.modes,
+            filter: &job.filter,
+            unmunges: job.munging == Munging::Undone,
+            to_check: job.task.keeps().only_if(warns_missing),
+            checks_owners: not_kept::warns_about_owners(&job.task),
+        }
+    }
+
+    /// Warns once if the tree of `node` lacks attributes that the job keeps.
+    pub(super) fn warn_unsupported(
+        &mut self,
+        sender: &Sender<'_>,
+        node: &Arc<DirNode>,
+        path: &[u8],
+    ) {
+        let requested = std::mem::replace(&mut self.to_check, Kept::NONE);
+        if requested.is_empty() {
+            return;
+        }
+        if let Ok(handle) = node.handle()
+            && let Some(message) = not_kept::not_kept_message(requested, handle.keeps())
+        {
+            warn(sender, path, message);
+        }
+    }
+
     /// Warns root once that copies get another owner. Other users can't keep owners, and expect
     /// that. Returns the owner if the Receiver must know it, because the Receiver may run as root.
     pub(super) fn check_owner(
         &mut self,
+        sender: &Sender<'_>,
         meta: &Meta,
         path: impl FnOnce() -> Vec<u8>,
     ) -> Option<Owner> {
@@ -23,52 +72,13 @@ impl Scan<'_, '_> {
             return None;
         }
         self.checks_owners = false;
-        let is_wire = self.sender.is_wire();
+        let is_wire = sender.is_wire();
         // The user is at the other end of a wire, unless there is a reporter here.
-        if haul_sys::is_root() && (!is_wire || self.reporter.is_some()) {
-            let message = not_kept::owner_not_kept(owner);
-            let monitor = self.sender.control.monitor();
-            monitor.event(Event::Warning {
-                side: Some(Side::Source),
-                path: &path(),
-                message: &message,
-            });
+        if haul_sys::is_root() && (!is_wire || sender.reporter.is_some()) {
+            warn(sender, &path(), &not_kept::owner_not_kept(owner));
             return None;
         }
         Some(owner).filter(|_| is_wire)
-    }
-
-    /// Adds `owner` to `attributes` that were read without it.
-    pub(super) fn with_owner(mut attributes: Attributes, owner: Option<Owner>) -> Attributes {
-        if let Some(Owner { user, group }) = owner {
-            (attributes.user, attributes.group) = (Some(user), Some(group));
-        }
-        attributes
-    }
-
-    /// Sends the user and group that perform the move, if sources must not lose attributes.
-    pub(super) fn send_mover(&mut self) -> Result<(), Stopped> {
-        if !self.sender.removing.must_be_lossless() {
-            return Ok(());
-        }
-        let (user, group) = (haul_sys::effective_user(), haul_sys::effective_group());
-        self.push(ListItem::Mover { user, group })
-    }
-
-    /// The reason why the entry `name` of `node`, or `node` itself, stays: a move would lose some
-    /// of its attributes.
-    pub(super) fn loss(&self, node: &Arc<DirNode>, name: Option<&Name>) -> Option<Fault> {
-        if !self.sender.removing.must_be_lossless() {
-            return None;
-        }
-        let dir = match node.handle() {
-            Ok(dir) => dir,
-            Err(error) => return Some(Fault::from_io(Side::Source, "open", &error)),
-        };
-        let inspected = loss::loss(&*dir, name);
-        inspected.unwrap_or_else(|error| {
-            Some(Fault::from_io(Side::Source, "read its attributes", &error))
-        })
     }
 
     /// `attributes` with the mode that the job lists for such an entry.
@@ -142,20 +152,28 @@ impl Scan<'_, '_> {
             _ => kind,
         }
     }
+}
 
-    /// True if a file appears to have holes.
-    pub(super) fn has_holes(
-        &self,
-        dir: &Arc<DirNode>,
-        (name, follow): (&Name, bool),
-        meta: &Meta,
-    ) -> bool {
-        if !meta.is_thin {
-            return false;
-        }
-        // A compressed file takes little storage, and some file systems report none. Neither is a
-        // hole. If the file can't be opened, the error is reported when it is read.
-        let opened = dir.handle().and_then(|dir| dir.open_file(name, follow));
-        opened.and_then(|file| file.has_holes()).unwrap_or(true)
+/// Reports a warning about the source `path`.
+pub(super) fn warn(sender: &Sender<'_>, path: &[u8], message: &str) {
+    sender.control.monitor().event(Event::Warning { side: Some(Side::Source), path, message });
+}
+
+/// Adds `owner` to `attributes` that were read without it.
+pub(super) fn with_owner(mut attributes: Attributes, owner: Option<Owner>) -> Attributes {
+    if let Some(Owner { user, group }) = owner {
+        (attributes.user, attributes.group) = (Some(user), Some(group));
     }
+    attributes
+}
+
+/// True if a file appears to have holes.
+pub(super) fn has_holes(dir: &Arc<DirNode>, (name, follow): (&Name, bool), meta: &Meta) -> bool {
+    if !meta.is_thin {
+        return false;
+    }
+    // A compressed file takes little storage, and some file systems report none. Neither is a
+    // hole. If the file can't be opened, the error is reported when it is read.
+    let opened = dir.handle().and_then(|dir| dir.open_file(name, follow));
+    opened.and_then(|file| file.has_holes()).unwrap_or(true)
 }

@@ -31,6 +31,37 @@ const LOOK_EVERY: usize = 8;
 const TOO_MANY: &str =
     "the sources have more than 65,536 users and groups: preserve them by number instead";
 
+/// Listed items that are not sent yet.
+#[derive(Default)]
+pub(super) struct Batch {
+    items: Vec<ListItem>,
+    /// The approximate cost of the items, in bytes.
+    cost: u64,
+    /// When the first item was added.
+    since: Option<Instant>,
+}
+
+impl Batch {
+    /// Adds an item. Returns true if the batch should be sent now.
+    fn add(&mut self, listed: ListItem) -> bool {
+        self.since.get_or_insert_with(Instant::now);
+        self.cost += match &listed {
+            ListItem::Subdirs { names, .. } => {
+                names.iter().map(|name| name.as_bytes().len() as u64).sum()
+            }
+            ListItem::Account(account) => 8 + account.name.len() as u64,
+            listed => listed.cost(),
+        };
+        self.items.push(listed);
+        let is_full = self.items.len() >= BATCH_ITEMS_MAX || self.cost >= BATCH_COST_MAX;
+        is_full || self.items.len().is_multiple_of(LOOK_EVERY) && self.is_old()
+    }
+
+    fn is_old(&self) -> bool {
+        self.since.is_some_and(|since| since.elapsed() > BATCH_AGE_MAX)
+    }
+}
+
 impl Scan<'_, '_> {
     pub(super) fn entry(
         &mut self,
@@ -44,7 +75,7 @@ impl Scan<'_, '_> {
         }
         let earlier = self.earlier.as_ref().filter(|_| entry.kind != Kind::Dir);
         let rival = earlier.and_then(|earlier| earlier.rival(parent, &entry));
-        if let Some(reporter) = self.reporter {
+        if let Some(reporter) = self.sender.reporter {
             reporter.listed(self.next_index, &entry, |place| {
                 (place.source, place.is_dir) = (self.nth_source, entry.kind == Kind::Dir);
                 place.is_rival = rival.is_some();
@@ -154,40 +185,23 @@ impl Scan<'_, '_> {
         if self.sender.control.stopped() {
             return Err(Stopped);
         }
-        if self.batch.is_empty() {
-            self.batch_since = Instant::now();
-        }
-        self.batch_cost += match &listed {
-            ListItem::Subdirs { names, .. } => {
-                names.iter().map(|name| name.as_bytes().len() as u64).sum()
-            }
-            ListItem::Account(account) => 8 + account.name.len() as u64,
-            listed => listed.cost(),
-        };
-        self.batch.push(listed);
-        let is_full = self.batch.len() >= BATCH_ITEMS_MAX || self.batch_cost >= BATCH_COST_MAX;
-        if is_full || self.batch.len().is_multiple_of(LOOK_EVERY) && self.is_old() {
+        if self.batch.add(listed) {
             self.flush();
         }
         Ok(())
     }
 
-    fn is_old(&self) -> bool {
-        self.batch_since.elapsed() > BATCH_AGE_MAX
-    }
-
     /// Sends an old batch before the walk waits for the next directory.
     pub(super) fn flush_old(&mut self) {
-        if !self.batch.is_empty() && self.is_old() {
+        if self.batch.is_old() {
             self.flush();
         }
     }
 
     pub(super) fn flush(&mut self) {
-        self.batch_cost = 0;
-        let batch = std::mem::take(&mut self.batch);
-        if !batch.is_empty() {
-            self.sender.receiver.list(batch);
+        let Batch { items, .. } = std::mem::take(&mut self.batch);
+        if !items.is_empty() {
+            self.sender.receiver.list(items);
         }
     }
 }

@@ -100,7 +100,7 @@ impl Scan<'_, '_> {
             places.use_as_root(start, number, &first);
         }
         let Some((last, names)) = place.names.split_last() else {
-            self.warn_unsupported(&first, path);
+            self.attributes.warn_unsupported(self.sender, &first, path);
             let node = self.require_walkable(first, path)?;
             places.put(start, number, &[], &[], SourceLookup::Dir(node, Depth::Open));
             return Ok(());
@@ -114,7 +114,7 @@ impl Scan<'_, '_> {
             }
         };
         let above = parents.last().unwrap_or(&first);
-        self.warn_unsupported(above, path);
+        self.attributes.warn_unsupported(self.sender, above, path);
         let end = self.look_up_source(places, above, last, &place, number, path)?;
         if !matches!(end, SourceLookup::Nothing) {
             places.put(start, number, &place.names, &parents, end);
