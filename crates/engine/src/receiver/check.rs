@@ -266,7 +266,7 @@ impl Checker<'_> {
             }
             let names = self.job.task.finds_extras().then(|| names_in(node));
             match names.transpose() {
-                Ok(names) => *dir.unlisted.lock() = names,
+                Ok(names) => *dir.extras.unlisted.lock() = names,
                 Err(error) => {
                     let fault = Fault::from_io(Side::Destination, "read the directory", &error);
                     outcome = Outcome::Failed(fault);

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Once, OnceLock};
 
 /// The mode bits that allow an owner to read and search a directory.
@@ -34,35 +34,68 @@ pub(crate) struct RecvDir {
     pending: AtomicU64,
     /// See [`LastNames`].
     pub(crate) last_names: Mutex<LastNames>,
+    pub(crate) extras: ExtraNames,
+    /// The rules from rule files, where something may be removed.
+    scope: OnceLock<Scope>,
+    /// See [`Self::prefetched`].
+    pub(super) prefetched: Mutex<Option<Prefetched>>,
+    lazy: Lazy,
+    flags: Flags,
+    /// See [`Self::make_writable`].
+    made_writable: Once,
+    /// The number of the row of its waiting files, if there were any.
+    pub(super) row: OnceLock<RowNumber>,
+}
+
+/// The names in a directory from which extras are found.
+#[derive(Default)]
+pub(crate) struct ExtraNames {
     /// Existing names that were not listed yet; `None` if extras are not looked for.
     pub(crate) unlisted: Mutex<Option<BTreeSet<Name>>>,
     /// Listed names that no existing entry spelled the same way. `None` unless extras are looked
     /// for and two names may be the same.
     pub(crate) listed: Mutex<Option<Vec<Name>>>,
-    /// The rules from rule files, where something may be removed.
-    scope: OnceLock<Scope>,
-    /// See [`Self::prefetched`].
-    pub(super) prefetched: Mutex<Option<Prefetched>>,
-    /// See [`Self::bases`].
+}
+
+/// Answers about a directory that are found when they are first needed.
+#[derive(Default)]
+struct Lazy {
+    /// See [`RecvDir::bases`].
     bases: OnceLock<Vec<Arc<DirNode>>>,
-    /// See [`Self::claims`].
+    /// See [`RecvDir::claims`].
     claims: OnceLock<Option<Claims>>,
     /// Leftovers of earlier jobs, looked for when the first file is published.
     stale: OnceLock<StaleStages>,
-    /// See [`Self::mode_of_new`].
+    /// See [`RecvDir::mode_of_new`].
     mode_of_new: OnceLock<u32>,
-    /// See [`Self::make_writable`].
-    made_writable: Once,
-    /// See [`Self::touch`].
-    touched: AtomicBool,
-    /// See [`Self::mark_implied`].
-    is_implied_dir: AtomicBool,
-    /// The number of the row of its waiting files, if there were any.
-    pub(super) row: OnceLock<RowNumber>,
-    /// See [`Self::has_waiting`].
-    has_waiting: AtomicBool,
-    /// See [`Self::count_once`].
-    is_counted: AtomicBool,
+}
+
+/// Facts about a directory that become true once and stay true.
+struct Flags(AtomicU8);
+
+impl Flags {
+    /// See [`RecvDir::touch`].
+    const TOUCHED: u8 = 1;
+    /// See [`RecvDir::mark_implied`].
+    const IMPLIED: u8 = 2;
+    /// See [`RecvDir::has_waiting`].
+    const HAS_WAITING: u8 = 4;
+    /// See [`RecvDir::count_once`].
+    const COUNTED: u8 = 8;
+
+    /// The flags of a directory that this job created, if `fresh`.
+    fn new(fresh: bool) -> Self {
+        Self(AtomicU8::new(if fresh { Self::TOUCHED } else { 0 }))
+    }
+
+    /// Sets `flag`. Returns true if it was not set.
+    fn set(&self, flag: u8) -> bool {
+        self.0.fetch_or(flag, Ordering::AcqRel) & flag == 0
+    }
+
+    fn has(&self, flag: u8) -> bool {
+        self.0.load(Ordering::Acquire) & flag != 0
+    }
 }
 
 /// The last names that were listed in a directory. They come in the order of these fields.
@@ -125,20 +158,13 @@ impl RecvDir {
             attributes,
             pending: AtomicU64::new(1),
             last_names: Mutex::default(),
-            unlisted: Mutex::default(),
-            listed: Mutex::default(),
+            extras: ExtraNames::default(),
             scope: OnceLock::new(),
             prefetched: Mutex::default(),
-            bases: OnceLock::new(),
-            claims: OnceLock::new(),
-            stale: OnceLock::new(),
-            mode_of_new: OnceLock::new(),
+            lazy: Lazy::default(),
+            flags: Flags::new(fresh),
             made_writable: Once::new(),
-            touched: AtomicBool::new(fresh),
-            is_implied_dir: AtomicBool::new(false),
             row: OnceLock::new(),
-            has_waiting: AtomicBool::new(false),
-            is_counted: AtomicBool::new(false),
         })
     }
 
@@ -180,8 +206,8 @@ impl RecvDir {
 
     /// Records that the name was listed, so it is no extra. True if it is known to exist.
     pub(crate) fn record_listed(&self, name: &Name) -> bool {
-        let exists = self.unlisted.lock().as_mut().is_some_and(|names| names.remove(name));
-        if !exists && let Some(listed) = self.listed.lock().as_mut() {
+        let exists = self.extras.unlisted.lock().as_mut().is_some_and(|names| names.remove(name));
+        if !exists && let Some(listed) = self.extras.listed.lock().as_mut() {
             listed.push(name.clone());
         }
         exists
@@ -189,14 +215,14 @@ impl RecvDir {
 
     /// True if it has entries that were not listed; false if extras are not looked for.
     pub(crate) fn has_extras(&self) -> bool {
-        self.unlisted.lock().as_ref().is_some_and(|names| !names.is_empty())
+        self.extras.unlisted.lock().as_ref().is_some_and(|names| !names.is_empty())
     }
 
     /// Records that the entry with the path `shown` can't be listed: its name is no extra. If no
     /// such name exists, the Sender may have read only a part of the directory. Then nothing counts
     /// as an extra.
     pub(crate) fn record_unlistable(&self, shown: &[u8]) {
-        let mut unlisted = self.unlisted.lock();
+        let mut unlisted = self.extras.unlisted.lock();
         let Some(names) = unlisted.as_mut() else { return };
         let name = shown.rsplit(|byte| *byte == b'/').next().unwrap_or(shown);
         if !Name::new(name).is_ok_and(|name| names.remove(&name)) {
@@ -207,13 +233,13 @@ impl RecvDir {
     /// Sets the bases of a root.
     pub(crate) fn set_bases(&self, bases: Vec<Arc<DirNode>>) {
         // Nobody has asked for them before.
-        let _ = self.bases.set(bases);
+        let _ = self.lazy.bases.set(bases);
     }
 
     /// The directories of a mirror's bases that correspond to this one. Those that can't be opened
     /// are left out.
     pub(crate) fn bases(&self) -> &[Arc<DirNode>] {
-        self.bases.get_or_init(|| {
+        self.lazy.bases.get_or_init(|| {
             let above = self.parent.as_ref().map_or(&[][..], |parent| parent.bases());
             let Some(name) = &self.shown else { return above.to_vec() };
             let opened = above.iter().map(|base| {
@@ -233,14 +259,17 @@ impl RecvDir {
             let tells_apart = node.handle().is_ok_and(|handle| handle.has_distinct_names());
             (!tells_apart).then(Claims::default)
         };
-        self.claims.get_or_init(needed).as_ref()
+        self.lazy.claims.get_or_init(needed).as_ref()
     }
 
     /// The maximum permissions of its new entries, if the sources' modes are not kept.
     pub(crate) fn mode_of_new(&self) -> u32 {
         let DirState::Open(node) = &self.state else { return 0 };
         // A directory that can't be opened gets no entries.
-        *self.mode_of_new.get_or_init(|| node.handle().map_or(0, |dir| super::modes::of_new(&*dir)))
+        *self
+            .lazy
+            .mode_of_new
+            .get_or_init(|| node.handle().map_or(0, |dir| super::modes::of_new(&*dir)))
     }
 
     /// False if its owner may not create entries in it.
@@ -265,12 +294,12 @@ impl RecvDir {
 
     /// Records that the job changes its entries or mode, so its attributes must be set again.
     pub(crate) fn touch(&self) {
-        self.touched.store(true, Ordering::Release);
+        self.flags.set(Flags::TOUCHED);
     }
 
     /// False if the job has not changed it, so it has the attributes with which it was opened.
     pub(crate) fn is_touched(&self) -> bool {
-        self.touched.load(Ordering::Acquire)
+        self.flags.has(Flags::TOUCHED)
     }
 
     /// Prepares it for a new entry.
@@ -297,7 +326,7 @@ impl RecvDir {
         if !self.fresh
             && let Ok(handle) = node.handle()
         {
-            handle.remove_stale(name, &self.stale);
+            handle.remove_stale(name, &self.lazy.stale);
         }
     }
 
@@ -315,28 +344,28 @@ impl RecvDir {
 
     /// Marks it as a directory on the way to a source: it gets only a mode, if it was created.
     pub(crate) fn mark_implied(&self) {
-        self.is_implied_dir.store(true, Ordering::Relaxed);
+        self.flags.set(Flags::IMPLIED);
     }
 
     /// Records that files wait that will appear in it or below.
     pub(super) fn record_waiting(&self) {
-        self.has_waiting.store(true, Ordering::Release);
+        self.flags.set(Flags::HAS_WAITING);
     }
 
     /// True if files wait, or waited, that will appear in it or below. It gets its attributes after
     /// them.
     pub(super) fn has_waiting(&self) -> bool {
-        self.has_waiting.load(Ordering::Acquire)
+        self.flags.has(Flags::HAS_WAITING)
     }
 
     /// Counts it as kept in memory. False if it was counted before.
     pub(super) fn count_once(&self) -> bool {
-        !self.is_counted.swap(true, Ordering::Relaxed)
+        self.flags.set(Flags::COUNTED)
     }
 
     /// Which of the `kept` attributes it gets.
     pub(crate) fn attributes_to_set(&self, kept: Kept) -> Kept {
-        if self.is_implied_dir.load(Ordering::Relaxed) { Kept::MODE } else { kept }
+        if self.flags.has(Flags::IMPLIED) { Kept::MODE } else { kept }
     }
 
     /// The path of `name` in this directory for reports, not escaped.

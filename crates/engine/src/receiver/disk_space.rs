@@ -10,14 +10,14 @@ use haul_tree::TreeDir;
 /// The fault of a large file for which there is clearly no space, before any of it is sent. `None`
 /// if space may become free, or the file is updated in place or may share an old version.
 pub(super) fn no_space_fault(filler: &Filler<'_>, file: &Pending) -> Option<Fault> {
-    let Pending { dir, entry, resumed, staging, .. } = file;
+    let Pending { dir, entry, resumed, target, .. } = file;
     let may_take_less = filler.job.plan.delete.is_some()
         || filler.publisher.removals.replaces_dirs()
         || filler.job.plan.updating != Updating::Replaces;
     let is_plain = filler.job.ends.saves_sending
         && filler.job.resumable(entry).is_some()
         && !filler.job.may_have_holes(entry)
-        && staging.is_none()
+        && target.staging.is_none()
         && !filler.providers.versions.may_have(filler, file)
         && !may_take_less;
     let (true, DirState::Open(node)) = (is_plain, &dir.state) else { return None };

@@ -111,8 +111,8 @@ impl Filler<'_> {
             self.publisher.durability.register_file_system(node);
         }
         file.dir.add_pending();
-        file.preallocates = self.job.plan.preallocates;
-        file.writes_sparse = self.job.writes_sparse(&file.entry);
+        file.target.preallocates = self.job.plan.preallocates;
+        file.target.writes_sparse = self.job.writes_sparse(&file.entry);
         self.want_parts(self.providers.part_providers(), file, wants)
     }
 
@@ -136,9 +136,9 @@ impl Filler<'_> {
             ProbeResult::Settled(outcome) => return Some(outcome),
         };
         let how = How::whole_hash_if(file.resumed > 0 && self.job.requires_proof(&file.entry))
-            .delta_if(file.old.is_some())
+            .delta_if(file.reused.old.is_some())
             .in_order_if(file.needs_order())
-            .chunks_if(file.is_chunked)
+            .chunks_if(file.reused.is_chunked)
             .unhashed_if(file.is_unhashed(self));
         let into = self.publisher.naming.resolve_update_target(&mut file);
         wants.push(Want { index: file.index, how, blocks: BlockRanges::from(file.resumed), into });
@@ -172,7 +172,7 @@ impl Filler<'_> {
 
     /// Forgets the parts that providers have of a file, which is sent whole after all.
     pub(crate) fn forget_parts(&self, file: &mut Pending) {
-        file.uses_local_parts = false;
+        file.reused.has_parts = false;
         self.providers.part_providers().for_each(|provider| provider.forget(file));
     }
 
@@ -196,7 +196,7 @@ impl Filler<'_> {
     /// version or a file with its chunks has changed, or the sums are of other blocks. `counted`
     /// bytes were counted as done, `matched` of them from local content.
     pub(super) fn retry_whole(&self, pending: &mut Pending, counted: u64, matched: u64) -> bool {
-        let is_whole = !pending.uses_local_parts && pending.old.is_none();
+        let is_whole = !pending.reused.has_parts && pending.reused.old.is_none();
         if is_whole || self.job.control.stopped() {
             return false;
         }

@@ -166,7 +166,7 @@ impl Publisher<'_> {
         whole: Result<Whole, Fault>,
     ) -> Vec<Settled> {
         // A held file keeps only its staged file and its directory open.
-        pending.old = None;
+        pending.reused.old = None;
         match whole {
             Ok(whole) => {
                 self.job.reporter.hashed(pending.index, whole.hash);

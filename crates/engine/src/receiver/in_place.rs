@@ -17,8 +17,9 @@ impl Naming<'_> {
     pub(super) fn file_to_update(&self, pending: &Pending) -> Result<Option<Meta>, Fault> {
         let Some(existing) = self.update_target(pending)? else { return Ok(None) };
         if self.job.ends.sender_knows_sources {
-            return Ok(Some(existing)
-                .filter(|existing| pending.into.is_some() && pending.into == existing.id));
+            return Ok(Some(existing).filter(|existing| {
+                pending.target.into.is_some() && pending.target.into == existing.id
+            }));
         }
         match self.originals.as_ref().zip(existing.id) {
             Some((originals, id)) if originals.may_have(local_number(id), self.job.control) => {
@@ -39,8 +40,9 @@ impl Naming<'_> {
             return None;
         }
         // A fault is reported when the content has arrived.
-        pending.into = self.update_target(pending).ok().flatten().and_then(|existing| existing.id);
-        pending.into.map(local_object)
+        pending.target.into =
+            self.update_target(pending).ok().flatten().and_then(|existing| existing.id);
+        pending.target.into.map(local_object)
     }
 
     fn update_target(&self, pending: &Pending) -> Result<Option<Meta>, Fault> {

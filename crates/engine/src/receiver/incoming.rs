@@ -80,9 +80,9 @@ impl Incoming {
     /// Creates the state of a file. If it is not `pending` any more, its pieces are ignored.
     pub(crate) fn new(pending: Option<Pending>) -> Self {
         let (resumed, has_ended) = (pending.as_ref().map_or(0, |it| it.resumed), pending.is_none());
-        let old_size = pending.as_ref().and_then(|it| it.old.as_ref().map(|old| old.len));
+        let old_size = pending.as_ref().and_then(|it| it.reused.old.as_ref().map(|old| old.len));
         let index = pending.as_ref().map(|it| it.index);
-        let is_chunked = pending.as_ref().is_none_or(|it| it.is_chunked);
+        let is_chunked = pending.as_ref().is_none_or(|it| it.reused.is_chunked);
         let state = IncomingState {
             pending,
             into: None,
@@ -207,7 +207,7 @@ impl IncomingState {
             return;
         }
         let Some(pending) = &mut self.pending else { return };
-        if let Some(begun) = pending.begun.take() {
+        if let Some(begun) = pending.reused.begun.take() {
             let (into, shared) = begun.into_blocks();
             (self.into, self.shared) = (Some(Arc::new(into)), shared);
             return;

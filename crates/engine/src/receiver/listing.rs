@@ -122,7 +122,7 @@ impl Receiver<'_> {
                     outcomes.push(OutcomeItem { index, outcome });
                 }
                 if is_closed {
-                    *self.open_dir_of(index)?.unlisted.lock() = None;
+                    *self.open_dir_of(index)?.extras.unlisted.lock() = None;
                 }
             }
         }
@@ -240,7 +240,7 @@ impl Receiver<'_> {
             _ => {
                 let name = name.expect("only directories come without a name");
                 let mut one = Pending::new(index, dir, name, entry, OnExisting::Keep, cost);
-                one.staging.clone_from(&self.staging);
+                one.target.staging.clone_from(&self.staging);
                 return match self.job.is_hard_linked(&one.entry) {
                     true => {
                         self.linker.take_name(one, |one| self.creator.take_first_name(one, wants))
@@ -432,7 +432,8 @@ impl Receiver<'_> {
 
     /// Handles the extras of `dir`, once all its names are known.
     fn handle_extras(&self, dir: &Arc<RecvDir>) {
-        let (Some(names), DirState::Open(node)) = (dir.unlisted.lock().take(), &dir.state) else {
+        let (Some(names), DirState::Open(node)) = (dir.extras.unlisted.lock().take(), &dir.state)
+        else {
             return;
         };
         if !self.job.copies_nothing() {
@@ -470,7 +471,7 @@ impl Receiver<'_> {
         if !self.job.task.finds_extras() || dir.parent.is_none() {
             return Err(ProtocolViolation("it closed a directory unexpectedly"));
         }
-        *dir.unlisted.lock() = None;
+        *dir.extras.unlisted.lock() = None;
         Ok(())
     }
 

@@ -30,14 +30,26 @@ pub(crate) struct Pending {
     pub(super) reading: Reading,
     /// The base directory that has the content, and how the file gets it.
     pub(super) base: Option<(Base, BaseMethod)>,
+    pub(super) reused: Reused,
+    pub(super) target: Target,
+}
+
+/// Content of a file that need not be sent.
+#[derive(Default)]
+pub(super) struct Reused {
     /// The chunks of the file are offered.
     pub(super) is_chunked: bool,
     /// Parts of it were taken from other files.
-    pub(super) uses_local_parts: bool,
+    pub(super) has_parts: bool,
     /// The old version whose sums were sent.
     pub(super) old: Option<Version>,
     /// The staged file, if it begins with the old version.
     pub(super) begun: Option<Box<PrefilledStage>>,
+}
+
+/// Where and how the content of a file is written.
+#[derive(Default)]
+pub(super) struct Target {
     /// The file into which the content will be written, if the Want named one.
     pub(super) into: Option<FileId>,
     /// Space is reserved before the file is written.
@@ -63,11 +75,7 @@ impl Pending {
         on_existing: OnExisting,
         cost: u64,
     ) -> Self {
-        let (resumed, recorded_len) = (0, None);
-        let (found, reading) = (Changes::default(), Reading::default());
-        let (base, old, begun, into) = (None, None, None, None);
-        let (preallocates, writes_sparse, staging, listed) = (false, false, None, entry.size());
-        let (is_chunked, uses_local_parts) = (false, false);
+        let listed = entry.size();
         Self {
             index,
             dir,
@@ -76,19 +84,13 @@ impl Pending {
             listed,
             on_existing,
             cost,
-            resumed,
-            recorded_len,
-            found,
-            reading,
-            base,
-            old,
-            is_chunked,
-            uses_local_parts,
-            begun,
-            into,
-            preallocates,
-            writes_sparse,
-            staging,
+            resumed: 0,
+            recorded_len: None,
+            found: Changes::default(),
+            reading: Reading::default(),
+            base: None,
+            reused: Reused::default(),
+            target: Target::default(),
         }
     }
 
@@ -117,7 +119,7 @@ impl Pending {
     /// is staged on a file system that shares content.
     pub(super) fn may_share(&self, filler: &Filler<'_>, source: &dyn SourceFile) -> bool {
         let DirState::Open(node) = &self.dir.state else { return false };
-        !(filler.job.hashes_content() || self.reading.is_retry || self.staging.is_some())
+        !(filler.job.hashes_content() || self.reading.is_retry || self.target.staging.is_some())
             && source.handle().is_some()
             && node.handle().is_ok_and(|dir| dir.capabilities().can_share_content)
     }

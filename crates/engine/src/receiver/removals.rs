@@ -284,7 +284,7 @@ fn is_extra(
     known_distinct: &mut HashSet<Name>,
 ) -> bool {
     let Ok(handle) = node.handle() else { return false };
-    let listed = dir.listed.lock();
+    let listed = dir.extras.listed.lock();
     if handle.capabilities().has_object_ids {
         let is_claimed = |id| dir.claims().is_some_and(|claims| claims.has(id));
         let leads_to_it = |listed: &Name| {

@@ -296,7 +296,7 @@ impl Pending {
 
     /// Creates the staged file.
     pub(super) fn stage(&self) -> Result<Box<dyn StagedFile>, Fault> {
-        let stage = |dir: &dyn TreeDir| match &self.staging {
+        let stage = |dir: &dyn TreeDir| match &self.target.staging {
             Some(at) => dir.stage_at(at),
             None => dir.stage(),
         };
@@ -306,7 +306,7 @@ impl Pending {
     /// Prepares the staged file: reserves space and turns zeros into holes, as its file needs.
     fn prepared(&self, stage: Box<dyn StagedFile>) -> Result<Box<dyn StagedFile>, Fault> {
         let stage = self.with_zeros(stage);
-        if self.preallocates {
+        if self.target.preallocates {
             let reserved = stage.reserve(self.entry.size());
             reserved.map_err(|error| destination_fault("allocate space for the file", &error))?;
         }
@@ -315,7 +315,7 @@ impl Pending {
 
     /// Makes the staged file turn zeros into holes, if its file wants that.
     pub(super) fn with_zeros(&self, mut stage: Box<dyn StagedFile>) -> Box<dyn StagedFile> {
-        if self.writes_sparse {
+        if self.target.writes_sparse {
             stage.write_sparse();
         }
         stage
@@ -335,7 +335,7 @@ impl Pending {
     /// True if the content is accepted without a hash. A file that is read again is hashed: the
     /// hash shows whether it has only grown.
     pub(super) fn is_unhashed(&self, filler: &Filler<'_>) -> bool {
-        let is_plain = self.resumed == 0 && self.old.is_none() && !self.reading.is_retry;
+        let is_plain = self.resumed == 0 && self.reused.old.is_none() && !self.reading.is_retry;
         is_plain && filler.job.ends.accepts_unhashed
     }
 
@@ -441,7 +441,7 @@ impl Pending {
     ) -> Result<Whole, Fault> {
         // A later job can't distinguish a lost block from a hole.
         let filling = match filling {
-            Filling::Dense if self.writes_sparse => Filling::WithHoles,
+            Filling::Dense if self.target.writes_sparse => Filling::WithHoles,
             filling => filling,
         };
         let sync_first = filling.needs_sync_first(self.entry.size(), &**verified.stage());

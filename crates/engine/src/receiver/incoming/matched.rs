@@ -15,7 +15,7 @@ impl IncomingState {
     /// Takes local content. If it has changed, nothing more is accepted.
     pub(super) fn take_reuse(&mut self, filler: &Filler<'_>, reuse: &Reuse, route: Route) {
         let Some(pending) = &mut self.pending else { return };
-        pending.uses_local_parts = true;
+        pending.reused.has_parts = true;
         let taken = if providers::is_in_place(&self.shared, reuse) {
             self.take_by_steps(filler, reuse.len.into(), |state, part, taken| {
                 Ok(state.keep(filler, part, reuse.at + taken, route)?)

@@ -79,8 +79,8 @@ impl Content for Basis {
 pub(super) fn can_prefill(file: &Pending, old: &dyn SourceFile) -> bool {
     let DirState::Open(node) = &file.dir.state else { return false };
     old.seal().size >= RESUME_LEN_MIN_REMOTE
-        && !file.preallocates
-        && file.staging.is_none()
+        && !file.target.preallocates
+        && file.target.staging.is_none()
         && old.handle().is_some()
         && node.handle().is_ok_and(|dir| dir.capabilities().can_share_content)
 }
@@ -101,5 +101,5 @@ pub(super) fn begin_with(filler: &Filler<'_>, file: &mut Pending, old: &dyn Sour
         false if stage.set_len(from).is_err() => return,
         false => from..from,
     };
-    file.begun = Some(Box::new(PrefilledStage { stage, done, shared }));
+    file.reused.begun = Some(Box::new(PrefilledStage { stage, done, shared }));
 }

@@ -159,7 +159,7 @@ impl Chunks {
 
     /// Ends a file with its outcome. The chunks of a published file are added to the index.
     pub(crate) fn end(&self, job: &JobContext<'_>, file: &Pending, outcome: &Outcome) {
-        let listed = file.is_chunked.then(|| self.files.lock().end(file.index)).flatten();
+        let listed = file.reused.is_chunked.then(|| self.files.lock().end(file.index)).flatten();
         let Some(listed) = listed else { return };
         let is_published = matches!(outcome, Outcome::Copied) && !job.delays_updates();
         if let (true, DirState::Open(node)) = (is_published && !listed.is_empty(), &file.dir.state)
@@ -253,7 +253,7 @@ impl Provider for Chunks {
 
     /// Requests offers for the chunks of a file.
     fn probe(&self, _: &Filler<'_>, mut file: Box<Pending>, _: &mut Vec<Want>) -> ProbeResult {
-        file.is_chunked = true;
+        file.reused.is_chunked = true;
         self.files.lock().begin(file.index);
         ProbeResult::PassedOn(file)
     }
@@ -269,7 +269,7 @@ impl Provider for Chunks {
     }
 
     fn forget(&self, file: &mut Pending) {
-        if std::mem::take(&mut file.is_chunked) {
+        if std::mem::take(&mut file.reused.is_chunked) {
             self.files.lock().end(file.index);
         }
     }

@@ -111,7 +111,7 @@ impl Provider for Versions {
     }
 
     fn parts(&self, _filler: &Filler<'_>, file: &mut Pending, reuse: &Reuse) -> Option<Vec<Part>> {
-        let (from, old) = (reuse.from?, file.old.as_mut()?);
+        let (from, old) = (reuse.from?, file.reused.old.as_mut()?);
         if old.content.is_none() {
             let opened = open_in(&file.dir, &old.name)?;
             old.content = Some(Arc::new(opened));
@@ -121,8 +121,8 @@ impl Provider for Versions {
     }
 
     fn forget(&self, file: &mut Pending) {
-        file.old = None;
-        if let Some(begun) = file.begun.take() {
+        file.reused.old = None;
+        if let Some(begun) = file.reused.begun.take() {
             begun.discard();
         }
     }
@@ -180,20 +180,20 @@ impl Versions {
             if begins {
                 begin_with(filler, &mut file, &*old);
             }
-            let basis = match &file.begun {
+            let basis = match &file.reused.begun {
                 Some(begun) => begun.basis(old).ok(),
                 None => Some(Box::new(old) as Box<dyn Content>),
             };
             if basis.is_some_and(|basis| self.send_sums(filler, index, &*basis, shape)) {
-                file.old = Some(Version { len: shape.old_len(), name, content: None });
+                file.reused.old = Some(Version { len: shape.old_len(), name, content: None });
             } else {
-                file.begun = None;
+                file.reused.begun = None;
             }
         }
         if filler.job.control.stopped() {
             return;
         }
-        let (is_whole, mut wants) = (file.old.is_none(), Vec::new());
+        let (is_whole, mut wants) = (file.reused.old.is_none(), Vec::new());
         filler.want_after_versions(file, &mut wants);
         filler.job.sender.want(wants);
         if is_whole {

@@ -92,8 +92,8 @@ impl Removals<'_> {
                 let tells_apart = node.handle().is_ok_and(|handle| {
                     handle.capabilities().has_object_ids && handle.has_distinct_names()
                 });
-                *dir.listed.lock() = (!tells_apart).then(Vec::new);
-                *dir.unlisted.lock() = Some(names);
+                *dir.extras.listed.lock() = (!tells_apart).then(Vec::new);
+                *dir.extras.unlisted.lock() = Some(names);
             }
             // The job that removes extras reports it.
             Err(_) if !self.job.removes_extras() => {}
