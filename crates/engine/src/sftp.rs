@@ -107,7 +107,7 @@ pub(crate) fn run(
         let sessions: Vec<Session> = std::iter::once(first).chain(joined).collect();
         // A session that was ended from here has abandoned its temporary files too.
         if sessions.iter().all(Session::is_open) {
-            host.forget_stages();
+            host.records.finish();
         }
         drop(host);
         conclude(result, sessions)
@@ -180,7 +180,7 @@ fn begin_stages(
     let named = if destination.rename.is_some() { &names[..] } else { &names[..1] };
     let places: Vec<_> =
         named.iter().filter_map(|name| destination.root.origin_key(*name)).collect();
-    if let Err(error) = host.begin_stages(&places) {
+    if let Err(error) = host.records.begin(&places) {
         let message = format!(
             "can't record the names of temporary files: {error}: continuing without; if this upload is killed, run 'haul clean' on the host; make the directory writable"
         );
@@ -221,9 +221,9 @@ fn run_with(
     let result = assembly.run(Placed::Both(sending, receiving));
     if far == RemoteEnd::Destination {
         // The server may not have confirmed all written bytes.
-        monitor.progress().limit_kept(host.kept_len());
+        monitor.progress().limit_kept(host.results.kept_len());
     }
-    if host.has_lost_times() && !needs_times(job) {
+    if host.results.has_lost_times() && !needs_times(job) {
         let message = "the server does not store mtimes: files have the time of the copy, and the next copy sends them again, unless it replaces only older files";
         monitor.event(Event::Warning { side: Some(Side::Destination), path: &job.dest, message });
     }
@@ -231,7 +231,7 @@ fn run_with(
         remove_origin_record(job, &origin, made);
     }
     // That leaves nothing to resume.
-    result.map(|summary| match host.has_lost_attributes() {
+    result.map(|summary| match host.results.has_lost_attributes() {
         true => report_lost_attributes(monitor, summary),
         false => summary,
     })

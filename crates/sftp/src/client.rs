@@ -6,6 +6,7 @@ use crate::codec::{
 };
 use crate::error::{Cause, SessionError, SftpError};
 use crate::file::RemoteFile;
+use crate::pending_answer::PendingAnswer;
 use crate::session::{Batch, Payload, Port, SessionState};
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
@@ -260,6 +261,22 @@ impl Client {
             Some(extension) if !self.has(extension) => Err(Cause::Missing(extension.name())),
             _ => Ok(()),
         }
+    }
+
+    /// Like [`Self::make_dir`], without waiting for the answer. The server may handle later
+    /// requests first, so send those about entries of the directory after the answer.
+    pub fn make_dir_later(&self, path: &[u8], mode: u32) -> PendingAnswer {
+        PendingAnswer::send(self, Request::Mkdir { path, attrs: Attrs::with_mode(mode) }, path)
+    }
+
+    /// Like [`Self::remove_file`], without waiting for the answer.
+    pub fn remove_file_later(&self, path: &[u8]) -> PendingAnswer {
+        PendingAnswer::send(self, Request::Remove { path }, path)
+    }
+
+    /// Like [`Self::set_attrs`], without waiting for the answer.
+    pub fn set_attrs_later(&self, path: &[u8], attrs: Attrs) -> PendingAnswer {
+        PendingAnswer::send(self, Request::Setstat { path, attrs }, path)
     }
 }
 

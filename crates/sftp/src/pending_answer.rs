@@ -1,7 +1,7 @@
 //! Requests whose answer is taken later, or by another thread.
 
 use crate::Client;
-use crate::codec::{Attrs, Request};
+use crate::codec::Request;
 use crate::error::SftpError;
 use crate::session::Batch;
 use parking_lot::Mutex;
@@ -22,7 +22,7 @@ struct Pending {
 
 impl PendingAnswer {
     /// Sends the request. [`Self::wait`] reports a failure to send it.
-    fn send(client: &Client, request: Request<'_>, path: &[u8]) -> Self {
+    pub(crate) fn send(client: &Client, request: Request<'_>, path: &[u8]) -> Self {
         let batch = Batch::of(client, path, &[request]);
         batch.flush();
         Self(Arc::new(Pending { batch: Mutex::new(Some(batch)), outcome: OnceLock::new() }))
@@ -39,23 +39,5 @@ impl PendingAnswer {
             answer.map(drop)
         };
         self.0.outcome.get_or_init(receive).clone()
-    }
-}
-
-impl Client {
-    /// Like [`Self::make_dir`], without waiting for the answer. The server may handle later
-    /// requests first, so send those about entries of the directory after the answer.
-    pub fn make_dir_later(&self, path: &[u8], mode: u32) -> PendingAnswer {
-        PendingAnswer::send(self, Request::Mkdir { path, attrs: Attrs::with_mode(mode) }, path)
-    }
-
-    /// Like [`Self::remove_file`], without waiting for the answer.
-    pub fn remove_file_later(&self, path: &[u8]) -> PendingAnswer {
-        PendingAnswer::send(self, Request::Remove { path }, path)
-    }
-
-    /// Like [`Self::set_attrs`], without waiting for the answer.
-    pub fn set_attrs_later(&self, path: &[u8], attrs: Attrs) -> PendingAnswer {
-        PendingAnswer::send(self, Request::Setstat { path, attrs }, path)
     }
 }

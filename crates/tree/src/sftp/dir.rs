@@ -2,23 +2,28 @@
 
 use super::attrs::{attrs_for, is_complete, meta_of, times_of};
 use super::known::{ExistingEntries, Known};
-use super::links;
 use super::pending_creation::PendingCreation;
 use super::source::SftpSource;
-use super::{SftpHost, join};
+use super::stage::SftpStage;
+use super::{SftpHost, join, links, same};
 use crate::{
-    Capabilities, Meta, MetaKind, Origin, PRIVATE_DIR_MODE, PendingOperation, SmallFiles,
-    SourceFile, StagedFile, Storage, TreeDir, TreeEntry, in_whole_seconds,
+    Capabilities, Meta, MetaKind, Origin, PRIVATE_DIR_MODE, PendingOperation, ResumablePart,
+    SmallFiles, SourceFile, StagedFile, Storage, TreeDir, TreeEntry, Unfinished, in_whole_seconds,
 };
-use haul_model::{Attributes, FileId, KEPT_MODE, Kept, Name, ParentFailed, Timestamp};
+use haul_model::{
+    Attributes, BLOCK_LEN, BlockHash, FileId, KEPT_MODE, Kept, Name, ParentFailed, Timestamp,
+};
 use haul_sftp::{Attrs, DirEntry, Extension, FileType, OpenFlags, PendingAnswer, RemoteFile};
-use haul_store::{OnExisting, Publication, marker_name};
+use haul_store::{
+    Earlier, OnExisting, Publication, RemoteJournal, RemoteNames, SourceId, StaleStages,
+    marker_name,
+};
 use haul_sys::{Dir, FreeSpace};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Limit of the link targets of one directory that are read ahead, in bytes.
 const TARGETS_LEN_MAX: usize = 16 << 20;
@@ -134,6 +139,19 @@ impl SftpDir {
     pub(super) fn ready(&self) -> io::Result<()> {
         let made = self.made.as_ref().map_or(Ok(()), |made| made.wait());
         made.map_err(|_| io::Error::other(ParentFailed))
+    }
+
+    /// The directory of a copy's journal, and the names of journal and stage. `None` without a
+    /// directory for journals.
+    fn journal_of(&self, name: &Name, source: &SourceId) -> Option<(&Arc<Dir>, RemoteNames)> {
+        let journals = self.host.records.journals.as_ref()?;
+        let place = self.host.place(&self.path);
+        Some((journals.dir(), RemoteNames::of(journals, &place, name, source)))
+    }
+
+    fn remove_stage(&self, stage: &str) {
+        // It may have been removed already.
+        let _ = self.host.client().remove_file(&self.path_of(stage.as_bytes()));
     }
 }
 
@@ -261,7 +279,7 @@ impl TreeDir for SftpDir {
 
     fn stage(&self) -> io::Result<Box<dyn StagedFile>> {
         self.ready()?;
-        self.host.stage(&self.path, &self.host.stage_name())
+        self.host.stage(&self.path, &self.host.records.stage_name())
     }
 
     fn remove_file(&self, name: &Name) -> io::Result<()> {
@@ -302,8 +320,8 @@ impl TreeDir for SftpDir {
         let (host, is_own) = (Arc::clone(&self.host), self.made.is_some());
         Ok(Some(Box::new(move || match set.wait() {
             // A loss of attributes is reported once for the whole job.
-            Err(error) if error.is_refusal() && (is_own || host.has_lost_attributes()) => {
-                host.record_lost_attributes();
+            Err(error) if error.is_refusal() && (is_own || host.results.has_lost_attributes()) => {
+                host.results.record_lost_attributes();
                 Ok(())
             }
             set => host.io(set),
@@ -384,7 +402,7 @@ impl Storage for SftpDir {
         self.ready()?;
         let (client, host) = (self.host.client(), &self.host);
         let before = host.io(client.stat(&self.path))?.times;
-        let path = self.path_of(host.stage_name().as_bytes());
+        let path = self.path_of(host.records.stage_name().as_bytes());
         let file = host.io(client.open(&path, OpenFlags::CreateNew, Some(PRIVATE_FILE_MODE)))?;
         let set = Attrs { times: Some(times), ..Attrs::default() };
         let found = file.set_stat_and_close(set);
@@ -411,7 +429,7 @@ impl Storage for SftpDir {
     /// A mount may cache what was in a directory, and a server may delay new entries. So an entry
     /// is created on one side, then on the other.
     fn is_same_dir(&self, near: &Dir) -> io::Result<bool> {
-        Ok(self.is_visible_in(near)? || self.sees_entry_of(near)?)
+        Ok(same::is_visible_in(self, near)? || same::sees_entry_of(self, near)?)
     }
 }
 
@@ -458,5 +476,53 @@ impl Origin for SftpDir {
         if let Err(error) = forgotten {
             self.host.record_loss(&error);
         }
+    }
+}
+
+impl Unfinished for SftpDir {
+    fn earlier(&self, name: &Name, source: &SourceId) -> Earlier {
+        self.journal_of(name, source).map_or(Earlier::Nothing, |(journals, names)| {
+            RemoteJournal::earlier(journals, &names, source)
+        })
+    }
+
+    fn resume(
+        &self,
+        name: &Name,
+        source: &SourceId,
+    ) -> io::Result<(Box<dyn StagedFile>, Vec<BlockHash>)> {
+        self.ready()?;
+        let (journals, names) = self.journal_of(name, source).ok_or(io::ErrorKind::Unsupported)?;
+        let (stage, blocks) = SftpStage::resume(&self.host, &self.path, journals, &names, source)?;
+        Ok((Box::new(stage), blocks))
+    }
+
+    fn kept(&self, name: &Name, source: &SourceId) -> Option<ResumablePart> {
+        let part = self.journal_of(name, source).map(|(journals, names)| {
+            let keeps_durable = self.host.client().has(Extension::Fsync);
+            let blocks = RemoteJournal::kept(journals, &names, source, keeps_durable);
+            let path = self.path_of(names.stage.as_bytes());
+            ResumablePart { len: blocks * BLOCK_LEN, path }
+        });
+        Some(part.unwrap_or_default())
+    }
+
+    fn remove_leftovers(&self, name: &Name, source: &SourceId) -> bool {
+        let Some((journals, names)) = self.journal_of(name, source) else { return false };
+        if RemoteJournal::earlier(journals, &names, source) == Earlier::Nothing {
+            return false;
+        }
+        self.remove_stage(&names.stage);
+        RemoteJournal::remove(journals, &names);
+        true
+    }
+
+    fn remove_stale(&self, name: &Name, _seen: &OnceLock<StaleStages>) {
+        let Some(journals) = &self.host.records.journals else { return };
+        let all = self.host.records.earlier.get_or_init(|| RemoteJournal::all(journals.dir()));
+        let place = self.host.place(&self.path);
+        RemoteJournal::remove_stale(journals.dir(), all, &place, name, |stage| {
+            self.remove_stage(stage);
+        });
     }
 }

@@ -110,85 +110,18 @@ struct Spelled {
     _share: Share,
 }
 
-/// A host reached through its SFTP server, over one or more sessions.
-pub struct SftpHost {
-    /// The sessions with it.
-    pub sessions: Sessions,
-    /// The host's name, part of the IDs of its files.
-    pub name: Vec<u8>,
-    /// Why the session was lost, if it was.
-    pub lost: Arc<SessionLoss>,
-    /// Files stay open when they are complete: they are made durable or read back before they are
-    /// published.
-    pub(super) keeps_open: bool,
-    /// Files fail if the server does not keep their times.
-    pub(super) needs_times: bool,
+/// Attributes that uploads to a host have lost, and content that they keep for a later job.
+#[derive(Default)]
+pub struct UploadResults {
     /// The server has not kept the time of a file.
     has_lost_times: AtomicBool,
     /// The server has refused to set the attributes of a file of the job.
     has_lost_attributes: AtomicBool,
     /// See [`Self::kept_len`].
     kept_len: AtomicU64,
-    /// Lists directories before they are needed.
-    pub lister: Lister,
-    /// Content of large files on its way from the host.
-    pub streams: Arc<Budget>,
-    /// Content of small files on its way from the host.
-    pub small: Arc<Budget>,
-    /// The budget of remembered directories at the destination.
-    pub(super) remembered: Arc<Budget>,
-    /// The directory on this machine for journals of uploads.
-    pub journals: Option<Journals>,
-    /// Journals that earlier jobs have left, once listed.
-    pub earlier_journals: OnceLock<Vec<String>>,
-    /// The names of this job's small temporary files, if they are recorded.
-    series: OnceLock<StageSeries>,
-    /// The same of killed jobs, once looked up.
-    dead: OnceLock<DeadSeries>,
-    /// The directory whose spelling was asked about last, if its names find room.
-    spelled: Mutex<Option<Spelled>>,
-    /// Times whose second is not over, so that a file may still change within it.
-    pub(super) settling: Settling,
-    /// Held while a link replaces an entry: two at once could come to point at each other.
-    pub(super) linking: Mutex<()>,
-    /// Directories where a listing has removed leftovers of killed jobs.
-    pub(super) cleaned: Mutex<HashSet<Vec<u8>>>,
 }
 
-impl SftpHost {
-    /// The host of `lost`. With `keeps_open`, written files are made durable or read back. With
-    /// `needs_times`, they fail if the server does not keep their times.
-    pub fn new(
-        sessions: Sessions,
-        lost: &Arc<SessionLoss>,
-        journals: Option<Journals>,
-        keeps_open: bool,
-        needs_times: bool,
-    ) -> Arc<Self> {
-        Arc::new(Self {
-            lister: Lister::new(sessions.first(), LISTERS),
-            sessions,
-            name: lost.host.as_bytes().to_vec(),
-            lost: Arc::clone(lost),
-            keeps_open,
-            needs_times,
-            has_lost_times: AtomicBool::new(false),
-            has_lost_attributes: AtomicBool::new(false),
-            kept_len: AtomicU64::new(0),
-            streams: Budget::new(STREAMS_LEN),
-            small: Budget::new(SMALL_LEN),
-            remembered: Budget::new(CACHED_ENTRIES_LEN),
-            linking: Mutex::default(),
-            journals,
-            earlier_journals: OnceLock::new(),
-            series: OnceLock::new(),
-            dead: OnceLock::new(),
-            spelled: Mutex::default(),
-            settling: Settling::default(),
-            cleaned: Mutex::default(),
-        })
-    }
-
+impl UploadResults {
     /// True if the server has reported another time for a file than the one set.
     pub fn has_lost_times(&self) -> bool {
         self.has_lost_times.load(Ordering::Relaxed)
@@ -217,6 +150,28 @@ impl SftpHost {
     pub(super) fn keeps(&self, len: u64) {
         self.kept_len.fetch_max(len, Ordering::Relaxed);
     }
+}
+
+/// The records about uploads to a host that this machine keeps for later jobs.
+pub struct UploadRecords {
+    /// The directory of the records, if there is one.
+    pub journals: Option<Journals>,
+    /// The host's name.
+    host: Vec<u8>,
+    /// Journals that earlier jobs have left, once listed.
+    pub(super) earlier: OnceLock<Vec<String>>,
+    /// The names of this job's small temporary files, if they are recorded.
+    series: OnceLock<StageSeries>,
+    /// The same of killed jobs, once looked up.
+    dead: OnceLock<DeadSeries>,
+}
+
+impl UploadRecords {
+    /// The records about `host` in `journals`.
+    fn of(journals: Option<Journals>, host: &[u8]) -> Self {
+        let (earlier, series, dead) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Self { journals, host: host.to_vec(), earlier, series, dead }
+    }
 
     /// Records the names of this job's temporary files beside the journals, for the directories
     /// with these `places` ([`crate::Origin::origin_key`]). If this job is killed, a later job
@@ -224,9 +179,9 @@ impl SftpHost {
     ///
     /// # Errors
     /// Those of writing the record. The job can continue without it.
-    pub fn begin_stages(&self, places: &[Vec<u8>]) -> io::Result<()> {
+    pub fn begin(&self, places: &[Vec<u8>]) -> io::Result<()> {
         let Some(journals) = self.journals.as_ref() else { return Ok(()) };
-        let series = StageSeries::begin(journals, &self.name, places)?;
+        let series = StageSeries::begin(journals, &self.host, places)?;
         self.series.set(series).expect("a host has one job");
         Ok(())
     }
@@ -238,16 +193,81 @@ impl SftpHost {
 
     /// The temporary files that killed jobs of this machine may have left.
     pub fn dead(&self) -> &DeadSeries {
-        let find = |journals| DeadSeries::find(journals, &self.name);
+        let find = |journals| DeadSeries::find(journals, &self.host);
         self.dead.get_or_init(|| self.journals.as_ref().map(find).unwrap_or_default())
     }
 
     /// Removes the record of this job's temporary files. To be called at the job's end, once the
     /// server has answered all requests: none of them is left.
-    pub fn forget_stages(&self) {
+    pub fn finish(&self) {
         if let Some(series) = self.series.get() {
             series.finish();
         }
+    }
+}
+
+/// A host reached through its SFTP server, over one or more sessions.
+pub struct SftpHost {
+    /// The sessions with it.
+    pub sessions: Sessions,
+    /// The host's name, part of the IDs of its files.
+    pub name: Vec<u8>,
+    /// Why the session was lost, if it was.
+    pub lost: Arc<SessionLoss>,
+    /// Files stay open when they are complete: they are made durable or read back before they are
+    /// published.
+    pub(super) keeps_open: bool,
+    /// Files fail if the server does not keep their times.
+    pub(super) needs_times: bool,
+    /// The attributes that uploads have lost, and the content that they keep for a later job.
+    pub results: UploadResults,
+    /// Lists directories before they are needed.
+    pub lister: Lister,
+    /// Content of large files on its way from the host.
+    pub streams: Arc<Budget>,
+    /// Content of small files on its way from the host.
+    pub small: Arc<Budget>,
+    /// The budget of remembered directories at the destination.
+    pub(super) remembered: Arc<Budget>,
+    /// The records of uploads on this machine.
+    pub records: UploadRecords,
+    /// The directory whose spelling was asked about last, if its names find room.
+    spelled: Mutex<Option<Spelled>>,
+    /// Times whose second is not over, so that a file may still change within it.
+    pub(super) settling: Settling,
+    /// Held while a link replaces an entry: two at once could come to point at each other.
+    pub(super) linking: Mutex<()>,
+    /// Directories where a listing has removed leftovers of killed jobs.
+    pub(super) cleaned: Mutex<HashSet<Vec<u8>>>,
+}
+
+impl SftpHost {
+    /// The host of `lost`. With `keeps_open`, written files are made durable or read back. With
+    /// `needs_times`, they fail if the server does not keep their times.
+    pub fn new(
+        sessions: Sessions,
+        lost: &Arc<SessionLoss>,
+        journals: Option<Journals>,
+        keeps_open: bool,
+        needs_times: bool,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            lister: Lister::new(sessions.first(), LISTERS),
+            sessions,
+            name: lost.host.as_bytes().to_vec(),
+            lost: Arc::clone(lost),
+            keeps_open,
+            needs_times,
+            results: UploadResults::default(),
+            streams: Budget::new(STREAMS_LEN),
+            small: Budget::new(SMALL_LEN),
+            remembered: Budget::new(CACHED_ENTRIES_LEN),
+            linking: Mutex::default(),
+            records: UploadRecords::of(journals, lost.host.as_bytes()),
+            spelled: Mutex::default(),
+            settling: Settling::default(),
+            cleaned: Mutex::default(),
+        })
     }
 
     /// The first session's client; see [`Sessions::first`].

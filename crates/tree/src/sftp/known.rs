@@ -78,7 +78,7 @@ impl SftpDir {
 
     /// Removes leftovers of killed jobs from the directory and from `listed`.
     fn remove_dead(&self, listed: &mut Vec<DirEntry>) {
-        let dead = self.host.dead();
+        let dead = self.host.records.dead();
         if dead.is_empty() {
             return;
         }
@@ -217,7 +217,7 @@ impl SftpDir {
         self.has_foreign_entries
             && known.existing.is_none()
             && known.lookups <= LOOKUPS_MAX
-            && !self.host.dead().is_due(&self.host.place(&self.path))
+            && !self.host.records.dead().is_due(&self.host.place(&self.path))
     }
 
     /// The server's current answer about `name`.

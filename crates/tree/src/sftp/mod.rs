@@ -18,7 +18,6 @@ mod settling;
 mod small;
 mod source;
 mod stage;
-mod unfinished;
 
 pub use attrs::meta_of;
 pub use host::{SessionLoss, SftpHost};

@@ -20,7 +20,7 @@ impl SmallFiles for SftpDir {
         let Attributes { mode, mtime, .. } = attributes.over(0, Kept::OF_COPIES);
         let put = haul_sftp::Put {
             key: 0,
-            stage: self.path_of(self.host.stage_name().as_bytes()),
+            stage: self.path_of(self.host.records.stage_name().as_bytes()),
             path: self.path_of(name.as_bytes()),
             content,
             mode,
@@ -57,10 +57,10 @@ impl<'h> SftpUploads<'h> {
     ) -> (u64, Result<Publication, PutError>) {
         let dir = self.dirs.remove(&key).unwrap_or_default();
         if self.puts.has_lost_time() {
-            self.host.record_lost_times();
+            self.host.results.record_lost_times();
         }
         if self.puts.has_lost_attributes() {
-            self.host.record_lost_attributes();
+            self.host.results.record_lost_attributes();
         }
         let outcome = match result {
             Ok(()) => Ok(Publication::Published),

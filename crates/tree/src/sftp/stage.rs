@@ -351,8 +351,8 @@ impl StagedFile for SftpStage {
         }
         // One session may have reported its attributes before another wrote.
         let is_kept = |found: &Attrs| attrs.times.is_none_or(|times| times.are_kept_as(found));
-        if !host.has_lost_attributes() && !found.iter().any(is_kept) {
-            host.record_lost_times();
+        if !host.results.has_lost_attributes() && !found.iter().any(is_kept) {
+            host.results.record_lost_times();
             if host.needs_times {
                 self.give_up();
                 return Err(io::Error::new(io::ErrorKind::Unsupported, Cause::Time.to_string()));
@@ -371,7 +371,9 @@ impl SftpStage {
         }
         let (host, path) = (&self.open.host, &self.open.path);
         match host.client().set_attrs(path, attrs) {
-            Err(error) if error.is_refusal() && !host.needs_times => host.record_lost_attributes(),
+            Err(error) if error.is_refusal() && !host.needs_times => {
+                host.results.record_lost_attributes()
+            }
             Err(error) => {
                 let error = host.io(Err(error));
                 self.give_up();
@@ -419,7 +421,7 @@ impl Drop for SftpStage {
                 true => record.journal.committed(),
                 false => record.journal.blocks(),
             };
-            self.open.host.keeps(kept * BLOCK_LEN);
+            self.open.host.results.keeps(kept * BLOCK_LEN);
         }
         if record.journal.blocks() == 0 {
             self.open.keep = false;
