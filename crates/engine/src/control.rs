@@ -6,7 +6,6 @@ use crate::throttle::{Precedence, Throttle};
 use crate::watchdog::{AnswerTimer, Watch, Watchdog};
 use crate::{Event, JobError, Monitor, Progress};
 use haul_model::Side;
-use haul_model::Task;
 use haul_model::{ContentHash, Entry, Fault, Kind, Naming, Outcome, Summary, words};
 use haul_net::Killer;
 use haul_proto::Extra;
@@ -489,11 +488,11 @@ impl<'a> Reporter<'a> {
     }
 
     /// Reports extras that the peer has found or removed.
-    pub(crate) fn extras(&self, task: &Task, extras: &[Extra]) {
+    pub(crate) fn extras(&self, is_mirror: bool, extras: &[Extra]) {
         for Extra { path, kind } in extras {
-            match task.mirrors() {
-                Some(_) => self.deleted(path, kind),
-                None => self.extra(path, kind),
+            match is_mirror {
+                true => self.deleted(path, kind),
+                false => self.extra(path, kind),
             }
         }
     }

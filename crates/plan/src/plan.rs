@@ -1,8 +1,8 @@
 //! The plan of a job, compiled from its task.
 
 use haul_model::{
-    Bases, Conflict, Delete, Entry, Kept, Kind, Mirror, Part, Policy, Relative, Sameness, Task,
-    Timestamp, Updating,
+    Bases, Conflict, Delete, Entry, Kept, Kind, Mirror, Moving, Part, Policy, Relative, Remove,
+    Resume, Sameness, Task, Timestamp, Updating, Walking,
 };
 
 /// The rules of a job, with one field for each question in a decision.
@@ -46,6 +46,8 @@ pub struct Plan {
     pub writes_sparse: bool,
     /// Files wait for the end of the job, and then get their names in quick succession.
     pub delays_updates: bool,
+    /// Copies get the modes of new files, whatever those of the sources.
+    pub ignores_source_modes: bool,
     /// If modes are not kept: the right to execute is taken from the source.
     pub executability: bool,
     /// A new symbolic link gets the time of its source.
@@ -68,6 +70,39 @@ pub struct Plan {
     pub is_mirror: bool,
     /// Outcomes report the differences of the existing object.
     pub reports_changes: bool,
+    /// Content is copied. In a dry run, it would be.
+    pub copies: bool,
+    /// Nothing is changed at the destination.
+    pub dry_run: bool,
+    /// How an interrupted copy of a large file is resumed.
+    pub resume: Resume,
+    /// Everything that an earlier job left is compared with the source before it is used.
+    pub proves_resumed: bool,
+    /// Each file is read back from its medium before it is published.
+    pub verify: bool,
+    /// Everything that is published is flushed before the job ends successfully.
+    pub sync: bool,
+    /// A file that changes while it is read fails, even if it only grows.
+    pub strict_source: bool,
+    /// Content is always sent with its hash.
+    pub wants_hashes: bool,
+    /// The copy is the first part of a move.
+    pub moving: Option<Moving>,
+    /// The job belongs to a move that must lose nothing.
+    pub lossless: bool,
+    /// The rule for removing sources, if they are removed.
+    pub removes: Option<Remove>,
+    /// A removed source must have its hard links at the destination.
+    pub proves_links: bool,
+    /// How sources are walked.
+    pub walking: Walking,
+    /// Entries that only the destination has matter.
+    pub finds_extras: bool,
+    /// Files may have been renamed, so contents are compared with those that only the destination
+    /// has.
+    pub finds_renamed: bool,
+    /// Contents are compared by their hashes.
+    pub compares_content: bool,
 }
 
 /// The handling of an existing file that is newer than its source.
@@ -93,11 +128,23 @@ pub enum Kinds {
 }
 
 impl Plan {
-    /// The plan of a job with this task, which copies or compares by `policy`.
-    pub fn of(task: &Task, policy: &Policy) -> Self {
-        match task.mirrors() {
-            Some(mirror) => Self::of_mirror(policy, mirror),
-            None => Self::of_copy(policy),
+    /// The plan of a job with this task, which compares and keeps the attributes in `keeps`.
+    pub fn of(task: &Task, keeps: Kept) -> Self {
+        let compares = Policy { dry_run: true, ..Policy::default() };
+        let policy = Policy { keeps, ..task.copies().copied().unwrap_or(compares) };
+        let plan = match task.mirrors() {
+            Some(mirror) => Self::of_mirror(&policy, mirror),
+            None => Self::of_copy(&policy),
+        };
+        Self {
+            copies: task.copies().is_some(),
+            ignores_source_modes: task.copies().is_some_and(|policy| !policy.keeps.has(Kept::MODE)),
+            lossless: task.moving() == Some(Moving::Whole),
+            removes: task.removes(),
+            proves_links: task.removes().is_some() && task.keeps().has(Kept::LINKS),
+            finds_extras: task.finds_extras(),
+            compares_content: task.compares_content(),
+            ..plan
         }
     }
 
@@ -142,6 +189,23 @@ impl Plan {
             part: Part::All,
             is_mirror: false,
             reports_changes: false,
+            ignores_source_modes: !policy.keeps.has(Kept::MODE),
+            copies: true,
+            dry_run: policy.dry_run,
+            resume: policy.resume,
+            proves_resumed: policy.proves_resumed(),
+            verify: policy.verify,
+            sync: policy.sync,
+            strict_source: policy.strict_source,
+            wants_hashes: policy.wants_hashes(),
+            moving: policy.moving,
+            lossless: policy.moving == Some(Moving::Whole),
+            removes: None,
+            proves_links: false,
+            walking: Walking::default(),
+            finds_extras: false,
+            finds_renamed: false,
+            compares_content: false,
         }
     }
 
@@ -176,6 +240,8 @@ impl Plan {
             part: mirror.part,
             is_mirror: true,
             reports_changes: true,
+            walking: mirror.walking,
+            finds_renamed: mirror.finds_renamed(),
             ..Self::of_copy(policy)
         }
     }
@@ -209,12 +275,10 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use haul_model::Walking;
 
-    /// Each rule of a mirror is one of its plan, and none is one of a copy's.
-    #[test]
-    fn a_plan_has_each_rule_of_its_mirror() {
-        let mirror = Mirror {
+    /// A mirror with a value of its own in each field.
+    fn full_mirror() -> Mirror {
+        Mirror {
             links: true,
             safe_links: true,
             skips_newer: true,
@@ -239,9 +303,24 @@ mod tests {
             fuzzy: true,
             writes_sparse: true,
             ..Mirror::default()
+        }
+    }
+
+    /// Each rule of a mirror is one of its plan, and none is one of a copy's.
+    #[test]
+    fn a_plan_has_each_rule_of_its_mirror() {
+        let mirror = full_mirror();
+        let policy = Policy {
+            keeps: Kept::LINK_TIMES,
+            resume: Resume::Strict,
+            verify: true,
+            sync: true,
+            strict_source: true,
+            trusts_transit: true,
+            moving: Some(Moving::Lossy),
+            ..Policy::default()
         };
-        let policy = Policy { keeps: Kept::LINK_TIMES, ..Policy::default() };
-        let plan = Plan::of(&Task::Sync(policy, mirror), &policy);
+        let plan = Plan::of(&Task::Sync(policy, mirror), policy.keeps);
         let expected = Plan {
             keeps: Kept::LINK_TIMES,
             compare_by: Sameness::Size,
@@ -273,6 +352,23 @@ mod tests {
             part: Part::AllElse,
             is_mirror: true,
             reports_changes: true,
+            ignores_source_modes: true,
+            copies: true,
+            dry_run: false,
+            resume: Resume::Strict,
+            proves_resumed: true,
+            verify: true,
+            sync: true,
+            strict_source: true,
+            wants_hashes: true,
+            moving: Some(Moving::Lossy),
+            lossless: false,
+            removes: None,
+            proves_links: false,
+            walking: mirror.walking,
+            finds_extras: false,
+            finds_renamed: false,
+            compares_content: false,
         };
         assert_eq!(plan, expected);
         let plain = Policy { keeps: Kept::NONE, ..policy };
@@ -281,9 +377,47 @@ mod tests {
         assert!(!few.keeps_implied_dir_links && !few.new_links_get_times && !few.links);
         assert_eq!((few.newer, few.replaces), (Newer::Replaced, Kinds::AllButFullDirs));
         assert_eq!((few.size_min, few.size_max, few.delete_max), (0, u64::MAX, u64::MAX));
-        let copy = Plan::of(&Task::Copy(policy), &policy);
+        let copy = Plan::of(&Task::Copy(policy), policy.keeps);
         let is_like_mirror = copy.is_mirror || copy.reports_changes || copy.updates_root;
         assert!(!is_like_mirror && copy.links && copy.new_links_get_times);
         assert_eq!((copy.replaces, copy.part, copy.delete), (Kinds::Contents, Part::All, None));
+    }
+
+    /// A task without a copy has the rules of a dry run, and its own for removals.
+    #[test]
+    fn a_plan_answers_for_each_kind_of_task() {
+        let of = |task: Task| Plan::of(&task, task.keeps());
+        let check = of(Task::Check { content: true, keeps: Kept::MODE });
+        assert!(!check.copies && check.dry_run && check.finds_extras && check.compares_content);
+        assert!(check.removes.is_none() && !check.lossless && !check.proves_links);
+        assert!(!check.ignores_source_modes && check.keeps == Kept::MODE);
+        assert!(!of(Task::Check { content: false, keeps: Kept::NONE }).compares_content);
+        let rule = Remove::Same;
+        let remove = of(Task::Remove { rule, moving: Moving::Whole });
+        assert!(!remove.copies && remove.dry_run && remove.removes == Some(rule));
+        assert!(remove.lossless && remove.moving.is_none() && remove.finds_extras);
+        assert_eq!(remove.proves_links, Moving::Whole.compares().has(Kept::LINKS));
+        let moving = Moving::Whole;
+        let moving = Policy { moving: Some(moving), keeps: Kept::NONE, ..Policy::default() };
+        let copy = of(Task::Copy(moving));
+        assert!(copy.copies && copy.lossless && copy.moving == moving.moving);
+        assert!(copy.removes.is_none() && !copy.finds_extras && copy.ignores_source_modes);
+        let modes = Policy { keeps: Kept::MODE, ..moving };
+        assert!(!of(Task::Copy(modes)).ignores_source_modes);
+        // What is kept may be less than the task asks for. Modes are then not those of new files.
+        assert!(!Plan::of(&Task::Copy(modes), Kept::NONE).ignores_source_modes);
+        let deletes = |part| Mirror { delete: Some(Delete::default()), part, ..Mirror::default() };
+        let mirror = |part| of(Task::Sync(Policy::default(), deletes(part)));
+        assert!(mirror(Part::All).finds_extras && mirror(Part::All).copies);
+        let ends = mirror(Part::RemovesSources);
+        assert!(!ends.copies && ends.dry_run && ends.compares_content && !ends.finds_extras);
+        assert_eq!(ends.removes, Some(Remove::SameContent));
+        let lists = mirror(Part::Lists);
+        assert!(!lists.copies && lists.dry_run && !lists.finds_extras && lists.removes.is_none());
+        let fast = Policy { trusts_transit: true, dry_run: true, ..Policy::default() };
+        let fast = of(Task::Copy(fast));
+        assert!(!fast.wants_hashes && fast.dry_run && fast.copies && !fast.proves_resumed);
+        let contents = Mirror { sameness: Sameness::Content, ..Mirror::default() };
+        assert!(of(Task::Sync(Policy::default(), contents)).compares_content);
     }
 }

@@ -176,7 +176,7 @@ impl Backups<'_> {
             self.chunks.iter().for_each(|chunks| chunks.save_content(node, name));
             return Ok(());
         };
-        let is_dry = self.job.policy.dry_run;
+        let is_dry = self.job.plan.dry_run;
         let new = [name.as_bytes(), &location.suffix].concat();
         let new = Name::new(&new)
             .map_err(|error| io::Error::other(format!("with its backup suffix, {error}")))?;
@@ -226,7 +226,7 @@ impl Backups<'_> {
             },
             Err(error) => return Err(error),
         }
-        if self.job.policy.sync {
+        if self.job.plan.sync {
             to.sync(None)?;
         }
         Ok(())
@@ -239,7 +239,7 @@ impl Backups<'_> {
 
     /// The attributes that a backup gets if it is another object than the original.
     fn kept_of_backups(&self, meta: &Meta) -> Kept {
-        let keeps = self.job.policy.keeps.with(Kept::MODE).with(Kept::TIMES);
+        let keeps = self.job.plan.keeps.with(Kept::MODE).with(Kept::TIMES);
         if self.owners.acts_as_root() {
             return keeps;
         }
@@ -322,7 +322,7 @@ impl Backups<'_> {
             not_backed_up(io::Error::other("it changed while it was copied"))
         })?;
         let mut sealed = verified.seal(&attributes, keeps).map_err(not_backed_up)?;
-        if self.job.policy.sync {
+        if self.job.plan.sync {
             sealed.sync().map_err(not_backed_up)?;
         }
         sealed.publish(new, OnExisting::Replace).map_err(not_backed_up)?;

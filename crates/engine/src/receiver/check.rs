@@ -105,7 +105,7 @@ impl Checker<'_> {
             }
             (_, None) => unreachable!("only directories come without a name"),
             (kind, Some(place)) => match self.compare(&dir, place, &entry) {
-                Ok((found, _)) if self.job.task.compares_content() && has_content(kind, found) => {
+                Ok((found, _)) if self.job.plan.compares_content && has_content(kind, found) => {
                     let name = place.clone();
                     let pending = Pending::new(index, dir, name, entry, OnExisting::Keep, cost);
                     self.filler.hash_both(Pending { found, ..pending }, wants);
@@ -196,7 +196,7 @@ impl Checker<'_> {
             return Err(naming::name_taken());
         }
         let entry = self.times.as_kept(entry, node, Some(&meta));
-        let found = changes(&entry, &meta, target.as_deref(), self.job.policy.keeps);
+        let found = changes(&entry, &meta, target.as_deref(), self.job.plan.keeps);
         if let Some(fault) =
             self.owners.lost_set_id_fault(&entry, &meta).filter(|_| !found.has(Changes::KIND))
         {
@@ -264,7 +264,7 @@ impl Checker<'_> {
             if let Some(fault) = self.owners.lost_set_id_fault(entry, node.meta()) {
                 outcome = Outcome::Failed(fault);
             }
-            let names = self.job.task.finds_extras().then(|| names_in(node));
+            let names = self.job.plan.finds_extras.then(|| names_in(node));
             match names.transpose() {
                 Ok(names) => *dir.extras.unlisted.lock() = names,
                 Err(error) => {
@@ -281,7 +281,7 @@ impl Checker<'_> {
     fn of_dir(&self, entry: &Entry, node: &Arc<DirNode>) -> io::Result<Changes> {
         let handle = node.handle()?;
         let meta = self.job.with_extended(&*handle, None, handle.stat_self()?)?;
-        let found = changes(entry, &meta, None, self.job.policy.keeps);
+        let found = changes(entry, &meta, None, self.job.plan.keeps);
         Ok(found.without(Changes::TIME.with(Changes::ATIME)))
     }
 

@@ -192,7 +192,7 @@ impl Completion<'_> {
         meta: Option<Meta>,
         outcome: &Outcome,
     ) {
-        let rule = self.job.task.removes();
+        let rule = self.job.plan.removes;
         if !self.keeps_proofs || !rule.is_some_and(|rule| rule.allows(outcome)) {
             return;
         }

@@ -10,8 +10,8 @@ use crate::control::{Control, Reporter};
 use crate::dirs::DirNode;
 use crate::link::SenderPort;
 use haul_model::{
-    Attributes, Changes, Entry, Fault, Filter, Kept, Kind, Name, Outcome, Part, Policy, Resume,
-    Skip, Task, links, words,
+    Attributes, Changes, Entry, Fault, Filter, Kept, Kind, Name, Outcome, Part, Resume, Skip,
+    links, words,
 };
 use haul_plan::Plan;
 use haul_proto::{Extra, LIST_WINDOW, Late, ListItem, PACK_FILE_MAX, Warning};
@@ -27,10 +27,6 @@ pub(crate) struct JobContext<'a> {
     pub(crate) control: &'a Control<'a>,
     pub(crate) reporter: Reporter<'a>,
     pub(super) sender: Arc<dyn SenderPort + 'a>,
-    pub(super) task: Task,
-    /// The rules of the copy. Jobs that copy nothing have those of a dry run.
-    pub(super) policy: Policy,
-    /// The rules that decide about entries.
     pub(super) plan: Plan,
     pub(super) filter: Filter,
     /// The name that the only source gets; `None` if sources keep theirs.
@@ -54,7 +50,7 @@ pub(crate) struct JobContext<'a> {
 impl JobContext<'_> {
     /// True if the entry may be one of several hard links to its file.
     pub(super) fn is_hard_linked(&self, entry: &Entry) -> bool {
-        entry.links != 0 && self.policy.keeps.has(Kept::LINKS)
+        entry.links != 0 && self.plan.keeps.has(Kept::LINKS)
     }
 
     /// True if a link to `target`, `depth` directories deep, is skipped because it may lead out of
@@ -156,12 +152,12 @@ impl JobContext<'_> {
 
     /// True if the job copies no content, such as a comparison.
     pub(crate) fn copies_nothing(&self) -> bool {
-        self.task.copies().is_none()
+        !self.plan.copies
     }
 
     /// True if the Sender removes sources that are reported as identical.
     pub(super) fn removes(&self) -> bool {
-        self.task.removes().is_some()
+        self.plan.removes.is_some()
     }
 
     /// Closes the queue: the workers end after the tasks in it.
@@ -197,7 +193,7 @@ impl JobContext<'_> {
         let Some(existing) = existing.filter(|_| !self.may_have_holes(entry)) else {
             return Ok(false);
         };
-        let lost = node.handle()?.has_lost_content(name, existing, self.policy.sync);
+        let lost = node.handle()?.has_lost_content(name, existing, self.plan.sync);
         match lost {
             // A file that can't be opened is not known to have lost content.
             Err(error) if is_denied_or_missing(&error) => Ok(false),
@@ -217,7 +213,7 @@ impl JobContext<'_> {
 
     /// True if the job creates such a special file instead of skipping it.
     pub(super) fn creates_special(&self, entry: &Entry) -> bool {
-        entry.special.is_some_and(|special| self.policy.keeps.has(special.kept()))
+        entry.special.is_some_and(|special| self.plan.keeps.has(special.kept()))
     }
 
     /// The metadata of `name` in `dir`, with the time at a resolution that both sides keep.
@@ -234,7 +230,7 @@ impl JobContext<'_> {
         name: Option<&Name>,
         mut meta: Meta,
     ) -> io::Result<Meta> {
-        let keeps = self.policy.keeps;
+        let keeps = self.plan.keeps;
         if keeps.has_any(Kept::EXTENDED) {
             meta.attributes.extended = dir.extended(name.map(|name| (name, false)), keeps)?;
         }
@@ -265,7 +261,7 @@ impl JobContext<'_> {
 
     /// The identity that finds a file's partial file, if the file can be resumed.
     pub(crate) fn resumable(&self, entry: &Entry) -> Option<SourceId> {
-        let can_be = self.policy.resume != Resume::Never && self.policy.wants_hashes();
+        let can_be = self.plan.resume != Resume::Never && self.plan.wants_hashes;
         self.source_id(entry).filter(|_| can_be)
     }
 
@@ -281,7 +277,7 @@ impl JobContext<'_> {
     /// source. Without a change time, size and mtime alone do not prove that the source is
     /// unchanged.
     pub(super) fn requires_proof(&self, entry: &Entry) -> bool {
-        self.policy.proves_resumed() || entry.ctime.is_none()
+        self.plan.proves_resumed || entry.ctime.is_none()
     }
 
     /// Reports that an entry failed after its outcome was reported. Ends the job if the fault
@@ -322,11 +318,11 @@ impl JobContext<'_> {
     /// True if files are published only at the end of the job.
     pub(super) fn delays_updates(&self) -> bool {
         // A job that only removes leaves delayed files to the copy that follows.
-        self.plan.delays_updates && !self.only_removes() && !self.policy.dry_run
+        self.plan.delays_updates && !self.only_removes() && !self.plan.dry_run
     }
 
     /// True if all content is hashed: to verify it, or to report the hashes.
     pub(super) fn hashes_content(&self) -> bool {
-        self.policy.verify || self.reporter.wants_hashes()
+        self.plan.verify || self.reporter.wants_hashes()
     }
 }

@@ -76,7 +76,7 @@ impl Creator<'_> {
                 self.filler.hash_candidates(file, candidates.collect(), *otherwise, wants);
                 None
             }
-            _ if self.job.policy.dry_run => {
+            _ if self.job.plan.dry_run => {
                 Some(self.linker.settle_listed(&file, Outcome::WouldCopy))
             }
             Decision::Copy(on_existing) => {
@@ -94,7 +94,7 @@ impl Creator<'_> {
     pub(super) fn take_special(&self, mut listed: Pending) -> Option<Outcome> {
         let (mut decision, found) =
             self.decider.decide(&listed.dir, &listed.name, &mut listed.entry);
-        if self.job.policy.dry_run {
+        if self.job.plan.dry_run {
             decision = self.publisher.removals.cleared(&listed.dir, &listed.name, decision, found);
         }
         let listed = Pending { found, ..listed };
@@ -110,7 +110,7 @@ impl Creator<'_> {
             Decision::Hash | Decision::HashBases(..) | Decision::Base(_, BaseMethod::Copy, _) => {
                 unreachable!("only files have content")
             }
-            _ if self.job.policy.dry_run => Outcome::WouldCopy,
+            _ if self.job.plan.dry_run => Outcome::WouldCopy,
             Decision::Base(base, BaseMethod::Link, on_existing) => {
                 let or_created = || self.create(dir, name, entry, on_existing);
                 BaseDirs

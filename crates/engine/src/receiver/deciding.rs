@@ -237,9 +237,7 @@ impl Decider<'_> {
     /// identical. Returns the decision, or the failure to flush.
     pub(super) fn sync_if_skipped(&self, case: &Case<'_>, decision: Decision) -> Decision {
         let is_kept = matches!(decision, Decision::Settled(Outcome::Skipped(_)));
-        if !(self.job.policy.moving.is_some()
-            && is_kept
-            && case.existing.is_some_and(Meta::is_file))
+        if !(self.job.plan.moving.is_some() && is_kept && case.existing.is_some_and(Meta::is_file))
         {
             return decision;
         }
@@ -262,7 +260,7 @@ impl Decider<'_> {
         {
             return Ok(Decision::Settled(Outcome::Failed(fault)));
         }
-        if let (Some(source), false) = (self.job.resumable(entry), self.job.policy.dry_run)
+        if let (Some(source), false) = (self.job.resumable(entry), self.job.plan.dry_run)
             && node.handle()?.remove_leftovers(name, &source)
         {
             dir.touch();

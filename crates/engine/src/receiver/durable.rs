@@ -95,12 +95,12 @@ impl<'a> Durability<'a> {
 impl Durability<'_> {
     /// True if files must be durable before they are published.
     pub(super) fn is_required(&self) -> bool {
-        self.job.policy.sync || self.job.policy.verify
+        self.job.plan.sync || self.job.plan.verify
     }
 
     /// Registers the file system of `node`, before anything is written to it.
     pub(super) fn register_file_system(&self, node: &Arc<DirNode>) {
-        if self.is_required() && !self.job.policy.dry_run {
+        if self.is_required() && !self.job.plan.dry_run {
             self.file_system(node);
         }
     }
@@ -130,11 +130,11 @@ impl Durability<'_> {
         node: &Arc<DirNode>,
         name: &Name,
     ) -> Result<(), Fault> {
-        if !self.job.policy.sync || self.job.policy.dry_run {
+        if !self.job.plan.sync || self.job.plan.dry_run {
             return Ok(());
         }
         let (is_moving, what) =
-            (self.job.policy.moving.is_some(), "flush the file to stable storage");
+            (self.job.plan.moving.is_some(), "flush the file to stable storage");
         let left = || {
             let handle = node.handle()?;
             // Later write failures show in the last flush.
@@ -158,7 +158,7 @@ impl Durability<'_> {
     /// Flushes the names in `dir`, unless the last flush covers them.
     pub(super) fn sync_dir(&self, dir: &RecvDir) {
         let DirState::Open(node) = &dir.state else { return };
-        if !self.job.policy.sync || self.job.policy.dry_run || self.job.control.stopped() {
+        if !self.job.plan.sync || self.job.plan.dry_run || self.job.control.stopped() {
             return;
         }
         // Names are in the file system's journal, whose failures are reported every time.
@@ -173,7 +173,7 @@ impl Durability<'_> {
 
     /// Flushes the names of the whole job.
     pub(super) fn sync_names(&self) {
-        if !self.job.policy.sync || self.job.policy.dry_run || self.job.control.stopped() {
+        if !self.job.plan.sync || self.job.plan.dry_run || self.job.control.stopped() {
             return;
         }
         let known = self.file_systems.lock();

@@ -4,7 +4,8 @@
 
 use crate::copy;
 use crate::link::SenderPort;
-use haul_model::{Policy, Resume};
+use haul_model::Resume;
+use haul_plan::Plan;
 use haul_store::{RESUME_LEN_MIN, RESUME_LEN_MIN_REMOTE};
 use haul_tree::Capabilities;
 
@@ -45,8 +46,8 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
-    /// The ends of a job with `policy`.
-    pub(crate) fn of(destination: Capabilities, sender: &dyn SenderPort, policy: &Policy) -> Self {
+    /// The ends of a job with this `plan`.
+    pub(crate) fn of(destination: Capabilities, sender: &dyn SenderPort, plan: &Plan) -> Self {
         let (near, wire) = (!destination.costs_round_trips, sender.is_wire());
         Self {
             queues_names: !near,
@@ -56,12 +57,12 @@ impl Ends {
             tests_dir_times: near,
             backups_replace_dirs: near,
             // Where reading takes round trips, the file is read only once, when it is whole.
-            reads_back: near || policy.resume == Resume::Strict,
+            reads_back: near || plan.resume == Resume::Strict,
             // A far tree keeps its own record, in order.
             record_lag_max: if near { copy::AHEAD_MAX } else { 0 },
             flushes_empty_files: near,
             saves_sending: wire,
-            accepts_unhashed: wire && !policy.wants_hashes(),
+            accepts_unhashed: wire && !plan.wants_hashes,
             sender_knows_sources: wire,
             sender_reports_removals: wire,
             sender_names_accounts: wire,

@@ -181,7 +181,7 @@ impl Filler<'_> {
     /// attempt were counted as done.
     pub(super) fn restart_file(&self, pending: &mut Pending, fault: &Fault, counted: u64) -> bool {
         let has_changed = (fault.side, fault.kind) == (Side::Source, FaultKind::Changed);
-        let is_over = self.job.policy.strict_source || self.job.control.stopped();
+        let is_over = self.job.plan.strict_source || self.job.control.stopped();
         if !has_changed || is_over || pending.reading.is_retry {
             return false;
         }
@@ -228,7 +228,7 @@ impl Filler<'_> {
         let written = (|| {
             let write = |error| Fault::from_io(Side::Destination, "write", &error);
             let stage = pending.stage()?;
-            let whole = if self.job.policy.verify {
+            let whole = if self.job.plan.verify {
                 Written::of(stage, &file.content).map_err(write)?.verify_len(size)
             } else {
                 let mut into = Mover::new(stage);
@@ -237,7 +237,7 @@ impl Filler<'_> {
             };
             let verified = whole.map_err(|_| changed())?;
             pending.entry.kind = Kind::File { size: len };
-            pending.seal(&self.job.policy, verified, file.mtime, Filling::Dense)
+            pending.seal(&self.job.plan, verified, file.mtime, Filling::Dense)
         })();
         if written.is_ok() {
             self.job.reporter.count_progress(CopyStep::Moved(len));

@@ -243,7 +243,7 @@ impl Filler<'_> {
             (Decision::Settled(outcome), _) => {
                 self.linker.report_settled(vec![(pending, counted, outcome)])
             }
-            _ if self.job.policy.dry_run => {
+            _ if self.job.plan.dry_run => {
                 self.linker.report_settled(vec![(pending, counted, Outcome::WouldCopy)]);
             }
             _ => self.want_now(pending, counted),
@@ -317,7 +317,7 @@ impl Filler<'_> {
             return Decision::Settled(Outcome::Failed(parent_fault()));
         };
         match is_same {
-            false if self.job.policy.dry_run => Decision::Settled(Outcome::WouldCopy),
+            false if self.job.plan.dry_run => Decision::Settled(Outcome::WouldCopy),
             false => Decision::Copy(*on_existing),
             true => {
                 let stat_result =

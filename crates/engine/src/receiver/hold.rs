@@ -240,7 +240,7 @@ impl Publisher<'_> {
         if !durable {
             make_durable(sealed)?;
         }
-        let (true, Some(expected)) = (self.job.policy.verify, &file.whole.hash) else {
+        let (true, Some(expected)) = (self.job.plan.verify, &file.whole.hash) else {
             return Ok(());
         };
         let found =

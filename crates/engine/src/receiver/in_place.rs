@@ -100,7 +100,7 @@ impl Naming<'_> {
         let stat_result = node.handle().and_then(|handle| self.job.stat_entry(&*handle, name));
         let now = stat_result.map_err(|error| failed(&error))?;
         self.update_attributes(node, name, &entry, now.as_ref())?;
-        if self.job.policy.sync {
+        if self.job.plan.sync {
             node.handle().and_then(|handle| handle.sync(Some(name))).map_err(|error| {
                 Fault::from_io(Side::Destination, "flush it to stable storage", &error)
             })?;

@@ -357,7 +357,7 @@ impl IncomingState {
         let is_fault_of_sender = end.result.is_err();
         let outcome = match (end.result, self.suspect.take()) {
             (Err(fault), _) => Err(super::as_source_fault(fault)),
-            (Ok(seal), _) if seal.grew && filler.job.policy.strict_source => Err(changed()),
+            (Ok(seal), _) if seal.grew && filler.job.plan.strict_source => Err(changed()),
             (Ok(seal), Some(_)) if seal.grew => Err(changed()),
             (Ok(_), Some(suspect)) => Err(suspect),
             (Ok(seal), None) => self.seal(filler, &seal),
@@ -446,7 +446,7 @@ impl IncomingState {
             true => Filling::WithHoles,
             false => Filling::Dense,
         };
-        pending.seal(&filler.job.policy, verified, seal.mtime, filling)
+        pending.seal(&filler.job.plan, verified, seal.mtime, filling)
     }
 
     /// Gives up the staged file. If it `is_useless`, its last user removes it.

@@ -13,7 +13,7 @@ use super::{
 use crate::dirs::DirNode;
 use crate::memory_budget::MemoryBudget;
 use haul_model::{
-    Changes, Entry, Fault, FaultKind, FileId, Kept, Name, Outcome, Side, Skip, escape_bytes, words,
+    Changes, Entry, Fault, FaultKind, FileId, Name, Outcome, Side, Skip, escape_bytes, words,
 };
 use haul_store::OnExisting;
 use parking_lot::Mutex;
@@ -278,8 +278,7 @@ impl Linker<'_> {
         entry: &Entry,
         there: Option<FileId>,
     ) -> Result<Changes, Fault> {
-        let needs_proof = self.job.removes() && self.job.task.keeps().has(Kept::LINKS);
-        if entry.links == 0 || there.is_none() && !needs_proof {
+        if entry.links == 0 || there.is_none() && !self.job.plan.proves_links {
             return Ok(Changes::default());
         }
         let Known { objects, memory_budget, .. } = &mut *self.groups.known.lock();
@@ -316,7 +315,7 @@ impl Linker<'_> {
         };
         let handle = node.handle().ok()?;
         // In a dry run, the existing object is not the one that would be published.
-        if self.job.policy.dry_run && is_replaced || !handle.capabilities().has_object_ids {
+        if self.job.plan.dry_run && is_replaced || !handle.capabilities().has_object_ids {
             return Some(First { place, name, object: Object::Unknown });
         }
         // A file that differs from its base only in attributes waits, too.
@@ -374,7 +373,7 @@ impl Linker<'_> {
             Decision::Settled(outcome) if outcome == left && has_object_ids => OnExisting::Replace,
             Decision::Settled(outcome) => return self.job.as_synced(outcome, found),
         };
-        if self.job.policy.dry_run && !matches!(dir.state, DirState::Open(_)) {
+        if self.job.plan.dry_run && !matches!(dir.state, DirState::Open(_)) {
             // A base has the content, and the directory of the entry would be created.
             return self.linked(first, found);
         }
@@ -410,7 +409,7 @@ impl Linker<'_> {
                 return Ok(Linked::Already);
             }
         }
-        if self.job.policy.dry_run {
+        if self.job.plan.dry_run {
             return Ok(Linked::Now(Outcome::Copied));
         }
         let Place::Existing(first_dir) = &first.place else { return Err(parent_fault()) };

@@ -98,7 +98,7 @@ impl Receiver<'_> {
                     self.report_created();
                 }
                 let (name, is_closed) = self.check_name(dir, &parent, &entry)?;
-                if self.job.task.lists() {
+                if self.job.plan.part == Part::Lists {
                     let outcome = self.list_entry(index, &parent, &entry, cost);
                     outcomes.push(OutcomeItem { index, outcome });
                     return Ok(());
@@ -412,7 +412,7 @@ impl Receiver<'_> {
     /// extras.
     fn take_subdirs(&self, dir: u64, names: &[Name]) -> Result<(), ProtocolViolation> {
         let dir = self.open_dir_of(dir)?;
-        if !self.job.task.finds_extras() || dir.parent.is_none() {
+        if !self.job.plan.finds_extras || dir.parent.is_none() {
             return Err(ProtocolViolation(
                 "it listed names of directories where none are expected",
             ));
@@ -468,7 +468,7 @@ impl Receiver<'_> {
     /// Marks a directory that the Sender did not search: nothing in it counts as an extra.
     fn close_dir(&self, dir: u64) -> Result<(), ProtocolViolation> {
         let dir = self.open_dir_of(dir)?;
-        if !self.job.task.finds_extras() || dir.parent.is_none() {
+        if !self.job.plan.finds_extras || dir.parent.is_none() {
             return Err(ProtocolViolation("it closed a directory unexpectedly"));
         }
         *dir.extras.unlisted.lock() = None;

@@ -3,7 +3,7 @@
 
 use super::{Owners, ProtocolViolation};
 use crate::not_kept::would_lose;
-use haul_model::{Entry, Fault, FaultKind, Kept, Kind, Moving, SET_ID_MODE, Side, Special, Task};
+use haul_model::{Entry, Fault, FaultKind, Kept, Kind, Moving, SET_ID_MODE, Side, Special};
 use haul_sys::{AccountKind, NotKept};
 use haul_tree::{Meta, Owner};
 use std::io;
@@ -22,9 +22,9 @@ pub(super) struct LossCheck {
 }
 
 impl LossCheck {
-    /// `settable`: the attributes that this side can set.
-    pub(super) fn of(task: &Task, settable: Kept) -> Self {
-        let is_lossless = task.moving() == Some(Moving::Whole);
+    /// `is_lossless`: the job belongs to a move that must lose nothing. `settable`: the attributes
+    /// that this side can set.
+    pub(super) fn of(is_lossless: bool, settable: Kept) -> Self {
         Self { is_lossless, settable, mover: OnceLock::new() }
     }
 

@@ -72,7 +72,7 @@ use dirs::{DirState, RecvDir};
 use durable::Durability;
 use ending::Ending;
 pub(crate) use ends::Ends;
-use haul_model::{BlockHash, Fault, FaultKind, Kept, Kind, Name, Policy, Side};
+use haul_model::{BlockHash, Fault, FaultKind, Kind, Name, Side};
 use haul_plan::Plan;
 use haul_proto::ListItem;
 use haul_sys::Dir;
@@ -139,8 +139,8 @@ impl<'a> Receiver<'a> {
         let settable = owners::allowed(job.task.keeps(), acts_as_root).and(keeps);
         // A proof covers all attributes that can be compared, even those that can't be set here.
         let proves = if removes { job.task.keeps() } else { modes::given(&job.task, settable) };
-        let policy = policy_of(job, proves.and(keeps));
-        let ends = Ends::of(capabilities, &*sender, &policy);
+        let plan = Plan::of(&job.task, proves.and(keeps));
+        let ends = Ends::of(capabilities, &*sender, &plan);
         let chunks = Chunks::of(destination.cache, &*destination.root, job, &ends).map(Arc::new);
         let root = DirNode::root(destination.root, None, &Arc::new(OpenDirs::default()))?;
         let state = if destination.absent { DirState::Absent } else { DirState::Open(root) };
@@ -157,9 +157,7 @@ impl<'a> Receiver<'a> {
             control,
             reporter: Reporter::new(control.monitor()),
             sender,
-            task: job.task,
-            policy,
-            plan: Plan::of(&job.task, &policy),
+            plan,
             filter: job.filter.clone(),
             rename: destination.rename,
             origin: job.origin,
@@ -240,12 +238,6 @@ impl ReceiverPort for Receiver<'_> {
     fn proof(&self, index: u64) -> Option<Proof> {
         self.completion.take_proof(index)
     }
-}
-
-/// The policy of the job, with `keeps` as the attributes. A comparison gets that of a dry run.
-fn policy_of(job: &Job, keeps: Kept) -> Policy {
-    let compares = Policy { dry_run: true, ..Policy::default() };
-    Policy { keeps, ..job.task.copies().copied().unwrap_or(compares) }
 }
 
 /// A fault that the Sender reported, marked as the source's: it can't judge the destination.

@@ -42,16 +42,16 @@ pub(super) fn of_new(dir: &dyn TreeDir) -> u32 {
 impl JobContext<'_> {
     /// The attributes that directories get.
     pub(super) fn kept_of_dirs(&self) -> Kept {
-        let keeps = self.policy.keeps.of_dirs();
+        let keeps = self.plan.keeps.of_dirs();
         // Reading a directory changes its access time, so a mirror ignores that, as rsync does.
         let keeps = keeps.without(Kept::ATIMES.only_if(self.plan.ignores_dir_atimes));
         // New directories inherit the set-group-ID bit from their parent.
-        if ignores_source_modes(&self.task) { keeps.without(Kept::SET_ID) } else { keeps }
+        if self.plan.ignores_source_modes { keeps.without(Kept::SET_ID) } else { keeps }
     }
 
     /// Sets the mode that `entry` gets in `dir`, where `existing` has its place.
     pub(super) fn set_mode(&self, entry: &mut Entry, dir: &RecvDir, existing: Option<&Meta>) {
-        if !ignores_source_modes(&self.task) {
+        if !self.plan.ignores_source_modes {
             return;
         }
         let is_same_kind = |there: &&Meta| match entry.kind {
@@ -71,7 +71,7 @@ impl JobContext<'_> {
         }
         entry.attributes.mode = mode;
         if is_file {
-            keep_set_id_bits(&mut entry.attributes, &there.attributes, self.policy.keeps);
+            keep_set_id_bits(&mut entry.attributes, &there.attributes, self.plan.keeps);
         }
     }
 
@@ -82,7 +82,7 @@ impl JobContext<'_> {
         dir: &RecvDir,
         there: &Meta,
     ) -> Cow<'e, Entry> {
-        if !ignores_source_modes(&self.task) {
+        if !self.plan.ignores_source_modes {
             return Cow::Borrowed(entry);
         }
         let mut entry = entry.clone();

@@ -148,8 +148,7 @@ impl Naming<'_> {
         on_existing: OnExisting,
         mut publish: impl FnMut(OnExisting) -> io::Result<Publication>,
     ) -> Result<Option<Outcome>, Fault> {
-        let failed =
-            |error: io::Error| loss_check::not_kept(self.job.policy.moving, action, &error);
+        let failed = |error: io::Error| loss_check::not_kept(self.job.plan.moving, action, &error);
         if publish(on_existing).map_err(failed)? == Publication::Published {
             return Ok(Some(Outcome::Copied));
         }
@@ -229,9 +228,9 @@ impl Naming<'_> {
         let Some(existing) = existing.filter(|existing| !is_same_object(entry, existing.id)) else {
             return Ok(());
         };
-        let keeps = self.job.policy.keeps;
+        let keeps = self.job.plan.keeps;
         let which = changes(entry, existing, None, keeps).attributes(keeps);
-        if which.is_empty() || self.job.policy.dry_run {
+        if which.is_empty() || self.job.plan.dry_run {
             return Ok(());
         }
         let attributes = self.owners.with_protected(&entry.attributes, Some(&existing.attributes));
@@ -239,6 +238,6 @@ impl Naming<'_> {
             .handle()
             .and_then(|handle| handle.set_file_attributes(name, existing.id, &attributes, which));
         let action = "set the file's attributes";
-        set.map_err(|error| loss_check::not_kept(self.job.policy.moving, action, &error))
+        set.map_err(|error| loss_check::not_kept(self.job.plan.moving, action, &error))
     }
 }

@@ -29,7 +29,8 @@ pub(super) struct IdMap {
     munges: bool,
     /// Everything that root can set can be set here.
     as_root: bool,
-    /// Root was warned that owners are not kept.
+    /// Root is warned, once, that owners are not kept.
+    warns_about_owners: bool,
     has_warned_owner: AtomicBool,
     /// The numbers here of accounts whose names a remote Sender has sent.
     received: Mutex<HashMap<(AccountKind, u32), u32>>,
@@ -44,7 +45,18 @@ impl IdMap {
         let (received, found) = (Mutex::default(), Mutex::default());
         let munges = job.munging == Munging::Done;
         let (altered, has_warned_owner) = (job.altered.clone(), AtomicBool::new(false));
-        Self { altered, is_numeric, gets_names, munges, as_root, has_warned_owner, received, found }
+        let warns_about_owners = not_kept::warns_about_owners(&job.task);
+        Self {
+            altered,
+            is_numeric,
+            gets_names,
+            munges,
+            as_root,
+            warns_about_owners,
+            has_warned_owner,
+            received,
+            found,
+        }
     }
 
     /// The targets of the job's mappings that do not exist on this machine.
@@ -150,7 +162,7 @@ pub(super) struct Owners<'a> {
 impl<'a> Owners<'a> {
     /// The owners of a job whose destination can set the attributes `settable`.
     pub(super) fn of(context: &Arc<JobContext<'a>>, numbers: IdMap, settable: Kept) -> Arc<Self> {
-        let loss_check = LossCheck::of(&context.task, settable);
+        let loss_check = LossCheck::of(context.plan.lossless, settable);
         Arc::new(Self { job: Arc::clone(context), numbers, loss_check })
     }
 }
@@ -180,7 +192,7 @@ impl Owners<'_> {
 
     /// Drops an owner that was listed only to warn root, once, that owners are not kept.
     pub(super) fn forget_owner(&self, dir: &RecvDir, entry: &mut Entry) {
-        if !not_kept::warns_about_owners(&self.job.task) {
+        if !self.numbers.warns_about_owners {
             return;
         }
         let Attributes { user, group, .. } = &mut entry.attributes;
@@ -203,11 +215,11 @@ impl Owners<'_> {
             |user| self.mover_user(user).unwrap_or_else(|| self.local_id(AccountKind::User, user));
         *user = user.map(local_user);
         *group = group.map(|group| self.local_id(AccountKind::Group, group));
-        if self.job.policy.keeps.has(Kept::GROUP) {
+        if self.job.plan.keeps.has(Kept::GROUP) {
             // As in rsync: users other than root set only groups that they belong to.
             *group = group.filter(|group| self.acts_as_root() || haul_sys::is_in_group(*group));
         }
-        if entry.kind != Kind::Dir && !self.job.policy.keeps.has(Kept::LENT) {
+        if entry.kind != Kind::Dir && !self.job.plan.keeps.has(Kept::LENT) {
             // Without its owner or group, the set-ID bit would lend somebody else's rights.
             let lent = |is_known, bit| if is_known { 0 } else { bit };
             *mode &= !(SET_ID_MODE & lent(user.is_some(), 0o4000));

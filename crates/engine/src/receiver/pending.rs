@@ -110,7 +110,7 @@ impl Pending {
         source: &dyn SourceFile,
         copied: impl FnOnce() -> Result<Option<ContentHash>, Fault>,
     ) -> Result<(), Fault> {
-        let strict = filler.job.policy.strict_source;
+        let strict = filler.job.plan.strict_source;
         self.reading.has_grown = digest::has_grown(source, strict, copied, filler.job.control)?;
         Ok(())
     }

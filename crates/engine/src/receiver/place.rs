@@ -27,7 +27,7 @@ impl Creator<'_> {
             Kind::Symlink { .. } => "create the link",
             _ => "create the FIFO, socket or device",
         };
-        let (attributes, mut keeps) = (&entry.attributes, self.job.policy.keeps);
+        let (attributes, mut keeps) = (&entry.attributes, self.job.plan.keeps);
         if entry.special.is_none() && !self.job.plan.new_links_get_times {
             keeps = keeps.without(Kept::TIMES);
         }
@@ -108,7 +108,7 @@ impl Creator<'_> {
         let mut dir = of(state, attributes);
         *dir.prefetched.lock() = prefetched;
         self.publisher.take_over_lot_in(&dir);
-        if !self.job.policy.dry_run && !dir.is_searchable() {
+        if !self.job.plan.dry_run && !dir.is_searchable() {
             dir.make_writable();
         }
         if let Err(fault) = self.publisher.removals.record_existing_names(&dir) {

@@ -150,7 +150,7 @@ impl Receiver<'_> {
         let is_useful = self.job.ends.reads_cheaply
             && !self.job.copies_nothing()
             && !self.job.only_removes()
-            && self.job.policy.moving.is_none();
+            && self.job.plan.moving.is_none();
         if !is_useful || (above == 0 && self.job.rename.is_some()) {
             return None;
         }

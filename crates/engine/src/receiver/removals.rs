@@ -83,9 +83,7 @@ impl Removals<'_> {
                 Err(naming::name_taken())
             }
             // The directory is empty.
-            Some(meta)
-                if meta.kind == MetaKind::Dir && !replaces_dirs && self.job.policy.dry_run =>
-            {
+            Some(meta) if meta.kind == MetaKind::Dir && !replaces_dirs && self.job.plan.dry_run => {
                 Ok(())
             }
             Some(meta) if meta.kind == MetaKind::Dir && !replaces_dirs => {
@@ -131,17 +129,17 @@ impl Removals<'_> {
         found: Changes,
     ) -> Decision {
         let on_existing = match &decision {
-            Decision::Base(_, BaseMethod::Link, _) if !self.job.policy.dry_run => return decision,
+            Decision::Base(_, BaseMethod::Link, _) if !self.job.plan.dry_run => return decision,
             Decision::Copy(on_existing) | Decision::Base(.., on_existing) => on_existing,
             _ => return decision,
         };
-        let is_asked = self.job.ends.clears_early || self.job.policy.dry_run;
+        let is_asked = self.job.ends.clears_early || self.job.plan.dry_run;
         if !is_asked || *on_existing == OnExisting::Keep {
             return decision;
         }
         // With base directories, `found` may be the differences from a base's entry.
         let cleared = match &dir.state {
-            _ if found.has(Changes::KIND) || self.job.policy.dry_run => {
+            _ if found.has(Changes::KIND) || self.job.plan.dry_run => {
                 self.clear_place(dir, name, *on_existing)
             }
             DirState::Open(node) if self.job.plan.bases.is_some() => {
@@ -254,14 +252,14 @@ impl Removals<'_> {
             self.job.reporter.spared();
             return Ok(false);
         }
-        if !self.job.policy.dry_run {
+        if !self.job.plan.dry_run {
             dir.expect_change();
         }
         let is_dir = matches!(kind, Kind::Dir);
         if !is_dir {
             self.backups.back_up_extra(node, name)?;
         }
-        if !self.job.policy.dry_run {
+        if !self.job.plan.dry_run {
             let handle = node.handle()?;
             if is_dir { handle.remove_dir(name)? } else { handle.remove_file(name)? }
         }
@@ -313,7 +311,7 @@ fn source_error() -> io::Error {
 
 impl Removals<'_> {
     pub(super) fn walking(&self) -> Walking {
-        self.job.task.mirrors().map(|mirror| mirror.walking).unwrap_or_default()
+        self.job.plan.walking
     }
 
     /// True if the walk skips `dir` because it is on another file system than the top directory of

@@ -38,7 +38,7 @@ pub(super) fn find_resumed(
         Err(error) if work::affects_all_files(&error) => return Err(failed(error)),
         Err(_) => return Ok(0),
     };
-    if job.policy.proves_resumed()
+    if job.plan.proves_resumed
         && job.ends.reads_back
         && !proving::stage_has_blocks(&*stage, &blocks, job.control).map_err(failed)?
     {
@@ -87,7 +87,7 @@ impl Pending {
         }
         let control = filler.job.control;
         let is_same_source = match self.entry.ctime {
-            _ if filler.job.policy.proves_resumed() => {
+            _ if filler.job.plan.proves_resumed => {
                 proving::begins_with_blocks(source, &blocks, control)?
             }
             Some(_) => true,

@@ -39,7 +39,7 @@ impl Sealing<'_> {
         let (DirState::Open(node), Some(attributes)) = (&dir.state, &dir.attributes) else {
             return;
         };
-        if self.job.policy.dry_run || self.job.control.stopped() {
+        if self.job.plan.dry_run || self.job.control.stopped() {
             return;
         }
         let keeps = dir.attributes_to_set(self.job.kept_of_dirs());
@@ -120,7 +120,7 @@ impl Sealing<'_> {
         found: Changes,
     ) -> io::Result<()> {
         let is_tried =
-            found.has(Changes::TIME) && self.job.ends.tests_dir_times && !self.job.policy.dry_run;
+            found.has(Changes::TIME) && self.job.ends.tests_dir_times && !self.job.plan.dry_run;
         if is_tried {
             node.handle()?.set_attributes(attributes, Kept::TIMES)?;
         }
@@ -176,7 +176,7 @@ impl Sealing<'_> {
     }
 
     fn not_set(&self, error: &io::Error) -> Fault {
-        loss_check::not_kept(self.job.policy.moving, "set the directory's attributes", error)
+        loss_check::not_kept(self.job.plan.moving, "set the directory's attributes", error)
     }
 }
 

@@ -108,14 +108,14 @@ impl Uploading<'_, '_, '_> {
         let Some(small_files) = dir.small_files() else { return Ok(None) };
         pending.entry.kind = Kind::File { size: seal.size };
         let attributes = Attributes { mtime: seal.mtime, ..pending.entry.attributes.clone() };
-        let policy = &self.filler.job.policy;
+        let plan = &self.filler.job.plan;
         let put = small_files.put(SmallFile {
             name: &pending.name,
             content,
             attributes: &attributes,
             on_existing: pending.on_existing,
-            sync: policy.sync,
-            verify: policy.verify,
+            sync: plan.sync,
+            verify: plan.verify,
         });
         // The fault is reported for the directory.
         put.map(Some).map_err(|_| super::parent_fault())

@@ -54,7 +54,7 @@ impl Creator<'_> {
             return Err(self_copy::same_directory());
         }
         let has_exact_spelling =
-            || match self.job.task.finds_extras() && !handle.capabilities().has_object_ids {
+            || match self.job.plan.finds_extras && !handle.capabilities().has_object_ids {
                 true => handle.has_spelling(name),
                 false => self.publisher.naming.has_exact_spelling(above, &*handle, name),
             };
@@ -107,7 +107,7 @@ impl Creator<'_> {
             return found_or_replaced(found);
         }
         let creates_nothing = self.job.creates_nothing();
-        if self.job.policy.dry_run || creates_nothing {
+        if self.job.plan.dry_run || creates_nothing {
             let existing = handle.stat(name, false);
             let exists =
                 existing.map_err(|e| fault("read the metadata of the destination", e))?.is_some();
@@ -187,7 +187,7 @@ impl Creator<'_> {
         if !is_unclaimed.map_err(looked_at)? {
             return Err(naming::name_taken());
         }
-        if self.job.policy.dry_run {
+        if self.job.plan.dry_run {
             return Ok(Presence::Absent);
         }
         above.expect_change();

@@ -4,8 +4,8 @@
 use super::*;
 use crate::monitor::Silent;
 use haul_model::{
-    Attributes, Changes, Conflict, ContentHash, Delete, Entry, Mirror, Outcome, Part, Skip,
-    Summary, Task, Timestamp,
+    Attributes, Changes, Conflict, ContentHash, Delete, Entry, Kept, Mirror, Outcome, Part, Policy,
+    Skip, Summary, Task, Timestamp,
 };
 use haul_proto::{Extra, Late, OutcomeItem, Want, Warning};
 use haul_store::OnExisting;

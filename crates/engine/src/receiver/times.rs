@@ -167,8 +167,8 @@ impl Times<'_> {
         let mtime = entry.attributes.mtime;
         let DirState::Open(node) = &dir.state else { return None };
         // The check may have to write, so jobs that change nothing skip it.
-        let sets_times = self.job.policy.keeps.has(Kept::TIMES)
-            && !self.job.policy.dry_run
+        let sets_times = self.job.plan.keeps.has(Kept::TIMES)
+            && !self.job.plan.dry_run
             && !self.job.copies_nothing();
         if !sets_times || KEPT_EVERYWHERE.contains(&mtime.secs) || self.can_store_time(node, mtime)
         {
@@ -228,7 +228,7 @@ impl Times<'_> {
         times: &mut BTreeSet<Timestamp>,
     ) -> Unit {
         let Ok(handle) = node.handle() else { return Unit::Known(Granularity::FINEST) };
-        if !self.job.policy.dry_run
+        if !self.job.plan.dry_run
             && let Ok(kept) = handle.stored_time(PROBE)
             && let Some(unit) = Granularity::between(PROBE, kept)
         {
@@ -245,7 +245,7 @@ impl Times<'_> {
             return Unit::Known(unit);
         }
         // A job that writes but could not probe rather writes once too often.
-        if unit == Granularity::TWO_SECONDS && self.job.policy.dry_run {
+        if unit == Granularity::TWO_SECONDS && self.job.plan.dry_run {
             return Unit::Assumed { unit, times: std::mem::take(times), last: node.id() };
         }
         Unit::Known(Granularity::FINEST)

@@ -167,7 +167,7 @@ impl Publisher<'_> {
         }
         let DirState::Open(node) = &dir.state else { return Ok(false) };
         let Some(batch) = node.id().and_then(|id| self.batch_on(id.dev)) else { return Ok(false) };
-        let keeps = self.job.policy.keeps.with(Kept::TIMES).with(Kept::MODE);
+        let keeps = self.job.plan.keeps.with(Kept::TIMES).with(Kept::MODE);
         let handle = node.handle()?;
         for left in [OnExisting::Keep, OnExisting::Replace] {
             let row = Row { number: dir.row_number(), on_existing: left };
@@ -182,14 +182,14 @@ impl Publisher<'_> {
                 && is_own
                 && is_like_new(&self.job, node, &*before, name, &there)?
                 && (self.job.may_have_holes(entry)
-                    || !before.has_lost_content(name, &there, self.job.policy.sync)?)
+                    || !before.has_lost_content(name, &there, self.job.plan.sync)?)
                 && self.claim_exclusively(&there);
             if !is_it {
                 // A large file is resumed under its other name.
                 before.remove_file(name)?;
                 continue;
             }
-            if self.job.policy.sync {
+            if self.job.plan.sync {
                 before.sync(Some(name))?;
             }
             let (batch, to) = self.row_of(dir, *on_existing)?;

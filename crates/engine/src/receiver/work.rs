@@ -13,9 +13,9 @@ use crate::pool::Buf;
 use crate::{copy, digest};
 use crossbeam_channel::RecvTimeoutError;
 use haul_model::{
-    Attributes, BLOCK_LEN, ContentHash, Entry, Fault, FaultKind, Kind, Outcome, Policy, Side,
-    Timestamp,
+    Attributes, BLOCK_LEN, ContentHash, Entry, Fault, FaultKind, Kind, Outcome, Side, Timestamp,
 };
+use haul_plan::Plan;
 use haul_proto::{FileEnd, PackItem, PackView};
 use haul_store::{Mover, Verified, Written};
 use haul_tree::{PendingOperation, SourceFile, StagedFile, TreeDir, changed};
@@ -182,7 +182,7 @@ fn take_pack(filler: &Filler<'_>, bytes: &[u8], view: PackView) {
             break;
         }
         let (index, result) = match item {
-            PackItem::File { grew: true, index, .. } if filler.job.policy.strict_source => {
+            PackItem::File { grew: true, index, .. } if filler.job.plan.strict_source => {
                 (index, Err(changed()))
             }
             PackItem::File { index, mtime, hash, grew, .. } => (index, Ok((mtime, hash, grew))),
@@ -263,7 +263,7 @@ fn copy_file(
         filling => filling,
     };
     let mtime = if pending.base.is_some() { pending.entry.attributes.mtime } else { seal.mtime };
-    let whole = pending.seal(&filler.job.policy, verified, mtime, filling)?;
+    let whole = pending.seal(&filler.job.plan, verified, mtime, filling)?;
     if uses_source_pages
         && let Err(fault) = pending.recheck_source(filler, &*source, || Ok(whole.hash))
     {
@@ -396,7 +396,7 @@ impl Pending {
         self.entry.kind = Kind::File { size: len };
         // The content arrives without its holes, but a later job only knows that there are some.
         let filling = if self.entry.has_holes { Filling::WithHoles } else { Filling::Dense };
-        self.seal(&filler.job.policy, verified, mtime, filling)
+        self.seal(&filler.job.plan, verified, mtime, filling)
     }
 
     /// Creates a staged file that shares the content of `source`. `None` if the file system can't
@@ -434,7 +434,7 @@ impl Pending {
     /// Sets the attributes of a verified staged file.
     pub(super) fn seal(
         &self,
-        policy: &Policy,
+        plan: &Plan,
         verified: Verified<Box<dyn StagedFile>>,
         mtime: Timestamp,
         filling: Filling,
@@ -450,9 +450,9 @@ impl Pending {
         }
         let hash = verified.hash();
         let attributes = Attributes { mtime, ..self.entry.attributes.clone() };
-        let sealed = verified.seal(&attributes, policy.keeps);
-        let sealed = sealed
-            .map_err(|error| loss_check::not_kept(policy.moving, "finish the file", &error))?;
+        let sealed = verified.seal(&attributes, plan.keeps);
+        let sealed =
+            sealed.map_err(|error| loss_check::not_kept(plan.moving, "finish the file", &error))?;
         Ok(Whole { sealed, hash, sync_first })
     }
 }

@@ -305,7 +305,7 @@ impl<'a> JobTracker<'a> {
         if !self.task.finds_extras() && self.task.mirrors().is_none() {
             return Err(refused("the peer reported extras where none are expected"));
         }
-        self.reporter.extras(&self.task, extras);
+        self.reporter.extras(self.task.mirrors().is_some(), extras);
         Ok(())
     }
 

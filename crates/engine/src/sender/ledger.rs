@@ -6,7 +6,8 @@ use super::item::Repeat;
 use crate::control::{CANCEL_POLL, Control, CopyStep, Reporter};
 use crate::in_flight::InFlight;
 use crate::link::wire::Counted;
-use haul_model::{Fault, Kind, Policy, Resume, Task};
+use haul_model::{Fault, Kind, Resume};
+use haul_plan::Plan;
 use haul_proto::{FileSeal, LIST_WINDOW};
 use parking_lot::{Condvar, Mutex};
 
@@ -15,7 +16,8 @@ pub(crate) struct Ledger<'a> {
     control: &'a Control<'a>,
     /// Set where the user is on this side and the Receiver is not.
     reporter: Option<&'a Reporter<'a>>,
-    task: Task,
+    /// The Receiver keeps what has arrived of a large file for a later job.
+    keeps_partial: bool,
     /// See [`super::Sender::resume_len_min`].
     pub(super) resume_len_min: u64,
     pub(super) in_flight: Mutex<InFlight<Item>>,
@@ -24,13 +26,14 @@ pub(crate) struct Ledger<'a> {
 
 impl<'a> Ledger<'a> {
     pub(super) fn of(
-        task: Task,
+        plan: &Plan,
         control: &'a Control<'a>,
         reporter: Option<&'a Reporter<'a>>,
         resume_len_min: u64,
     ) -> Self {
         let (in_flight, released) = (Mutex::default(), Condvar::new());
-        Self { control, reporter, task, resume_len_min, in_flight, released }
+        let keeps_partial = plan.copies && plan.resume != Resume::Never && plan.wants_hashes;
+        Self { control, reporter, keeps_partial, resume_len_min, in_flight, released }
     }
 }
 
@@ -98,8 +101,7 @@ impl Ledger<'_> {
             reporter.at(|| item.path());
             item.counted += counted;
             item.matched += step.matched();
-            let keeps = |policy: &Policy| policy.resume != Resume::Never && policy.wants_hashes();
-            if item.size() >= self.resume_len_min && self.task.copies().is_some_and(keeps) {
+            if item.size() >= self.resume_len_min && self.keeps_partial {
                 // Only the Receiver knows how much of the sent content it keeps.
                 reporter.keeps(index, None, || item.path());
             }

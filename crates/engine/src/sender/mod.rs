@@ -39,7 +39,8 @@ use crate::originals::also_a_source;
 use crate::sender::remove::Removing;
 use crate::{Job, JobError};
 use batches::batches;
-use haul_model::{Changes, Fault, Kept, Kind, Outcome, Side, Summary, Task};
+use haul_model::{Changes, Fault, Kept, Kind, Outcome, Side, Summary};
+use haul_plan::Plan;
 use haul_proto::{Extra, Known, Late, Named, OutcomeItem, Proven, Signature, Want, Warning};
 use haul_store::{RESUME_LEN_MIN, RESUME_LEN_MIN_REMOTE};
 use haul_tree::{Meta, MetaKind, SourceFile};
@@ -60,7 +61,7 @@ pub(crate) struct Sender<'a> {
     follow: bool,
     /// The destination as the user calls it.
     dest: Vec<u8>,
-    task: Task,
+    plan: Plan,
     originals: Originals,
     pub(crate) ledger: Ledger<'a>,
     pub(crate) removing: Removing<'a>,
@@ -103,15 +104,16 @@ impl<'a> Sender<'a> {
     ) -> Arc<Self> {
         let queue = queue.map_or(Queue::Handles, |queue| Queue::Wire(Mutex::new(Some(queue))));
         let min = if queue.is_wire() { RESUME_LEN_MIN_REMOTE } else { RESUME_LEN_MIN };
+        let plan = Plan::of(&job.task, job.task.keeps());
         Arc::new(Self {
             control,
             reporter,
-            ledger: Ledger::of(job.task, control, reporter, min),
-            removing: Removing::of(job, control, Arc::clone(&receiver)),
+            ledger: Ledger::of(&plan, control, reporter, min),
+            removing: Removing::of(job, &plan, control, Arc::clone(&receiver)),
             receiver,
             dest: job.dest.clone(),
             follow: job.follow,
-            task: job.task,
+            plan,
             originals: Originals::of(job),
             signatures: Signatures::default(),
             offers: Offers::default(),
@@ -137,12 +139,12 @@ impl<'a> Sender<'a> {
 
     /// True if the job compares, and no content is sent.
     pub(crate) fn copies_nothing(&self) -> bool {
-        self.task.copies().is_none()
+        !self.plan.copies
     }
 
     /// True if the job removes its sources.
     pub(crate) fn removes(&self) -> bool {
-        self.task.removes().is_some()
+        self.plan.removes.is_some()
     }
 
     /// The number by which the Receiver identifies an entry of `dir`. In a copy over a wire, it
@@ -159,7 +161,7 @@ impl<'a> Sender<'a> {
     /// True if sources that a killed move has set aside get their names back: in a move, before it
     /// copies.
     pub(crate) fn restores_sources(&self) -> bool {
-        self.task.copies().is_some_and(|policy| policy.moving.is_some())
+        self.plan.moving.is_some()
     }
 
     /// True if this kind of job can have such an outcome.
@@ -169,9 +171,9 @@ impl<'a> Sender<'a> {
             Outcome::Differs(_) => self.copies_nothing(),
             Outcome::Synced(found) => {
                 let is_update = Changes::OF_ATTRIBUTES.has(*found);
-                self.task.mirrors().is_some() || is_update && !self.copies_nothing()
+                self.plan.is_mirror || is_update && !self.copies_nothing()
             }
-            Outcome::Linked { .. } => !self.copies_nothing() && self.task.keeps().has(Kept::LINKS),
+            Outcome::Linked { .. } => !self.copies_nothing() && self.plan.keeps.has(Kept::LINKS),
             Outcome::Skipped(_) | Outcome::Failed(_) => true,
         }
     }
@@ -195,7 +197,7 @@ impl<'a> Sender<'a> {
 
     /// True if no source may change in any way while it is read.
     fn requires_unchanged(&self) -> bool {
-        self.task.copies().is_some_and(|policy| policy.strict_source)
+        self.plan.strict_source
     }
 
     /// True if symbolic links in the source are followed.
@@ -286,9 +288,9 @@ impl SenderPort for Sender<'_> {
                         Outcome::Synced(found) if found.has(Changes::SENT) => {
                             // An earlier job may have left the complete file under a temporary
                             // name.
-                            let may_wait = self.task.mirrors().is_some_and(|of| of.delays_updates);
-                            let has_it = self.task.keeps_destination()
-                                || item.hashed && self.task.finds_renamed()
+                            let may_wait = self.plan.delays_updates;
+                            let has_it = self.plan.dry_run
+                                || item.hashed && self.plan.finds_renamed
                                 || may_wait;
                             item.wanted || !is_file || has_it
                         }
@@ -339,11 +341,11 @@ impl SenderPort for Sender<'_> {
     }
 
     fn extras(&self, extras: Vec<Extra>) {
-        if !self.task.finds_extras() && self.task.mirrors().is_none() {
+        if !self.plan.finds_extras && !self.plan.is_mirror {
             return self.fail_protocol("it reported extras where none are expected");
         }
         if let Some(reporter) = self.reporter {
-            reporter.extras(&self.task, &extras);
+            reporter.extras(self.plan.is_mirror, &extras);
         }
     }
 

@@ -14,9 +14,9 @@ use crate::sender::linked::Linked;
 use crate::{Event, Job};
 use crossbeam_channel::RecvTimeoutError;
 use haul_model::{
-    Fault, FaultKind, FileId, Filter, Kind, Moving, Name, Outcome, Remove, Side, Summary, Task,
-    words,
+    Fault, FaultKind, FileId, Filter, Kind, Name, Outcome, Remove, Side, Summary, words,
 };
+use haul_plan::Plan;
 use haul_proto::{Proven, Removal};
 use haul_tree::{Meta, Tree, TreeDir};
 use parking_lot::Mutex;
@@ -80,7 +80,7 @@ pub(crate) fn run_removers(
 pub(crate) struct Removing<'a> {
     control: &'a Control<'a>,
     receiver: Arc<dyn ReceiverPort + 'a>,
-    task: Task,
+    plan: Plan,
     filter: Filter,
     /// Files to be removed that have other names.
     linked: Mutex<Linked>,
@@ -99,13 +99,14 @@ impl<'a> Removing<'a> {
     /// The removal of the sources of `job`, if it removes any.
     pub(super) fn of(
         job: &Job,
+        plan: &Plan,
         control: &'a Control<'a>,
         receiver: Arc<dyn ReceiverPort + 'a>,
     ) -> Self {
         Self {
             control,
             receiver,
-            task: job.task,
+            plan: plan.clone(),
             filter: job.filter.clone(),
             linked: Mutex::new(Linked::of(job)),
             has_missing_dirs: AtomicBool::new(false),
@@ -119,12 +120,12 @@ impl<'a> Removing<'a> {
 impl Removing<'_> {
     /// True if a source stays when a move would lose some of its attributes.
     pub(super) fn must_be_lossless(&self) -> bool {
-        self.task.moving() == Some(Moving::Whole)
+        self.plan.lossless
     }
 
     /// The outcomes after which a source is removed, if any.
     pub(super) fn rule(&self) -> Option<Remove> {
-        self.task.removes()
+        self.plan.removes
     }
 
     /// True if this outcome allows the removal of the file or link. Directories are excluded.
@@ -189,7 +190,7 @@ impl Removing<'_> {
 
     /// Records that the source at `path` is the directory `node`, which will be listed.
     pub(super) fn record_walked(&self, path: &[u8], node: &DirNode) {
-        if self.rule().is_some() && self.task.mirrors().is_none() {
+        if self.rule().is_some() && !self.plan.is_mirror {
             self.walked.lock().insert(path.to_vec(), node.id());
         }
     }
@@ -211,7 +212,7 @@ impl Removing<'_> {
             let removed = remove_file(&item, proof);
             linked::told(&item, removed).into_iter().for_each(&mut *report);
         }
-        if self.has_missing_dirs.load(Ordering::Relaxed) || self.task.mirrors().is_some() {
+        if self.has_missing_dirs.load(Ordering::Relaxed) || self.plan.is_mirror {
             return;
         }
         for source in sources {

@@ -354,7 +354,7 @@ impl<'s, 'a> Scan<'s, 'a> {
         let entry = Entry::new(name, Kind::Dir, attributes);
         let entry = Entry { inode, id, is_implied_dir, is_repeated, ..entry };
         self.entry(parent, &node, (None, false), entry)?;
-        if listed.is_closed && self.sender.task.finds_extras() {
+        if listed.is_closed && self.sender.plan.finds_extras {
             self.push(ListItem::Closed { dir: index })?;
         }
         if let Some(fault) = not_kept {

@@ -2,7 +2,7 @@
 
 use super::{Item, Sender};
 use haul_delta::{Key, Shape, Signature};
-use haul_model::{Kind, Mirror, Updating};
+use haul_model::{Kind, Updating};
 use haul_proto::{SIGNED_MAX, SUMS_LEN_MAX, Want};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -77,7 +77,7 @@ impl Sender<'_> {
         let index = message.index();
         let may_differ = |item: &mut Item| !item.wanted && item.may_have_signature();
         let may_differ = self.ledger.in_flight.lock().get_mut(index).is_some_and(may_differ);
-        if !may_differ || !self.task.mirrors().is_some_and(|mirror| mirror.delta) {
+        if !may_differ || !self.plan.delta {
             return self.fail_protocol("it sent checksums of a file that is sent whole");
         }
         let taken = match message {
@@ -102,14 +102,14 @@ impl Sender<'_> {
     fn may_leave_unhashed(&self, want: &Want) -> bool {
         let Want { how, blocks, .. } = want;
         let is_plain = !how.wants_delta() && !how.wants_whole_hash() && blocks.is_all();
-        is_plain && self.task.copies().is_some_and(|policy| !policy.wants_hashes())
+        is_plain && self.plan.copies && !self.plan.wants_hashes
     }
 
     /// The rule that this request of the Receiver breaks, if any.
     pub(super) fn broken_rule(&self, item: &Item, want: &Want) -> Option<&'static str> {
         let Kind::File { size } = item.kind else { return None };
         match want.blocks.is_empty() {
-            true if !self.task.compares_content() && !self.task.finds_renamed() => {
+            true if !self.plan.compares_content && !self.plan.finds_renamed => {
                 return Some("it requested a hash where contents are not compared");
             }
             false if self.copies_nothing() => return Some("it requested content in a comparison"),
@@ -118,8 +118,7 @@ impl Sender<'_> {
         if want.how.wants_no_hash() && !self.may_leave_unhashed(want) {
             return Some("it requested content without a hash where one is needed");
         }
-        let updates = |mirror: &Mirror| mirror.updating != Updating::Replaces;
-        if want.into.is_some() && !self.task.mirrors().is_some_and(updates) {
+        if want.into.is_some() && self.plan.updating == Updating::Replaces {
             return Some("it would write into a file in a job that replaces files");
         }
         if !want.blocks.begin_within(size) {

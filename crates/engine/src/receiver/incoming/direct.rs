@@ -75,8 +75,8 @@ impl Incoming {
         route: Route,
     ) -> Option<MutexGuard<'_, IncomingState>> {
         // Verified, synced and locally matched content waits for a disk.
-        if filler.job.policy.verify
-            || filler.job.policy.sync
+        if filler.job.plan.verify
+            || filler.job.plan.sync
             || self.old_size.is_some()
             || self.uses_local_parts(filler)
         {

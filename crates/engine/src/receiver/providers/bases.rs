@@ -175,7 +175,7 @@ impl Decider<'_> {
             let target = target_of(&*handle, name, entry, &there)?;
             let entry = &self.job.with_mode(entry, dir, &there);
             let entry = self.times.as_kept(entry, base, Some(&there));
-            let found = changes(&entry, &there, target.as_deref(), self.job.policy.keeps);
+            let found = changes(&entry, &there, target.as_deref(), self.job.plan.keeps);
             if found.has(Changes::KIND) {
                 continue;
             }
@@ -255,7 +255,7 @@ impl BaseDirs {
         let pending = Pending { found, ..pending };
         let outcome = match decision {
             Decision::Settled(outcome) => outcome,
-            _ if filler.job.policy.dry_run => Outcome::WouldCopy,
+            _ if filler.job.plan.dry_run => Outcome::WouldCopy,
             Decision::Base(base, bring, _) => {
                 let pending = Pending { base: Some((base, bring)), ..pending };
                 return self.bring_from_base(filler, pending, counted, differs);

@@ -247,7 +247,7 @@ impl Provider for Chunks {
     fn may_have(&self, filler: &Filler<'_>, file: &Pending) -> bool {
         file.entry.size() >= FILE_LEN_MIN
             && filler.job.plan.updating == Updating::Replaces
-            && filler.job.policy.wants_hashes()
+            && filler.job.plan.wants_hashes
             && filler.job.sender.offers_chunks()
     }
 

@@ -291,7 +291,7 @@ impl Renames {
         }
         dir.expect_change();
         filler.publisher.durability.register_file_system(node);
-        let keeps = filler.job.policy.keeps;
+        let keeps = filler.job.plan.keeps;
         let times = Kept::TIMES.only_if(there.attributes.mtime != entry.attributes.mtime);
         let which = changes(entry, &there, None, keeps).attributes(keeps).with(times);
         if !which.is_empty() {
@@ -402,7 +402,7 @@ pub(in super::super) fn is_like_new(
     name: &Name,
     there: &Meta,
 ) -> io::Result<bool> {
-    let keeps = job.policy.keeps;
+    let keeps = job.plan.keeps;
     let handle = node.handle()?;
     let above = node.meta();
     let group = match above.owner {

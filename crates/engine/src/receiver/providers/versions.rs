@@ -98,7 +98,7 @@ impl Provider for Versions {
         let plan = &filler.job.plan;
         plan.delta
             && (old_is_file || plan.fuzzy && is_missing(file))
-            && filler.job.policy.wants_hashes()
+            && filler.job.plan.wants_hashes
             && filler.job.ends.saves_sending
             && file.entry.size() > PACK_FILE_MAX
     }

@@ -56,7 +56,7 @@ impl Removals<'_> {
             let removed = match done.stays {
                 true => Ok(false),
                 false if above.is_none() && !is_extra => {
-                    if !self.job.policy.dry_run {
+                    if !self.job.plan.dry_run {
                         node.handle()?.remove_dir(&name)?;
                     }
                     done.saved_attributes = None;
@@ -144,7 +144,7 @@ impl Removals<'_> {
         }
         let handle = node.handle()?;
         let mut saved_attributes = None;
-        if !self.job.policy.dry_run && handle.make_writable().is_ok() {
+        if !self.job.plan.dry_run && handle.make_writable().is_ok() {
             // If that is refused, the first removal reports it.
             let before = &node.meta().attributes;
             saved_attributes =

@@ -67,7 +67,7 @@ impl Removals<'_> {
     /// If the rules of the directory are unknown: then nothing can be done in it.
     pub(in crate::receiver) fn record_existing_names(&self, dir: &RecvDir) -> Result<(), Fault> {
         let DirState::Open(node) = &dir.state else { return Ok(()) };
-        let (finds, replaces_dirs) = (self.job.task.finds_extras(), self.replaces_dirs());
+        let (finds, replaces_dirs) = (self.job.plan.finds_extras, self.replaces_dirs());
         if dir.fresh || !(finds || replaces_dirs) || self.is_on_other_file_system(dir) {
             return Ok(());
         }

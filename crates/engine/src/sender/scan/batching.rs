@@ -160,7 +160,7 @@ impl Scan<'_, '_> {
     /// Sends the names of the subdirectories of `dir`, if the Receiver reports extras. The
     /// subdirectories themselves are listed one by one afterwards.
     pub(super) fn subdirs(&mut self, dir: u64, names: &[Name]) -> Result<(), Stopped> {
-        if !self.sender.task.finds_extras() {
+        if !self.sender.plan.finds_extras {
             return Ok(());
         }
         names
