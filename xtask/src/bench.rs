@@ -54,7 +54,8 @@ const QUICK_SHRINK: u64 = 64;
 /// The rows to measure, and how.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Put the tables, or with --only their rows, into docs/benchmarks.md, and draw docs/benchmarks.svg
+    /// Put the tables, or with --only their rows, into docs/benchmarks.md, and draw
+    /// docs/benchmarks.svg
     #[arg(long, conflicts_with_all = ["quick", "haul"])]
     write: bool,
     /// Measure nothing, and draw docs/benchmarks.svg anew from docs/benchmarks.md

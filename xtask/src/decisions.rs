@@ -2,10 +2,11 @@
 //! destination that a decision may depend on: `crates/plan/tests/rsync.txt`, which the tests of
 //! the plan read.
 //!
-//! The first line names the rsync. Each other line is `options | source | existing | itemized`. An entry is written as its kind and
-//! what it has: `file SIZE SECONDS MODE CONTENT`, `link TARGET SECONDS`, `fifo SECONDS MODE`,
-//! `dir`, `full` (a directory with something in it), or `-` for nothing. What rsync itemizes is
-//! `-` for nothing, and `refused` if it leaves a directory in the way.
+//! The first line names the rsync. Each other line is `options | source | existing | itemized`. An
+//! entry is written as its kind and what it has: `file SIZE SECONDS MODE CONTENT`, `link TARGET
+//! SECONDS`, `fifo SECONDS MODE`, `dir`, `full` (a directory with something in it), or `-` for
+//! nothing. What rsync itemizes is `-` for nothing, and `refused` if it leaves a directory in the
+//! way.
 
 use crate::{Result, repo};
 use std::fmt::Write as _;

@@ -234,8 +234,8 @@ impl Hint for Fault {
     }
 }
 
-/// The hint for a fault of `path`; `is_remote`: on a host. A missing path may have been quoted for a
-/// remote shell.
+/// The hint for a fault of `path`; `is_remote`: on a host. A missing path may have been quoted for
+/// a remote shell.
 pub(crate) fn for_fault_at(fault: &Fault, is_remote: bool, path: &[u8]) -> Option<&'static str> {
     let is_missing = fault.side == Side::Source && fault.kind == FaultKind::NotFound;
     let for_a_shell = if is_remote && is_missing { for_shell_syntax(path) } else { None };

@@ -73,8 +73,8 @@ impl Matcher {
 
     /// Decides about the beginning of `bytes`, the next bytes of the new file. `is_end` if the file
     /// ends with them. The next call must pass the bytes after the decided ones. After
-    /// [`DeltaStep::NeedMore`] it must pass the same bytes and more. Twice the length of a block is always
-    /// enough.
+    /// [`DeltaStep::NeedMore`] it must pass the same bytes and more. Twice the length of a block is
+    /// always enough.
     ///
     /// `bytes` must not be empty.
     #[inline(always)]

@@ -30,9 +30,9 @@ impl Shape {
     /// Maximum number of blocks of a file.
     pub const BLOCKS_MAX: u64 = 1 << 21;
 
-    /// The cut of a file of `old_len` bytes that becomes one of `new_len`. `requested_len` is the requested
-    /// block length. By default it is about the number of blocks, which minimises the length of the
-    /// sums plus the cost of a small change. `None` if the file is empty or too long.
+    /// The cut of a file of `old_len` bytes that becomes one of `new_len`. `requested_len` is the
+    /// requested block length. By default it is about the number of blocks, which minimises the
+    /// length of the sums plus the cost of a small change. `None` if the file is empty or too long.
     pub fn of(old_len: u64, new_len: u64, requested_len: Option<u32>) -> Option<Self> {
         let default_len = || old_len.isqrt().next_multiple_of(8).max(Self::DEFAULT_LEN_MIN);
         let len_min = old_len.div_ceil(Self::BLOCKS_MAX).max(u64::from(Self::BLOCK_LEN_MIN));

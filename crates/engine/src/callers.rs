@@ -25,8 +25,8 @@ const THREADS_MAX: usize = 2 * CALLERS_MAX;
 /// The interval at which it checks for ended threads.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Accepts callers with the client's key, while `is_running` and not all lanes are taken. Each lane is
-/// passed to `take` once, on its own thread, and is not disconnected afterwards. When `ended` is
+/// Accepts callers with the client's key, while `is_running` and not all lanes are taken. Each lane
+/// is passed to `take` once, on its own thread, and is not disconnected afterwards. When `ended` is
 /// closed, `is_running` is checked at once.
 pub(crate) fn accept(
     listener: &DirectListener,

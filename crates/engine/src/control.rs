@@ -200,8 +200,8 @@ impl<'a> Control<'a> {
         self.linger_for(self.peer.as_ref().map(|(watchdog, _)| &**watchdog));
     }
 
-    /// The same for the peer that `watchdog` listens to. After [`Self::finish_reading`], time in which the
-    /// reader is busy does not count.
+    /// The same for the peer that `watchdog` listens to. After [`Self::finish_reading`], time in
+    /// which the reader is busy does not count.
     pub(crate) fn linger_for(&self, watchdog: Option<&Watchdog>) {
         let mut checks = 0;
         while !self.stopped() && checks < LINGER_CHECKS {

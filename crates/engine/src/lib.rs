@@ -10,46 +10,49 @@
 //! - `callers.rs`: accepts direct connections by key. `agent/entrance.rs`: accepts logins by
 //!   secret.
 //! - `request/session.rs`: a connection to an agent. `remote.rs`: a job over one.
-//! - `agent.rs`: the agent. `agent/conversation.rs`: the requests before its job; `agent/apart.rs`:
-//!   a job in a process of its own; `agent/heir.rs`: the successor of an agent.
+//! - `agent.rs`: the agent. `agent/conversation.rs`: the requests before its job;
+//!   `agent/job_process.rs`: a job in a process of its own; `agent/heir.rs`: the successor of an
+//!   agent.
 //! - `watchdog.rs`: notices a silent peer.
-//! - `relay.rs`: a job between two agents. `relay/passing.rs`: forwards frames; `relay/course.rs`:
-//!   reads the job's progress from them; `relay/straight.rs` and `agent/calls.rs`: direct
-//!   connections between the agents.
+//! - `relay.rs`: a job between two agents. `relay/forwarding.rs`: forwards frames;
+//!   `relay/tracker.rs`: reads the job's progress from them; `relay/direct_plan.rs` and
+//!   `agent/calls.rs`: direct connections between the agents.
 //! - `sftp.rs`: a job with one role on the tree of a host's SFTP server; `logins.rs`: its sessions,
 //!   which are opened in parallel.
 //! - `beneath.rs`: directories below a root, reached without links that lead outside.
 //! - `rules.rs`: rule files in the trees.
 //! - `threads.rs`: the threads of a job; `workers.rs`: their number.
-//! - `control.rs`: the state and the figures of a job. `monitor.rs`: its events. `report_log.rs`: the
-//!   outcomes that a retried job has reported; `told/going.rs`: sources that it may have removed.
-//! - `entry_counts.rs`: entries counted by kind. `not_kept.rs`: messages about attributes that are not kept,
-//!   or that a move would lose. `prefetch.rs`: lookups that are made ahead.
+//! - `control.rs`: the state and the figures of a job. `monitor.rs`: its events. `report_log.rs`:
+//!   the outcomes that a retried job has reported; `report_log/removals.rs`: sources that it may
+//!   have removed.
+//! - `entry_counts.rs`: entries counted by kind. `not_kept.rs`: messages about attributes that are
+//!   not kept, or that a move would lose. `prefetch.rs`: lookups that are made ahead.
 //! - `link/`: the two traits. `memory.rs`: within a process. `wire.rs`: reads for a Sender.
 //!   `greeting.rs`: the greeting. `proof.rs`: proves that the destination has a source that a move
 //!   removes.
 //! - `link/wire/`: `ports.rs`, `outgoing.rs` (the queue), `writer.rs`, `lanes.rs` (the connections
-//!   of a Sender), `flow.rs` (their speeds), `ledger.rs` (what a lost lane had sent), `compression_control.rs`
-//!   (compression).
+//!   of a Sender), `flow.rs` (their speeds), `ledger.rs` (what a lost lane had sent),
+//!   `compression_control.rs` (compression).
 //!
 //! The Sender walks the sources. `walk.rs` reads directories ahead of the walk. `walk/merged.rs`
-//! merges several sources, `walk/bounds.rs` holds the directories that it skips, and `walk/led.rs`
-//! the links that it follows. The files in `sender/`:
+//! merges several sources, `walk/bounds.rs` holds the directories that it skips, and
+//! `walk/followed_links.rs` the links that it follows. The files in `sender/`:
 //!
 //! - `source.rs`: a named source. `special.rs`: one that is a FIFO, a device or a descriptor.
-//! - `scan.rs`: the walk, a loop without recursion. `scan/telling.rs`: its batches;
-//!   `scan/places.rs`: several sources as one tree; `scan/bounds.rs`: rules about whole sources;
+//! - `scan.rs`: the walk, a loop without recursion. `scan/batching.rs`: its batches;
+//!   `scan/places.rs`: several sources as one tree;
 //!   `scan/kept.rs`: the attributes that are sent; `scan/linked.rs`: files with several names.
 //! - `accounts.rs`: names of users and groups.
 //! - `ledger.rs`: entries in flight, the window, and the counts of what is sent; `item.rs`: one
-//!   entry. `portions.rs`: wanted files on one machine.
+//!   entry. `batches.rs`: wanted files on one machine.
 //! - `read.rs`: workers that read contents for a wire, and pack small files. `pieces.rs`: large
 //!   files in pieces; `passed.rs`: the progress of one; `stripes.rs`: one read by several workers.
 //! - `wants.rs`: the rules for Wants. `offers.rs`: chunks. `differences.rs`: files of which the
-//!   Receiver has an older version. `repeats.rs`: leases of contents, and contents that were lost with a lane.
+//!   Receiver has an older version. `leases.rs`: leases of contents, and contents that were lost
+//!   with a lane.
 //! - `earlier.rs`: entries of earlier sources in the same place, where several become one
 //!   directory.
-//! - `emptied.rs`: directories that became empty.
+//! - `empty_dirs.rs`: directories that became empty.
 //! - `remove.rs`: the end of a move; `remover.rs`: the same over a wire, where a proof takes a
 //!   round trip. `loss.rs`, `linked.rs`: what a move would lose.
 //!
@@ -58,29 +61,29 @@
 //!
 //! | stage | files | does |
 //! |---|---|---|
-//! | input | `reading.rs`, `arrivals.rs`, `asked.rs` | reads a wire and its lanes; knows what a far Sender was asked for |
+//! | input | `reading.rs`, `arrivals.rs`, `requested.rs` | reads a wire and its lanes; checks what a remote Sender may list |
 //! | `Receiver` | `listing.rs`, `prefetching.rs` | takes the listing, and looks ahead |
 //! | `Checker` | `check.rs` | compares entries in a job that copies nothing |
-//! | `Maker` | `taking.rs`, `place.rs`, `subdir.rs` | makes directories, links and special files; has files filled |
+//! | `Creator` | `creator.rs`, `place.rs`, `subdir.rs` | creates directories, links and special files; has files filled |
 //! | `Filler` | `filler.rs`, `hashing.rs` | asks the providers and the Sender for content |
 //! | `Providers` | `providers/` | have content on this machine |
 //! | workers | `work.rs`, `filling.rs`, `incoming.rs`, `small.rs`, `resume.rs`, `proving.rs` | put content into stages |
 //! | `Linker` | `linking.rs` | reports outcomes, and links the further names of a file |
 //! | `Decider` | `deciding.rs`, `providers/bases.rs` | looks at what exists, and asks the plan |
-//! | `Completion` | `completion.rs`, `full.rs` | settles directories, ends the job, keeps proofs for a move |
+//! | `Completion` | `completion.rs`, `disk_space.rs` | settles directories, ends the job, keeps proofs for a move |
 //! | `Publisher` | `publish.rs`, `hold.rs`, `waiting.rs` | gives whole files their names, at once, when they are durable, or at the end of the job |
 //! | `Durability` | `durable.rs` | flushes files and file systems |
 //! | `Sealing` | `sealing.rs` | sets the attributes of directories, last |
 //! | `Naming` | `naming.rs`, `in_place.rs` | gives names so that no entry takes another's; writes into existing files |
-//! | `Removals` | `mirror.rs`, `mirror/` | removes extra and replaced entries |
-//! | `Backups` | `backing.rs` | keeps removed and replaced entries under other names |
+//! | `Removals` | `removals.rs`, `removals/` | removes extra and replaced entries |
+//! | `Backups` | `backup.rs` | keeps removed and replaced entries under other names |
 //! | `Times` | `times.rs` | knows how exactly the destination keeps times |
-//! | `Owners` | `given.rs`, `losing.rs` | maps users and groups; knows what a move would lose |
-//! | `JobContext` | `context.rs`, `modes.rs`, `ending.rs` | holds the rules of the job and the ways to report |
+//! | `Owners` | `owners.rs`, `loss_check.rs` | maps users and groups; knows what a move would lose |
+//! | `JobContext` | `context.rs`, `ends.rs`, `modes.rs`, `ending.rs` | holds the plan of the job, the answers of its ends, and the ways to report |
 //!
-//! Also: `destination.rs` finds and opens the destination, and `way.rs` has the directories above
-//! it. `dirs.rs`: a directory that waits for its entries. `pending.rs`: a file being written.
-//! `own.rs`: entries that are part of the destination itself.
+//! Also: `destination.rs` finds and opens the destination, and `ancestors.rs` has the directories
+//! above it. `dirs.rs`: a directory that waits for its entries. `pending.rs`: a file being written.
+//! `self_copy.rs`: entries that are part of the destination itself.
 //!
 //! Content:
 //!
@@ -94,17 +97,19 @@
 //! - `request.rs`: stat, list, hash and measure. `request/answer.rs` answers here and at a peer;
 //!   `request/peer.rs` asks over a connection, `request/sftp.rs` uses a host's SFTP server.
 //! - `request/measure.rs`: measurements of a host and the connection to it.
-//!   `measure/answering.rs`: the agent's side; `measure/door.rs`: its port;
+//!   `measure/answering.rs`: the agent's side; `measure/direct_port.rs`: its port;
 //!   `measure/flow.rs`: the data over connections; `measure/processor.rs`, `measure/disk.rs`: a
 //!   machine.
 //! - `expand.rs`: the paths that match a pattern.
-//! - `moving/`: a move and its machines. `moving/course.rs`: its steps; `moving/not_copied.rs`: the
-//!   entries that failed and stay; `moving/removing.rs`: reports removals.
+//! - `moving/`: a move and its machines. `moving/running_move.rs`: its steps;
+//!   `moving/not_copied.rs`: the entries that failed and stay; `moving/removing.rs`: reports
+//!   removals.
 //! - `routed_jobs.rs`: splits a job by machine.
 //! - `relocate.rs`: renames sources. `parked.rs`: sets a source aside just before its removal.
-//! - `onto_itself.rs`: refuses a move onto its own source; `marker.rs`: the marks by which two machines
-//!   find out.
-//! - `memory_budget.rs`: bounds the memory for hard links; `receiver/linking/cost.rs`: the counted costs.
+//! - `onto_itself.rs`: refuses a move onto its own source; `marker.rs`: the marks by which two
+//!   machines find out.
+//! - `memory_budget.rs`: bounds the memory for hard links; `receiver/linking/cost.rs`: the counted
+//!   costs.
 //! - `throttle.rs`: limits the bytes per second of a job. `cache.rs`: its chunk cache.
 //! - `origin.rs`: the number of a directory that a job made under a new name.
 //! - `clean.rs`: removes files that interrupted copies left.

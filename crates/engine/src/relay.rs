@@ -1,7 +1,7 @@
 //! A job between two hosts, each with one role. Their agents exchange frames through this process,
 //! which is connected to both as their client. It assigns the roles, and forwards the messages
-//! unchanged. `tracker.rs` reads from them the progress of the job, and `forwarding.rs` forwards the
-//! frames. Contents use direct connections between the hosts where possible (`direct_plan.rs`).
+//! unchanged. `tracker.rs` reads from them the progress of the job, and `forwarding.rs` forwards
+//! the frames. Contents use direct connections between the hosts where possible (`direct_plan.rs`).
 //!
 //! Neither host is trusted more than in a job with this machine. The receiver knows which sources
 //! were named, and accepts no others. It tells the sender only which contents it wants, and their

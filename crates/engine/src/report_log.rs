@@ -52,8 +52,9 @@ struct Record {
     last: Option<Position>,
     /// This run has listed further than all earlier ones.
     is_beyond: bool,
-    /// Entries that this run listed and whose outcome it has not reported, by their numbers. Entries
-    /// are added and removed at the ends of the search tree, which stay in the processor's caches.
+    /// Entries that this run listed and whose outcome it has not reported, by their numbers.
+    /// Entries are added and removed at the ends of the search tree, which stay in the processor's
+    /// caches.
     open: BTreeMap<u64, Open>,
     /// Doubtful keys that this run has listed. Of several entries with one key, the first counts.
     claimed: FxHashSet<u64>,

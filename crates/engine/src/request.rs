@@ -273,8 +273,8 @@ impl Requests {
     }
 
     /// True if the directory at `path` shows `marker`, which was made elsewhere; see
-    /// [`Request::Marker`]. [`Self::remove_marker`] removes a mark that was made there. An SFTP server is
-    /// never asked to make one: the job that connects to it checks this itself.
+    /// [`Request::Marker`]. [`Self::remove_marker`] removes a mark that was made there. An SFTP
+    /// server is never asked to make one: the job that connects to it checks this itself.
     ///
     /// # Errors
     /// See [`RequestError`].
@@ -333,7 +333,8 @@ impl Requests {
         }
     }
 
-    /// The BLAKE3 hash of the file at `path`, following links. `progress` is called with the progress.
+    /// The BLAKE3 hash of the file at `path`, following links. `progress` is called with the
+    /// progress.
     ///
     /// # Errors
     /// See [`RequestError`].

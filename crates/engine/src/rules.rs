@@ -132,7 +132,8 @@ fn is_at_or_below(dir: &[u8], start: &[u8]) -> bool {
 }
 
 /// The rules for the entries of `dir`, which is at `path` in the job, below the rules `above`. As
-/// in rsync, a rule file behind another user's link is skipped; see [`RuleFileError::skipped_files`].
+/// in rsync, a rule file behind another user's link is skipped; see
+/// [`RuleFileError::skipped_files`].
 pub(crate) fn enter(
     filter: &Filter,
     above: &Scope,

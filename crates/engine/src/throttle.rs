@@ -126,8 +126,8 @@ impl Throttle {
         (self.rate.get() / PARTS_PER_SECOND).max(STEP_LEN.1)
     }
 
-    /// Waits until `len` transferred bytes are within the limit, while it `is_running`. Contents with
-    /// lower ranks were started earlier.
+    /// Waits until `len` transferred bytes are within the limit, while it `is_running`. Contents
+    /// with lower ranks were started earlier.
     pub(crate) fn wait(&self, len: u64, rank: u64, is_running: impl Fn() -> bool) {
         let Some(until) = self.take_turn(len, rank, &is_running) else { return };
         while is_running() {

@@ -115,8 +115,8 @@ impl Call<'_> {
     ///
     /// # Errors
     /// If the host can't be reached, or its server has another key. Two failures show only at the
-    /// first read: ssh found no haul ([`ConnectError::is_haul_missing`]), or the server does not greet
-    /// ([`ConnectError::Unanswered`]).
+    /// first read: ssh found no haul ([`ConnectError::is_haul_missing`]), or the server does not
+    /// greet ([`ConnectError::Unanswered`]).
     pub fn connect(&self) -> Result<Session, Error> {
         self.try_endpoints(&|endpoint| self.connect_to(endpoint))
     }

@@ -264,8 +264,8 @@ impl Hosts {
         }
     }
 
-    /// Runs `job` with the haul of the host, over the connection `open_session` or a new one. Runs it
-    /// again if the connection is lost.
+    /// Runs `job` with the haul of the host, over the connection `open_session` or a new one. Runs
+    /// it again if the connection is lost.
     fn run_agent(
         &self,
         job: &Job,

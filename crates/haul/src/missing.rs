@@ -9,8 +9,8 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 
-/// Removes the jobs from `routed_jobs` whose sources are local and all missing. Returns the others, and
-/// the number of missing sources, each of which is passed to `missing`. rsync creates no
+/// Removes the jobs from `routed_jobs` whose sources are local and all missing. Returns the others,
+/// and the number of missing sources, each of which is passed to `missing`. rsync creates no
 /// destination then either.
 pub fn without_missing(
     request: &Request,

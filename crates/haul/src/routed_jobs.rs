@@ -36,8 +36,8 @@ pub trait JobObserver {
     fn removes(&self, _leg: &RoutedJob<Machine>) {}
 }
 
-/// Runs the jobs of `routed_jobs`, which report to `monitor`. Returns the sum of their figures, and true
-/// if one of them ended early.
+/// Runs the jobs of `routed_jobs`, which report to `monitor`. Returns the sum of their figures, and
+/// true if one of them ended early.
 pub fn run_routed_jobs(
     routed_jobs: Vec<RoutedJob<Machine>>,
     hosts: &Hosts,

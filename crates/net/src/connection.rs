@@ -623,8 +623,8 @@ impl Ssh {
 pub struct SshProcess(Arc<Process>);
 
 impl SshProcess {
-    /// Calls `inspect` with the process ID, which is not reused before `inspect` returns. `None` if the
-    /// process has exited.
+    /// Calls `inspect` with the process ID, which is not reused before `inspect` returns. `None` if
+    /// the process has exited.
     pub fn inspect<T>(&self, inspect: impl FnOnce(u32) -> T) -> Option<T> {
         self.0.inspect(inspect)
     }

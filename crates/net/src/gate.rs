@@ -103,8 +103,8 @@ impl Gate {
         Self { quic: QuicGate::new(sockets, congestion), ..self }
     }
 
-    /// Prepares a process for QUIC. `None` if QUIC has no sockets. Call [`Self::set_quic_process`] once
-    /// the process runs.
+    /// Prepares a process for QUIC. `None` if QUIC has no sockets. Call [`Self::set_quic_process`]
+    /// once the process runs.
     ///
     /// # Errors
     /// When there are no descriptors left.
@@ -362,8 +362,8 @@ impl Gate {
         }
     }
 
-    /// Drops the oldest handshake that `is_candidate` selects. Prefers one without a greeting, since
-    /// those cost the caller the least. The last `new` ones had no time to greet and are not
+    /// Drops the oldest handshake that `is_candidate` selects. Prefers one without a greeting,
+    /// since those cost the caller the least. The last `new` ones had no time to greet and are not
     /// preferred.
     fn evict_oldest(&mut self, is_candidate: impl Fn(&Handshake) -> bool, new: usize) {
         let read = self.handshakes.len().saturating_sub(new);

@@ -103,7 +103,7 @@ impl Eq for IdleConnections {}
 
 impl fmt::Debug for IdleConnections {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Resting({:?})", self.0.lock().as_ref().map(Vec::len))
+        write!(f, "IdleConnections({:?})", self.0.lock().as_ref().map(Vec::len))
     }
 }
 

@@ -18,16 +18,16 @@
 //! - `pipe.rs`: the streams to ssh. The outgoing one is a pipe, since content is spliced into it.
 //!   The incoming one is a socket, which costs both sides half as much.
 //! - `connection.rs`, `process.rs`: end and reap the child.
-//! - `interrupt.rs`: releases streams whose other ends another process may hold: those to a program in
-//!   place of ssh, and those that were given to this process.
+//! - `interrupt.rs`: releases streams whose other ends another process may hold: those to a program
+//!   in place of ssh, and those that were given to this process.
 //! - `kept.rs`: connections kept between commands. `kept/holder.rs`: the process that holds one.
 //!   `ssh_configuration.rs`: the files of ssh's configuration, which must not change between the
 //!   commands, and the hosts that they name.
 //! - `identity.rs`: keys. `tls.rs`: TLS settings that all connections share. `tls/pinned.rs`:
 //!   checks the other side's pinned key.
-//! - `direct.rs`: TLS over TCP, past ssh, in one direction at a time. `encryption_rate.rs`: measures its
-//!   encryption. `duplex.rs`: TLS in both directions at once. `listen_target.rs`: the port for direct
-//!   connections, which may be that of a server.
+//! - `direct.rs`: TLS over TCP, past ssh, in one direction at a time. `encryption_rate.rs`:
+//!   measures its encryption. `duplex.rs`: TLS in both directions at once. `listen_target.rs`: the
+//!   port for direct connections, which may be that of a server.
 //! - `gate.rs`: the port of a server and the handshakes of its callers. `server.rs`: how a client
 //!   reaches a server. `refusal.rs`: why a server refuses a client. `invitation.rs`: the invitation
 //!   line.

@@ -3,7 +3,8 @@
 //! - [`Plan`]: the options of the user, with one field for each question in a decision. `plan.rs`
 //!   compiles it from the task of a job.
 //! - [`Existing`]: the existing object at an entry's place. The caller fills it in.
-//! - [`screen`], then [`choose_action`]: the [`Action`] for an entry, and its changes. [`decide`] is both.
+//! - [`screen`], then [`choose_action`]: the [`Action`] for an entry, and its changes. [`decide`]
+//!   is both.
 //! - [`changes`]: the comparison alone.
 //!
 //! This crate does no I/O, takes no locks and knows no peer. `tests/rsync.txt` has rsync's

@@ -251,9 +251,9 @@ pub enum Request {
         /// The origin, as in a job.
         origin: [u8; 16],
     },
-    /// Check if the directory at a path is the one in which the client created `marker`. It is if the
-    /// mark is visible. If its absence proves nothing, the agent creates a mark for the client to
-    /// look for.
+    /// Check if the directory at a path is the one in which the client created `marker`. It is if
+    /// the mark is visible. If its absence proves nothing, the agent creates a mark for the client
+    /// to look for.
     Marker {
         /// The path.
         path: Vec<u8>,

@@ -4,8 +4,8 @@
 //! requests through clones of its [`Client`]. They share the connection, and one window bounds them
 //! all. Requests that can be sent together are a batch, which takes one round trip. A thread need
 //! not wait for each round trip: [`RangeReader`] and [`RangeWriter`] keep many requests for one
-//! file in flight, [`Puts`] and [`Gets`] many small files. [`PendingAnswer`] is an answer that is taken
-//! later. [`Lister`] lists directories ahead, with threads of its own.
+//! file in flight, [`Puts`] and [`Gets`] many small files. [`PendingAnswer`] is an answer that is
+//! taken later. [`Lister`] lists directories ahead, with threads of its own.
 //!
 //! Everything blocks, without a runtime. Each session has a thread that reads replies, and one that
 //! ends the session if the server falls silent. Callers write their requests themselves.
@@ -22,8 +22,8 @@
 //! - `session/`: a connection and its requests in flight:
 //! - `outbox.rs`: sends requests. `reader.rs`: receives replies.
 //! - `shared.rs`: requests in flight, and the end of the session.
-//! - `watch.rs`: the timeout for silence. `activity.rs`: signs of progress, and of a local file that
-//!   delays it.
+//! - `watchdog.rs`: the timeout for silence. `activity.rs`: signs of progress, and of a local file
+//!   that delays it.
 //! - `port.rs`: one caller's end. `batch.rs`: requests that are sent together. `payload.rs`:
 //!   content from memory, or spliced from a file.
 //! - `client.rs`: operations on paths.

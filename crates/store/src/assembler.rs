@@ -242,8 +242,9 @@ impl<S: Staged> Assembler<S> {
         Ok(Block { index, len: 0, hasher, data_end: 0, is_covered, has_ended: false, shared })
     }
 
-    /// Waits until block `index` is not too far ahead. Calls `should_continue` after each `pause` at most,
-    /// and returns `false` if it does. The thread with the next block to record never waits.
+    /// Waits until block `index` is not too far ahead. Calls `should_continue` after each `pause`
+    /// at most, and returns `false` if it does. The thread with the next block to record never
+    /// waits.
     pub fn wait_until_in_window(
         &self,
         index: u64,

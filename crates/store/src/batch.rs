@@ -7,8 +7,9 @@
 //! 2. It is on the same file system as the final names, so that each file is renamed in one step.
 //! 3. A resumable file keeps its private name besides. If the job is killed, the next one finds all
 //!    of it there.
-//! 4. Files of a lot that was taken over are kept apart ([`DelayedBatch::previous_row`]). Such a file is
-//!    published only if the job has found it equal to the one that it would send ([`DelayedBatch::claim`]).
+//! 4. Files of a lot that was taken over are kept apart ([`DelayedBatch::previous_row`]). Such a
+//!    file is published only if the job has found it equal to the one that it would send
+//!    ([`DelayedBatch::claim`]).
 
 #[cfg(test)]
 mod tests;
@@ -123,8 +124,8 @@ impl DelayedBatch {
     /// Takes over a lot in `parent` that a killed or disconnected job left, and removes further
     /// ones. Three kinds are not taken over: a lot of another user, a lot that others have rights
     /// to, and a lot with anything but rows. The last is not removed either, because a user has
-    /// given it that name. If there is any lot, `make_parent_writable` is called first, to make `parent`
-    /// writable.
+    /// given it that name. If there is any lot, `make_parent_writable` is called first, to make
+    /// `parent` writable.
     pub fn take_over(parent: &Arc<Dir>, make_parent_writable: impl FnOnce()) -> Option<Self> {
         let is_batch = |name: &[u8]| matches!(parse(name), Some((Form::DelayedBatch, _)));
         let found = parent.names_where(is_batch).ok()?;
@@ -149,8 +150,8 @@ impl DelayedBatch {
         taken
     }
 
-    /// Takes over the lot `name` in `parent`, if no job uses it and it belongs to the user. Its rows
-    /// become rows of an earlier job.
+    /// Takes over the lot `name` in `parent`, if no job uses it and it belongs to the user. Its
+    /// rows become rows of an earlier job.
     fn take(parent: &Arc<Dir>, name: &Name) -> io::Result<Option<Self>> {
         let dir = parent.open_dir(name)?;
         let is_own = dir.stat_self()?.is_private();

@@ -7,8 +7,8 @@
 //!    removed without taking its lock. Links have no locks. They exist for a moment, and their
 //!    process creates a missing one again.
 //! 3. A stage that a host's SFTP server writes has no lock. It counts as in use until it has not
-//!    changed for [`UNCHANGED_MIN`], or [`UNCHANGED_MIN_ALL`] with `all`. Only the machine with its journal
-//!    knows whether it can be resumed.
+//!    changed for [`UNCHANGED_MIN`], or [`UNCHANGED_MIN_ALL`] with `all`. Only the machine with its
+//!    journal knows whether it can be resumed.
 
 use crate::batch;
 use crate::journal::{self, BootId};

@@ -20,8 +20,8 @@
 //! - `private.rs`: creates and recognises the private names.
 //! - `leftover.rs`: finds and removes stages that earlier copies left in a directory.
 //! - `partial.rs`: a stage that outlives its process, for files of 64 MiB and more, or 8 MiB over a
-//!   wire (`RESUME_LEN_MIN`, `RESUME_LEN_MIN_REMOTE`): `.haul-NAME-SOURCE.part`. NAME and SOURCE are
-//!   hashes of the destination's name and of the source's size and time. The journal beside it
+//!   wire (`RESUME_LEN_MIN`, `RESUME_LEN_MIN_REMOTE`): `.haul-NAME-SOURCE.part`. NAME and SOURCE
+//!   are hashes of the destination's name and of the source's size and time. The journal beside it
 //!   identifies the source (`SourceId`). Its lock marks the writing process. Checkpoints run in
 //!   parallel to the copying.
 //! - `journal.rs`: the format and invariants of the journal, which lists the blocks of the stage

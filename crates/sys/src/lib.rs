@@ -41,12 +41,13 @@
 //! - `handover.rs`: hands streams over to another process.
 //! - `descriptors.rs`: descriptors inherited from another program.
 //! - `passing.rs`: passes descriptors to another process.
-//! - `lease.rs`: a post that one process at a time holds, and the next takes over. `rendezvous.rs`: how
-//!   such processes find each other.
+//! - `lease.rs`: a post that one process at a time holds, and the next takes over. `rendezvous.rs`:
+//!   how such processes find each other.
 //! - `making.rs`: links, FIFOs, sockets and devices.
 //! - `lock.rs`: file locks. `login.rs`: the system's limits on connections.
 //! - `memory.rs`: the allocator, and less use of a limited address space.
-//! - `inspect_process.rs`: connections, terminals and sessions of a process that this one has started.
+//! - `inspect_process.rs`: connections, terminals and sessions of a process that this one has
+//!   started.
 //! - `pattern.rs`: names that match a pattern. `routes.rs`: network paths, and statistics about
 //!   their packets.
 //! - `schedule.rs`: the scheduling of a thread. `vectors.rs`: instructions that only some

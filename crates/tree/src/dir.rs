@@ -399,8 +399,8 @@ pub trait Storage: Send + Sync {
     }
 
     /// Reads `name` to its end, following a link, into a file in this machine's directory `into`,
-    /// while `should_continue` returns true. [`TreeDir::open_file`] opens that file from now on. Returns
-    /// its metadata.
+    /// while `should_continue` returns true. [`TreeDir::open_file`] opens that file from now on.
+    /// Returns its metadata.
     fn spool(&self, _name: &Name, _into: &Path, _goes_on: &dyn Fn() -> bool) -> io::Result<Meta> {
         Err(io::ErrorKind::Unsupported.into())
     }

@@ -31,8 +31,8 @@ impl Spooled {
     /// `should_continue` returns true. A regular file is only opened.
     ///
     /// # Errors
-    /// Those of opening, reading and writing; [`io::ErrorKind::Interrupted`] when `should_continue` returns
-    /// false.
+    /// Those of opening, reading and writing; [`io::ErrorKind::Interrupted`] when `should_continue`
+    /// returns false.
     pub(super) fn read(
         dir: &Dir,
         name: &Name,

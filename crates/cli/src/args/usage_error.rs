@@ -1,4 +1,4 @@
-//! Turns clap's errors into the form of all other errors: the problem and one hint. `familiar.rs`
+//! Turns clap's errors into the form of all other errors: the problem and one hint. `compat.rs`
 //! handles options of other programs before.
 
 use crate::error::CommandError;

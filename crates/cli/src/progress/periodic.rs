@@ -25,7 +25,8 @@ impl PeriodicProgress {
         Self { meter, moved_before: counts.bytes_moved, printed: None }
     }
 
-    /// True if standard output needs progress lines. `draws_progress`: a terminal shows the progress line.
+    /// True if standard output needs progress lines. `draws_progress`: a terminal shows the
+    /// progress line.
     pub(crate) fn is_needed(draws_progress: bool) -> bool {
         !draws_progress || !std::io::stdout().is_terminal()
     }

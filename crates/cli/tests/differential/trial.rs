@@ -223,8 +223,8 @@ fn after_refusal(before: Facts, after: &Facts, haul: &Said) -> Vec<Difference> {
     found
 }
 
-/// Lines about entries, with the escapes of messages. What is sent is marked as what is received, since
-/// rsync runs on one machine.
+/// Lines about entries, with the escapes of messages. What is sent is marked as what is received,
+/// since rsync runs on one machine.
 fn lines(text: &[u8]) -> Vec<String> {
     let all = text.split(|byte| *byte == b'\n').filter(|line| {
         line.starts_with(b"*deleting ")

@@ -75,8 +75,9 @@ impl<'s, 'w> Pair<'s, 'w> {
         assert_eq!(run.out(), "", "{flags:?} {sources:?}: {run}");
     }
 
-    /// Runs both with `flags`, from `sources` to `dest`, and has them compared; gives what
-    /// haul said. What rsync makes of the trees is in `oracle`, and not to be changed there. Where rsync prints lines of `-i`, haul prints the same, in any order.
+    /// Runs both with `flags`, from `sources` to `dest`, and has them compared; gives what haul
+    /// said. What rsync makes of the trees is in `oracle`, and not to be changed there. Where rsync
+    /// prints lines of `-i`, haul prints the same, in any order.
     pub(crate) fn run(&self, flags: &[&str], sources: &[&str], dest: &str) -> Outcome {
         let scene = self.scene;
         let trees = ["src", "dst", "prev", "older", "kept"].into_iter();

@@ -76,8 +76,9 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
     /// ends first.
     ///
     /// The first call is made alone, and its round trip decides how many others are useful. If
-    /// `further_logins` or the connection to a server shows that the host is far away, all calls are made
-    /// at the same time. Each takes some round trips to connect, and as many to become fast.
+    /// `further_logins` or the connection to a server shows that the host is far away, all calls
+    /// are made at the same time. Each takes some round trips to connect, and as many to become
+    /// fast.
     pub(super) fn wait_to_call(
         &self,
         callee: &Callee,

@@ -2,9 +2,9 @@
 //! its own reader (`receiver/reading.rs`).
 //!
 //! [`ports`] encodes messages, and [`frame`] is an encoded one. [`outgoing`] has the queue,
-//! [`listed`] the queue of the listing, and [`writer`] sends both. [`compression_control`] chooses the
-//! compression of frames. [`lanes`] chooses the connection of contents, and [`ledger`] knows what a
-//! lost one had sent.
+//! [`listed`] the queue of the listing, and [`writer`] sends both. [`compression_control`] chooses
+//! the compression of frames. [`lanes`] chooses the connection of contents, and [`ledger`] knows
+//! what a lost one had sent.
 
 mod compression_control;
 mod flow;

@@ -86,8 +86,8 @@ impl BackupLocation {
     }
 }
 
-/// Creates the directory `name` of `above` with the permissions of `template`, and with its owner if
-/// possible.
+/// Creates the directory `name` of `above` with the permissions of `template`, and with its owner
+/// if possible.
 fn create_dir_like(
     above: &Arc<DirNode>,
     name: &Name,

@@ -79,8 +79,8 @@ impl Decider<'_> {
         self.decide_about(dir, name, entry, true)
     }
 
-    /// Like [`Self::decide`], but an entry that is left gets attributes only if it `updates_attributes` in its
-    /// place.
+    /// Like [`Self::decide`], but an entry that is left gets attributes only if it
+    /// `updates_attributes` in its place.
     pub(super) fn decide_about(
         &self,
         dir: &RecvDir,

@@ -19,7 +19,8 @@ pub(crate) struct Ends {
     /// Metadata and contents here are read at no cost worth saving. So entries are looked up
     /// ahead, and a file is hashed to find out if it is the new name of another.
     pub(crate) reads_cheaply: bool,
-    /// An existing entry that blocks a new one is removed when that is decided, not when it is made.
+    /// An existing entry that blocks a new one is removed when that is decided, not when it is
+    /// made.
     pub(crate) clears_early: bool,
     /// The times of a directory are set once before its outcome is reported, as a test.
     pub(crate) tests_dir_times: bool,

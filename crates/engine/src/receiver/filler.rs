@@ -116,8 +116,8 @@ impl Filler<'_> {
         self.want_parts(self.providers.part_providers(), file, wants)
     }
 
-    /// Like [`Self::want_file`], for a file that [`super::providers::Versions`] passes on: asks only
-    /// the providers behind it.
+    /// Like [`Self::want_file`], for a file that [`super::providers::Versions`] passes on: asks
+    /// only the providers behind it.
     pub(super) fn want_after_versions(&self, file: Box<Pending>, wants: &mut Vec<Want>) {
         let outcome = self.want_parts(self.providers.after_versions(), file, wants);
         debug_assert!(outcome.is_none(), "those that come behind pass each file on");

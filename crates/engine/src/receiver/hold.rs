@@ -233,8 +233,8 @@ impl Publisher<'_> {
         durable
     }
 
-    /// Flushes one file unless it is `durable`, and reads it back. `concurrency` files are handled at
-    /// the same time.
+    /// Flushes one file unless it is `durable`, and reads it back. `concurrency` files are handled
+    /// at the same time.
     fn sync_and_verify(&self, file: &Held, durable: bool, concurrency: usize) -> Result<(), Fault> {
         let sealed = &*file.whole.sealed;
         if !durable {

@@ -1,7 +1,7 @@
 //! A file that arrives in pieces. Usually the threads that read the connections assemble it, each
-//! the blocks of its own connection ([`DirectWriter`]): the data is still in that processor's cache. If
-//! they would have to wait for the disk, pieces are queued for the workers. One worker at a time
-//! handles the file.
+//! the blocks of its own connection ([`DirectWriter`]): the data is still in that processor's
+//! cache. If they would have to wait for the disk, pieces are queued for the workers. One worker at
+//! a time handles the file.
 
 mod direct;
 mod matched;
@@ -424,8 +424,8 @@ impl IncomingState {
             }
         };
         let verified = verified.map_err(|(stage, error)| {
-            // With `requires_proof`, the Sender has read the beginning of the source again, and all new
-            // blocks have matched. So the source was replaced.
+            // With `requires_proof`, the Sender has read the beginning of the source again, and all
+            // new blocks have matched. So the source was replaced.
             let corrupt = || Fault::new(Side::Destination, FaultKind::Corrupt, error.to_string());
             abandon_stage(
                 stage,

@@ -128,8 +128,8 @@ impl Owners<'_> {
         lost_attributes
     }
 
-    /// The fault of a source whose copy `existing` lacks its set-ID bits. File systems need not keep
-    /// modes exactly, but these bits must not be lost unseen.
+    /// The fault of a source whose copy `existing` lacks its set-ID bits. File systems need not
+    /// keep modes exactly, but these bits must not be lost unseen.
     pub(super) fn lost_set_id_fault(&self, entry: &Entry, existing: &Meta) -> Option<Fault> {
         let has_mode = !matches!(entry.kind, Kind::Symlink { .. });
         let not_kept = entry.attributes.mode & !existing.attributes.mode & SET_ID_MODE != 0;

@@ -118,8 +118,8 @@ pub(crate) struct Receiver<'a> {
 pub(crate) type Resumed = (Box<dyn StagedFile>, Vec<BlockHash>);
 
 impl<'a> Receiver<'a> {
-    /// Creates a Receiver for `destination`. `requested` limits what the Sender may list, if this side
-    /// knows the sources.
+    /// Creates a Receiver for `destination`. `requested` limits what the Sender may list, if this
+    /// side knows the sources.
     ///
     /// # Errors
     /// If the destination's metadata or the base directories can't be read.

@@ -290,8 +290,8 @@ pub(super) fn warn_unsupported(monitor: &dyn Monitor, path: &[u8], requested: Ke
     }
 }
 
-/// The attributes of `requested` that this process tries to set. As in rsync, users other than root do
-/// not try the others, and get no warning.
+/// The attributes of `requested` that this process tries to set. As in rsync, users other than root
+/// do not try the others, and get no warning.
 pub(super) fn allowed(requested: Kept, as_root: bool) -> Kept {
     let of_root = Kept::USER.with(Kept::DEVICES);
     if as_root { requested } else { requested.without(of_root) }

@@ -69,8 +69,8 @@ impl Sealing<'_> {
         self.wait_for_sealing(SEALING_MAX);
     }
 
-    /// The outcome of a directory that was opened or created. `gets_attributes`: it gets attributes of the
-    /// source.
+    /// The outcome of a directory that was opened or created. `gets_attributes`: it gets attributes
+    /// of the source.
     pub(super) fn dir_outcome(
         &self,
         parent: &RecvDir,

@@ -2,9 +2,9 @@
 //! everything else is done. Then they are published, directory by directory. A job that ends before
 //! that leaves all old files as they were.
 //!
-//! They wait under their final names in private directories ([`DelayedBatch`]), one on each file system. So
-//! memory holds none of these names, only the directories in which files will appear, and their
-//! parents.
+//! They wait under their final names in private directories ([`DelayedBatch`]), one on each file
+//! system. So memory holds none of these names, only the directories in which files will appear,
+//! and their parents.
 //!
 //! A job that loses its connection or is killed leaves the waiting files. The next job to the same
 //! destination takes them over. A waiting file with the right length, time and attributes is not

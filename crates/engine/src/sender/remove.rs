@@ -52,8 +52,8 @@ pub(super) enum Verdict {
     RemoveAll(Vec<Removable>),
 }
 
-/// Removes sources according to `messages`. Used when the sources are remote and the user is on this
-/// side. Each removal waits for the host, so several threads run this.
+/// Removes sources according to `messages`. Used when the sources are remote and the user is on
+/// this side. Each removal waits for the host, so several threads run this.
 pub(crate) fn run_removers(
     sender: &Sender<'_>,
     messages: &crossbeam_channel::Receiver<RemoverMessage>,

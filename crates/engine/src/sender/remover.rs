@@ -55,8 +55,8 @@ impl<'r, 'a> Remover<'r, 'a> {
         Self { sender, tree, sources, report, queue, parked, requests, told, done: None }
     }
 
-    /// Removes sources according to `messages`, and ends the job. If the job ends early, sources that
-    /// were set aside get their names back.
+    /// Removes sources according to `messages`, and ends the job. If the job ends early, sources
+    /// that were set aside get their names back.
     pub(crate) fn run(mut self, messages: &crossbeam_channel::Receiver<RemoverMessage>) {
         let mut has_waited = false;
         while !self.sender.control.stopped() {

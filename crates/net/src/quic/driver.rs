@@ -30,8 +30,8 @@ const TRANSMISSIONS_MAX: usize = 32;
 /// Bytes sent to a caller for each byte received, before its address is validated.
 const AMPLIFICATION_MAX: u64 = 3;
 
-/// Once 1/`RETRY_FRACTION` of the allowed handshakes are open, new callers must validate their address
-/// first.
+/// Once 1/`RETRY_FRACTION` of the allowed handshakes are open, new callers must validate their
+/// address first.
 const RETRY_FRACTION: usize = 4;
 
 /// The alert for a key that is not accepted (RFC 8446, section 6).

@@ -7,8 +7,8 @@ use crate::monitor::{JobMonitor, SourceRemoval};
 use haul::{Hosts, Machine};
 use haul_engine::{NotCopied, RoutedJob, Summary};
 
-/// Runs the jobs of `routed_jobs`, then those of `removals`. If a job of `routed_jobs` ended early, no removal
-/// runs. Entries that failed, and everything in them, are kept.
+/// Runs the jobs of `routed_jobs`, then those of `removals`. If a job of `routed_jobs` ended early,
+/// no removal runs. Entries that failed, and everything in them, are kept.
 pub(super) fn run(
     routed_jobs: Vec<RoutedJob<Machine>>,
     removals: Vec<RoutedJob<Machine>>,

@@ -28,8 +28,8 @@ const SLOW_WRITE_MIN: Duration = Duration::from_millis(5);
 pub(crate) type OnLeaving<'a> = &'a (dyn Fn(u64, u64) + Sync + 'a);
 
 /// Sends `greeting` and the queued frames, until the outbox is closed or the peer is gone. After
-/// `keepalive_after` without frames, it sends a sign of life. On the wire `of_job`, content is sent at
-/// the job's rate. Its progress is reported step by step, before the peer can answer to it.
+/// `keepalive_after` without frames, it sends a sign of life. On the wire `of_job`, content is sent
+/// at the job's rate. Its progress is reported step by step, before the peer can answer to it.
 pub(crate) fn run_writer(
     output: &mut Writer,
     frames: &Frames,
