@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 /// Lines of code that the product has at most. Lower it whenever the code has become shorter.
-pub(crate) const LINES_MAX: usize = 75_258;
+pub(crate) const LINES_MAX: usize = 75_263;
 
 pub(crate) fn run(root: &Path) -> Result<()> {
     let sizes = sizes(root)?;

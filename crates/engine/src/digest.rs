@@ -3,7 +3,7 @@
 
 use crate::control::{Control, CopyStep};
 use crate::copy;
-use haul_model::{ContentHash, ContentHasher, Fault, FaultKind, Side};
+use haul_model::{ContentHash, ContentHasher, Fault, FaultKind, OrFault, Side};
 use haul_proto::FileSeal;
 use haul_tree::{SourceFile, StagedFile};
 
@@ -25,9 +25,7 @@ pub(crate) fn seal_of(
         FaultKind::Changed => changed(),
         _ => fault,
     })?;
-    let now = file.seal_now();
-    let now =
-        now.map_err(|error| Fault::from_io(Side::Source, "read its metadata again", &error))?;
+    let now = file.seal_now().or_fault(Side::Source, "read its metadata again")?;
     if now != seal || file.may_hide_changes() && hash_again(file, control)? != hash {
         return Err(changed());
     }

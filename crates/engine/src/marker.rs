@@ -1,6 +1,6 @@
 //! Marks that a client requests; see [`haul_tree::Marker`].
 
-use haul_model::{Fault, Name, Side};
+use haul_model::{Fault, Name, OrFault, Side};
 use haul_proto::Marked;
 use haul_sys::Dir;
 use haul_tree::Marker;
@@ -52,8 +52,7 @@ pub(crate) fn marker(
 /// When the mark can't be removed.
 pub(crate) fn remove_marker(held: &Held) -> Result<(), Fault> {
     let marker = held.lock().take();
-    let removed = marker.map_or(Ok(()), Marker::remove);
-    removed.map_err(|error| {
-        Fault::from_io(Side::Destination, "remove a temporary entry from it", &error)
-    })
+    marker
+        .map_or(Ok(()), Marker::remove)
+        .or_fault(Side::Destination, "remove a temporary entry from it")
 }

@@ -2,7 +2,7 @@
 //! If a killed move has left such a name, the next move restores it, and also removes the marks
 //! left by the killed move (see [`haul_tree::Marker`]).
 
-use haul_model::{Fault, FaultKind, Name, Side, escape_bytes, words};
+use haul_model::{Fault, FaultKind, Name, OrFault, Side, escape_bytes, words};
 use haul_sys::Dir;
 use haul_tree::{LocalDir, TreeDir, TreeEntry};
 use std::ffi::OsStr;
@@ -86,9 +86,8 @@ pub(crate) fn restore(dir: &dyn TreeDir, entries: &mut Vec<TreeEntry>) {
 pub(crate) fn restore_named(path: &[u8]) -> Result<bool, Fault> {
     let split = words::split(path);
     let Some(Ok(name)) = split.name.map(Name::new) else { return Ok(false) };
-    let dir = Dir::open(Path::new(OsStr::from_bytes(split.parent)));
-    let dir =
-        dir.map_err(|error| Fault::from_io(Side::Source, "open the directory above", &error))?;
+    let dir = Dir::open(Path::new(OsStr::from_bytes(split.parent)))
+        .or_fault(Side::Source, "open the directory above")?;
     Ok(restore_one(&LocalDir::new(dir), &name))
 }
 

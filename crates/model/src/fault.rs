@@ -201,6 +201,21 @@ pub fn os_text(error: &std::io::Error) -> String {
     }
 }
 
+/// Makes the error of a side the fault of an entry.
+pub trait OrFault<T> {
+    /// The result, with the fault of `side` for its error: "can't `action`: ...".
+    ///
+    /// # Errors
+    /// See [`Fault::from_io`].
+    fn or_fault(self, side: Side, action: &str) -> Result<T, Fault>;
+}
+
+impl<T> OrFault<T> for std::io::Result<T> {
+    fn or_fault(self, side: Side, action: &str) -> Result<T, Fault> {
+        self.map_err(|error| Fault::from_io(side, action, &error))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

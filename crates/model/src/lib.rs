@@ -75,7 +75,7 @@ pub use escape::{
 pub use executable::{EXECUTABLE_HEAD_LEN, Executable, ExecutableError};
 pub use extended::{Acl, AclEntry, AclWho, EXTENDED_LEN_MAX, Extended, Xattr};
 pub use fault::{
-    Fault, FaultKind, ForeignLink, ParentFailed, Side, is_missing, is_mounted, os_text,
+    Fault, FaultKind, ForeignLink, OrFault, ParentFailed, Side, is_missing, is_mounted, os_text,
 };
 pub use filter::{
     Action, FilesKind, Filter, FilterError, FilterSide, Item as FilterItem, Line, Lines, Merge,

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::dirs::DirNode;
 use crate::link::same;
-use haul_model::{Changes, Entry, Fault, Kind, Name, Outcome, Side, Skip, words};
+use haul_model::{Changes, Entry, Fault, Kind, Name, OrFault, Outcome, Side, Skip, words};
 use haul_plan::changes;
 use haul_proto::{Extra, Want};
 use haul_store::OnExisting;
@@ -147,9 +147,7 @@ impl Checker<'_> {
             }
             handle.sync(None)
         });
-        synced.map_err(|error| {
-            Fault::from_io(Side::Destination, "flush it to stable storage", &error)
-        })
+        synced.or_fault(Side::Destination, "flush it to stable storage")
     }
 
     /// True if the only source is a directory that became the destination itself. A copy creates a

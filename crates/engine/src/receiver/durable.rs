@@ -3,7 +3,7 @@
 use super::{DirState, JobContext, RecvDir};
 use crate::JobError;
 use crate::dirs::DirNode;
-use haul_model::{Fault, Name, Side, words};
+use haul_model::{Fault, Name, OrFault, Side, words};
 use haul_tree::StagedFile;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -151,7 +151,7 @@ impl Durability<'_> {
                 self.fail_flush(&dir.path_of(Some(name)), what, &error);
                 Ok(())
             }
-            left => left.map_err(|error| Fault::from_io(Side::Destination, what, &error)),
+            left => left.or_fault(Side::Destination, what),
         }
     }
 

@@ -2,11 +2,10 @@
 //! shared, or in one go.
 
 use super::hold::Filling;
-use super::work::destination_fault;
 use super::{Filler, Pending, Resumed};
 use crate::control::CopyStep;
 use crate::copy::{self, not_assembled};
-use haul_model::{BLOCK_LEN, Fault, FaultKind};
+use haul_model::{BLOCK_LEN, Fault, FaultKind, OrFault, Side};
 use haul_store::{Assembler, Mismatch, Moved, Mover, RESUME_LEN_MIN, Verified};
 use haul_tree::{SourceFile, StagedFile, changed};
 
@@ -123,7 +122,7 @@ impl Copying<'_, '_> {
         if let Err(fault) = copy::content(self.source, &mut into, scratch, control, count) {
             return Err(abandon_stage(into.into_stage(), fault));
         }
-        let moved = into.finish().map_err(|error| destination_fault("write", &error))?;
+        let moved = into.finish().or_fault(Side::Destination, "write")?;
         self.verify(moved.verify_len(self.size), Filling::Dense)
     }
 
@@ -131,12 +130,11 @@ impl Copying<'_, '_> {
     /// since it was opened.
     fn shared(&self, stage: Box<dyn StagedFile>) -> Result<Filled, Fault> {
         let len = stage.handle().map_or(Ok(0), |file| file.metadata().map(|found| found.len()));
-        if len.map_err(|error| destination_fault("read the metadata of", &error))? > self.size {
+        if len.or_fault(Side::Destination, "read the metadata of")? > self.size {
             // If it can't be cut, the file is copied again.
             stage.set_len(self.size).map_err(|_| changed())?;
         }
-        let moved = Moved::shared(stage)
-            .map_err(|error| destination_fault("read the metadata of", &error))?;
+        let moved = Moved::shared(stage).or_fault(Side::Destination, "read the metadata of")?;
         self.verify(moved.verify_len(self.size), Filling::Reflinked)
     }
 

@@ -9,7 +9,9 @@ use super::{Decision, DirState, Filler, Pending, Work, as_source_fault, parent_f
 use crate::control::{Control, CopyStep};
 use crate::digest::{changed, seal_of};
 use crate::link::SourceHandle;
-use haul_model::{BlockRanges, Changes, ContentHash, Fault, Name, Outcome, Side, Skip, Updating};
+use haul_model::{
+    BlockRanges, Changes, ContentHash, Fault, Name, OrFault, Outcome, Side, Skip, Updating,
+};
 use haul_proto::{FileEnd, FileSeal, How, OutcomeItem, Want};
 use haul_store::OnExisting;
 use haul_tree::{Meta, meta_of};
@@ -138,7 +140,7 @@ impl Filler<'_> {
         let own = node
             .handle()
             .and_then(|dir| dir.open_file(&name, false))
-            .map_err(|error| Fault::from_io(Side::Source, "open", &error))
+            .or_fault(Side::Source, "open")
             .and_then(|file| {
                 let seal = seal_of(&*file, scratch, self.job.control, &mut count)?;
                 if let (true, Some(file)) = (self.completion.keeps_proofs, file.handle()) {
@@ -147,9 +149,9 @@ impl Filler<'_> {
                 if let (true, Some(file)) = (self.job.removes(), file.handle()) {
                     // The source of an identical file may be removed, and an earlier job may not
                     // have flushed this copy.
-                    file.sync_all().and_then(|()| node.handle()?.sync(None)).map_err(|error| {
-                        Fault::from_io(Side::Source, "flush it to stable storage", &error)
-                    })?;
+                    file.sync_all()
+                        .and_then(|()| node.handle()?.sync(None))
+                        .or_fault(Side::Source, "flush it to stable storage")?;
                 }
                 Ok(seal)
             })
@@ -171,7 +173,7 @@ impl Filler<'_> {
                 .dir
                 .handle()
                 .and_then(|dir| dir.open_file(&file.name, file.follow))
-                .map_err(|error| Fault::from_io(Side::Source, "open", &error))
+                .or_fault(Side::Source, "open")
                 .and_then(|source| seal_of(&*source, scratch, self.job.control, &mut |_| {}));
             self.take_seal(FileEnd { index: file.index, result, by_blocks: false });
         }

@@ -15,7 +15,7 @@ use crate::copy;
 use crate::dirs::{HANDLES_ELSEWHERE, open_dirs_max};
 use crate::threads::run_shared;
 use crate::workers::workers;
-use haul_model::{ContentHash, Fault, FaultKind, Outcome, Side};
+use haul_model::{ContentHash, Fault, FaultKind, OrFault, Outcome, Side};
 use haul_store::RESUME_LEN_MIN;
 use haul_sys::Loss;
 use haul_tree::{SealedFile, StagedFile};
@@ -127,7 +127,7 @@ impl Holding {
 
 fn make_durable(sealed: &dyn SealedFile) -> Result<(), Fault> {
     let action = "flush the file to stable storage";
-    sealed.sync().map_err(|error| Fault::from_io(Side::Destination, action, &error))
+    sealed.sync().or_fault(Side::Destination, action)
 }
 
 impl Publisher<'_> {

@@ -5,7 +5,7 @@ use super::backup::not_backed_up;
 use super::{DirState, Naming, Pending, parent_fault};
 use crate::dirs::{local_number, local_object};
 use crate::originals::also_a_source;
-use haul_model::{Changes, Entry, Fault, FaultKind, Outcome, Side, Updating};
+use haul_model::{Changes, Entry, Fault, FaultKind, OrFault, Outcome, Side, Updating};
 use haul_proto::Object;
 use haul_store::OnExisting;
 use haul_tree::{Meta, SealedFile};
@@ -101,9 +101,9 @@ impl Naming<'_> {
         let now = stat_result.map_err(|error| failed(&error))?;
         self.update_attributes(node, name, &entry, now.as_ref())?;
         if self.job.plan.sync {
-            node.handle().and_then(|handle| handle.sync(Some(name))).map_err(|error| {
-                Fault::from_io(Side::Destination, "flush it to stable storage", &error)
-            })?;
+            node.handle()
+                .and_then(|handle| handle.sync(Some(name)))
+                .or_fault(Side::Destination, "flush it to stable storage")?;
         }
         sealed.discard();
         Ok(Outcome::Copied)

@@ -4,7 +4,7 @@
 use super::{DirState, Filler, Pending, Work};
 use crate::control::CopyStep;
 use crate::link::SourceHandle;
-use haul_model::{Attributes, ContentHash, Fault, FaultKind, Kind, Outcome, Side};
+use haul_model::{Attributes, ContentHash, Fault, FaultKind, Kind, OrFault, Outcome, Side};
 use haul_proto::PACK_FILE_MAX;
 use haul_store::{OnExisting, Publication};
 use haul_tree::{Downloads, Put, PutError, SmallFile, Uploads, changed, check_size};
@@ -85,8 +85,11 @@ impl Uploading<'_, '_, '_> {
 
     /// Reads a file; `None` if it is not small, or the directory takes no small files.
     fn read(&self, pending: &mut Pending, file: &SourceHandle) -> Result<Option<Put>, Fault> {
-        let source = file.dir.handle().and_then(|dir| dir.open_file(&file.name, file.follow));
-        let source = source.map_err(|error| Fault::from_io(Side::Source, "open", &error))?;
+        let source = file
+            .dir
+            .handle()
+            .and_then(|dir| dir.open_file(&file.name, file.follow))
+            .or_fault(Side::Source, "open")?;
         let seal = source.seal();
         if seal.size > SMALL_MAX {
             return Ok(None);
@@ -95,16 +98,13 @@ impl Uploading<'_, '_, '_> {
             check_size(&*source)?;
         }
         let mut content = vec![0; seal.size as usize];
-        let read = source.read_at(&mut content, 0);
-        let read = read.map_err(|error| Fault::from_io(Side::Source, "read", &error))?;
+        let read = source.read_at(&mut content, 0).or_fault(Side::Source, "read")?;
         if read < content.len() {
             return Err(changed());
         }
         pending.recheck_source(self.filler, &*source, || Ok(Some(ContentHash::of(&content))))?;
         let DirState::Open(node) = &pending.dir.state else { return Err(super::parent_fault()) };
-        let dir = node.handle().map_err(|error| {
-            Fault::from_io(Side::Destination, "create a file in the directory", &error)
-        })?;
+        let dir = node.handle().or_fault(Side::Destination, "create a file in the directory")?;
         let Some(small_files) = dir.small_files() else { return Ok(None) };
         pending.entry.kind = Kind::File { size: seal.size };
         let attributes = Attributes { mtime: seal.mtime, ..pending.entry.attributes.clone() };

@@ -4,7 +4,7 @@ use super::self_copy::{self, is_same_object};
 use super::{Creator, DirState, RecvDir, naming};
 use crate::beneath;
 use crate::dirs::DirNode;
-use haul_model::{Entry, Fault, FaultKind, Name, Outcome, Side, Skip};
+use haul_model::{Entry, Fault, FaultKind, Name, OrFault, Outcome, Side, Skip};
 use haul_plan::Kinds;
 use haul_tree::{Meta, MetaKind, TreeDir};
 use std::io;
@@ -194,10 +194,9 @@ impl Creator<'_> {
         let cleared =
             self.publisher.backups.back_up(parent, name).and_then(|()| handle.remove_file(name));
         let mode = self.job.initial_dir_mode(above, entry);
-        let created = cleared.and_then(|()| handle.make_dir(name, mode));
-        created.map_err(|error| {
-            Fault::from_io(Side::Destination, "remove what blocks the directory", &error)
-        })?;
+        cleared
+            .and_then(|()| handle.make_dir(name, mode))
+            .or_fault(Side::Destination, "remove what blocks the directory")?;
         Ok(Presence::Created(open()))
     }
 }

@@ -13,7 +13,8 @@ use crate::pool::Buf;
 use crate::{copy, digest};
 use crossbeam_channel::RecvTimeoutError;
 use haul_model::{
-    Attributes, BLOCK_LEN, ContentHash, Entry, Fault, FaultKind, Kind, Outcome, Side, Timestamp,
+    Attributes, BLOCK_LEN, ContentHash, Entry, Fault, FaultKind, Kind, OrFault, Outcome, Side,
+    Timestamp,
 };
 use haul_plan::Plan;
 use haul_proto::{FileEnd, PackItem, PackView};
@@ -213,8 +214,11 @@ fn copy_file(
     counted: &mut u64,
 ) -> Result<Whole, Fault> {
     let precedence = filler.job.control.precedence(pending.index);
-    let source = handle.dir.handle().and_then(|dir| dir.open_file(&handle.name, handle.follow));
-    let source = source.map_err(|error| Fault::from_io(Side::Source, "open", &error))?;
+    let source = handle
+        .dir
+        .handle()
+        .and_then(|dir| dir.open_file(&handle.name, handle.follow))
+        .or_fault(Side::Source, "open")?;
     let seal = source.seal();
     *counted = pending.resumed * BLOCK_LEN;
     let resumed = pending.open_partial_of(filler, &*source)?;
@@ -307,8 +311,9 @@ impl Pending {
     fn prepared(&self, stage: Box<dyn StagedFile>) -> Result<Box<dyn StagedFile>, Fault> {
         let stage = self.with_zeros(stage);
         if self.target.preallocates {
-            let reserved = stage.reserve(self.entry.size());
-            reserved.map_err(|error| destination_fault("allocate space for the file", &error))?;
+            stage
+                .reserve(self.entry.size())
+                .or_fault(Side::Destination, "allocate space for the file")?;
         }
         Ok(stage)
     }
@@ -427,8 +432,9 @@ impl Pending {
         let DirState::Open(node) = &self.dir.state else {
             return Err(super::parent_fault());
         };
-        let begun = node.handle().and_then(|dir| begin(&*dir));
-        begun.map_err(|error| destination_fault("create a file in the directory", &error))
+        node.handle()
+            .and_then(|dir| begin(&*dir))
+            .or_fault(Side::Destination, "create a file in the directory")
     }
 
     /// Sets the attributes of a verified staged file.
@@ -458,7 +464,7 @@ impl Pending {
 }
 
 fn has_holes(source: &dyn SourceFile) -> Result<bool, Fault> {
-    source.has_holes().map_err(|error| Fault::from_io(Side::Source, "read", &error))
+    source.has_holes().or_fault(Side::Source, "read")
 }
 
 /// The fault of a partial file that changed since its file was listed.

@@ -39,7 +39,7 @@ use crate::originals::also_a_source;
 use crate::sender::remove::Removing;
 use crate::{Job, JobError};
 use batches::batches;
-use haul_model::{Changes, Fault, Kept, Kind, Outcome, Side, Summary};
+use haul_model::{Changes, Fault, Kept, Kind, OrFault, Outcome, Side, Summary};
 use haul_plan::Plan;
 use haul_proto::{Extra, Known, Late, Named, OutcomeItem, Proven, Signature, Want, Warning};
 use haul_store::{RESUME_LEN_MIN, RESUME_LEN_MIN_REMOTE};
@@ -452,9 +452,7 @@ impl Sender<'_> {
         let missing = || Fault::missing(Side::Source);
         let dir = item.dir.as_ref().ok_or_else(missing)?;
         let name = item.name.as_ref().ok_or_else(missing)?;
-        dir.handle()
-            .and_then(|dir| dir.open_file(name, item.follow))
-            .map_err(|error| Fault::from_io(Side::Source, "open", &error))
+        dir.handle().and_then(|dir| dir.open_file(name, item.follow)).or_fault(Side::Source, "open")
     }
 
     /// Sends these files again, unless they have their outcome.

@@ -20,8 +20,8 @@ use crate::walk::{Depth, Found, Merged, PlaceListing, Rules, Subdirs, Walk, into
 use crate::workers::workers;
 use crate::{Job, parked};
 use haul_model::{
-    Attributes, Entry, Fault, FaultKind, FileId, Filter, Kept, Kind, MAX_DEPTH, Name, Relative,
-    Side, Systems, Timestamp, Walking, words,
+    Attributes, Entry, Fault, FaultKind, FileId, Filter, Kept, Kind, MAX_DEPTH, Name, OrFault,
+    Relative, Side, Systems, Timestamp, Walking, words,
 };
 use haul_proto::ListItem;
 use haul_tree::{Meta, MetaKind, Tree};
@@ -425,7 +425,7 @@ impl<'s, 'a> Scan<'s, 'a> {
             let item = self.item_of(Some(Arc::clone(dir)), Some(name), kind.clone(), Some(&shown));
             return self.push_item(ListItem::Fault { dir: parent, name: shown, fault }, item);
         }
-        let kind = kind.map_err(|error| Fault::from_io(Side::Source, "read the link", &error));
+        let kind = kind.or_fault(Side::Source, "read the link");
         match kind.and_then(|kind| self.entry_of(dir, (&name, follow), kind, &meta)) {
             Ok(entry) => self.entry(parent, dir, (Some(name), follow), entry),
             Err(fault) => self.fault(parent, Some(Arc::clone(dir)), Some(name), None, fault),

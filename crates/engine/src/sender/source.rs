@@ -1,7 +1,7 @@
 //! A source that the user named: its location, and its name at the destination.
 
 use crate::dirs::{DirNode, OpenDirs};
-use haul_model::{Fault, FaultKind, Name, Side, words};
+use haul_model::{Fault, FaultKind, Name, OrFault, Side, words};
 use haul_tree::{Tree, TreeDir};
 use std::io;
 use std::sync::Arc;
@@ -52,7 +52,5 @@ impl Source {
 }
 
 fn root(opened: io::Result<Arc<dyn TreeDir>>, open: &Arc<OpenDirs>) -> Result<Arc<DirNode>, Fault> {
-    opened
-        .and_then(|dir| DirNode::root(dir, None, open))
-        .map_err(|error| Fault::from_io(Side::Source, "open", &error))
+    opened.and_then(|dir| DirNode::root(dir, None, open)).or_fault(Side::Source, "open")
 }

@@ -5,7 +5,7 @@
 use crate::Job;
 use crate::control::Control;
 use crate::dirs::DirNode;
-use haul_model::{Fault, FaultKind, Kept, Name, Side, Task};
+use haul_model::{Fault, FaultKind, Kept, Name, OrFault, Side, Task};
 use haul_tree::{Meta, MetaKind};
 use std::path::Path;
 use std::sync::Arc;
@@ -67,7 +67,8 @@ impl<'j> Specials<'j> {
             return Ok(Meta { kind: MetaKind::File { size: 0 }, ..meta });
         }
         let should_continue = || !control.stopped();
-        let read = dir.handle().and_then(|dir| dir.spool(name, into, &should_continue));
-        read.map_err(|error| Fault::from_io(Side::Source, "read it to its end", &error))
+        dir.handle()
+            .and_then(|dir| dir.spool(name, into, &should_continue))
+            .or_fault(Side::Source, "read it to its end")
     }
 }

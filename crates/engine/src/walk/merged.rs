@@ -4,7 +4,7 @@
 
 use super::{Found, PlaceListing, Rules, Subdirs, Walk};
 use crate::dirs::DirNode;
-use haul_model::{Fault, Name, Side, Systems};
+use haul_model::{Fault, Name, OrFault, Side, Systems};
 use haul_tree::Meta;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -240,7 +240,7 @@ impl Walk<'_> {
         for at in from.get(at).map_or(&[0][..], |from| from) {
             let above = &merged.layers[*at];
             let opened = DirNode::open(&above.node, name.clone(), self.rules.follows_to_dirs())
-                .map_err(|error| Fault::from_io(Side::Source, "open the directory", &error))
+                .or_fault(Side::Source, "open the directory")
                 .and_then(|node| match self.rules.obstacle(&above.node, &node) {
                     Some(fault) => Err(fault),
                     None => Ok(above.below(node, &self.rules)),

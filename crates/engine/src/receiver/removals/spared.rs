@@ -4,7 +4,7 @@
 use crate::receiver::check::reported_kind;
 use crate::receiver::{DirState, RecvDir, Removals, check, is_stage};
 use crate::rules::{self, RuleFileError};
-use haul_model::{Fault, FilterSide, Name, Scope, Side, Subject};
+use haul_model::{Fault, FilterSide, Name, OrFault, Scope, Side, Subject};
 use haul_plan::Kinds;
 use haul_tree::{Meta, MetaKind, TreeDir};
 use std::io;
@@ -77,7 +77,7 @@ impl Removals<'_> {
         let scope = node
             .handle()
             .and_then(|handle| self.partial_scope(&*handle, &above, &path_prefix))
-            .map_err(|error| Fault::from_io(Side::Destination, "read the directory", &error))?;
+            .or_fault(Side::Destination, "read the directory")?;
         if let Some(unruly) = RuleFileError::skipped_files(&scope)
             && (self.job.removes_extras() || !finds)
         {

@@ -5,7 +5,8 @@ use crate::not_kept;
 use crate::sender::Sender;
 use crate::{Event, Job, Munging};
 use haul_model::{
-    Attributes, Fault, Filter, FilterSide, Kept, Kind, ModeChanges, Name, Side, Xattr, links,
+    Attributes, Fault, Filter, FilterSide, Kept, Kind, ModeChanges, Name, OrFault, Side, Xattr,
+    links,
 };
 use haul_tree::{Meta, Owner};
 use std::sync::Arc;
@@ -126,7 +127,7 @@ impl<'s> AttributeReader<'s> {
             let what = "read its extended attributes";
             attributes.extended = match read {
                 Err(_) if self.keeps.has(Kept::AS_POSSIBLE) => None,
-                read => read.map_err(|error| Fault::from_io(Side::Source, what, &error))?,
+                read => read.or_fault(Side::Source, what)?,
             };
             if let Some(extended) = attributes.extended.as_mut() {
                 let is_excluded =

@@ -10,7 +10,7 @@ use crate::rules;
 use crate::walk::{
     Depth, Layer, Merged, NamedFile, NamedPlace, followed_links, into_itself, look_up,
 };
-use haul_model::{Fault, FaultKind, Missing, Name, Place, PlaceError, Side};
+use haul_model::{Fault, FaultKind, Missing, Name, OrFault, Place, PlaceError, Side};
 use haul_tree::MetaKind;
 use std::collections::HashMap;
 use std::io;
@@ -189,7 +189,7 @@ impl Scan<'_, '_> {
         let node = match &places.base {
             Some(base) => base.open(above, name, follow)?,
             None => DirNode::open(above, name.clone(), follow)
-                .map_err(|error| Fault::from_io(Side::Source, "open the directory", &error))?,
+                .or_fault(Side::Source, "open the directory")?,
         };
         let node = self.require_walkable(node, path)?;
         let is_alone = self.walking.only_dirs && !place.slash;
@@ -270,7 +270,7 @@ impl Places {
                 (Some(layer), _) => Arc::clone(&layer.node),
                 (None, Some(base)) => base.open(above, name, true)?,
                 (None, None) => DirNode::open(above, name.clone(), true)
-                    .map_err(|error| Fault::from_io(Side::Source, "open the directory", &error))?,
+                    .or_fault(Side::Source, "open the directory")?,
             };
             parents.push(node);
         }
