@@ -417,6 +417,15 @@ mod tests {
         let fast = Policy { trusts_transit: true, dry_run: true, ..Policy::default() };
         let fast = of(Task::Copy(fast));
         assert!(!fast.wants_hashes && fast.dry_run && fast.copies && !fast.proves_resumed);
+        let links = Policy { keeps: Kept::LINKS, ..moving };
+        assert!(!of(Task::Copy(links)).proves_links);
+        // The rules of a copy alone are those of its task.
+        for policy in [links, modes, Policy { moving: None, ..modes }] {
+            assert_eq!(Plan::of_copy(&policy), of(Task::Copy(policy)));
+        }
+        let renames = Mirror { renames: true, ..deletes(Part::All) };
+        assert_eq!(of(Task::Sync(modes, renames)).finds_renamed, renames.finds_renamed());
+        assert!(renames.finds_renamed());
         let contents = Mirror { sameness: Sameness::Content, ..Mirror::default() };
         assert!(of(Task::Sync(Policy::default(), contents)).compares_content);
     }
