@@ -99,7 +99,7 @@ impl Checksummer {
 /// The key is secret.
 impl std::fmt::Debug for Checksummer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Summer")
+        f.write_str("Checksummer")
     }
 }
 

@@ -151,7 +151,7 @@ fn shapes_have_bounds() {
 #[test]
 fn a_key_is_not_shown() {
     let key = Key::from([7; 32]);
-    assert_eq!(format!("{key:?} {:?}", Checksummer::new(key)), "Key Summer");
+    assert_eq!(format!("{key:?} {:?}", Checksummer::new(key)), "Key Checksummer");
 }
 
 #[test]

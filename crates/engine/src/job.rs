@@ -192,7 +192,7 @@ pub struct SftpRoute {
     /// be used, or others can write to it, a warning is reported. Without it, uploads are not
     /// resumed.
     pub journals: Option<PathBuf>,
-    /// The longest silence of the server while an answer is awaited; `None` for the patience of the
+    /// The longest silence of the server while an answer is awaited; `None` for the timeout of the
     /// connections.
     pub silence_max: Option<Duration>,
 }

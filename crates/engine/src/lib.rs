@@ -40,8 +40,8 @@
 //!
 //! - `source.rs`: a named source. `special.rs`: one that is a FIFO, a device or a descriptor.
 //! - `scan.rs`: the walk, a loop without recursion. `scan/batching.rs`: its batches;
-//!   `scan/places.rs`: several sources as one tree;
-//!   `scan/attributes.rs`: the attributes that are sent; `scan/linked.rs`: files with several names.
+//!   `scan/places.rs`: several sources as one tree; `scan/attributes.rs`: the attributes that are
+//!   sent; `scan/linked.rs`: files with several names.
 //! - `accounts.rs`: names of users and groups.
 //! - `ledger.rs`: entries in flight, the window, and the counts of what is sent; `item.rs`: one
 //!   entry. `batches.rs`: wanted files on one machine.

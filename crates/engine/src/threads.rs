@@ -21,7 +21,7 @@ pub(crate) struct JobThreads<'scope, 'env> {
 }
 
 impl<'scope, 'env> JobThreads<'scope, 'env> {
-    /// The crew of the job of `control`.
+    /// The threads of the job of `control`.
     pub(crate) fn new(
         scope: &'scope Scope<'scope, 'env>,
         control: &'scope Control<'scope>,
@@ -29,7 +29,7 @@ impl<'scope, 'env> JobThreads<'scope, 'env> {
         Self { scope, control }
     }
 
-    /// The job's course.
+    /// The state of the job.
     pub(crate) fn control(&self) -> &'scope Control<'scope> {
         self.control
     }

@@ -33,7 +33,7 @@ pub(crate) struct Watchdog {
 }
 
 impl Watchdog {
-    /// A vigil for a peer that has not greeted.
+    /// A watchdog for a peer that has not greeted.
     pub(crate) fn new(timeouts: Timeouts) -> Arc<Self> {
         let max_ms = AtomicU64::new(milliseconds(timeouts.login_max));
         Arc::new(Self { reads: AtomicU64::new(0), max_ms, greeted: AtomicBool::new(false) })

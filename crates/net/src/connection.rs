@@ -632,7 +632,7 @@ impl SshProcess {
 
 impl fmt::Debug for SshProcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Onlooker").finish_non_exhaustive()
+        f.debug_struct("SshProcess").finish_non_exhaustive()
     }
 }
 

@@ -107,7 +107,7 @@ impl HostAddresses {
 
 impl fmt::Debug for HostAddresses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Whereabouts").field("is_ssh", &self.is_ssh).finish_non_exhaustive()
+        f.debug_struct("HostAddresses").field("is_ssh", &self.is_ssh).finish_non_exhaustive()
     }
 }
 

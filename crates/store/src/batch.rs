@@ -1,13 +1,13 @@
-//! A lot: complete files that wait for the end of their job. It is a directory with a private name,
-//! with one subdirectory, a row, for each directory of final names. In a row each file already has
-//! its final name.
+//! A batch: complete files that wait for the end of their job. It is a directory with a private
+//! name, with one subdirectory, a row, for each directory of final names. In a row each file
+//! already has its final name.
 //!
-//! 1. The job locks the directory. A lot that a killed or disconnected job left is not locked. The
-//!    next job takes it over, or `haul clean` removes it.
+//! 1. The job locks the directory. A batch that a killed or disconnected job left is not locked.
+//!    The next job takes it over, or `haul clean` removes it.
 //! 2. It is on the same file system as the final names, so that each file is renamed in one step.
 //! 3. A resumable file keeps its private name besides. If the job is killed, the next one finds all
 //!    of it there.
-//! 4. Files of a lot that was taken over are kept apart ([`DelayedBatch::previous_row`]). Such a
+//! 4. Files of a batch that was taken over are kept apart ([`DelayedBatch::previous_row`]). Such a
 //!    file is published only if the job has found it equal to the one that it would send
 //!    ([`DelayedBatch::claim`]).
 
@@ -24,7 +24,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The mode of a lot's directory: only its owner has access.
+/// The mode of a batch's directory: only its owner has access.
 const MODE: u32 = 0o700;
 
 /// The prefix of the names of rows from an earlier job.
@@ -89,7 +89,7 @@ fn previous(row: &Name) -> Name {
 }
 
 impl DelayedBatch {
-    /// Creates a lot in `parent`. The time of `parent` is kept.
+    /// Creates a batch in `parent`. The time of `parent` is kept.
     ///
     /// # Errors
     /// Errors of creating and opening a directory.
@@ -121,11 +121,11 @@ impl DelayedBatch {
         Self { parent, name, dir, has_previous, is_abandoned: AtomicBool::new(false) }
     }
 
-    /// Takes over a lot in `parent` that a killed or disconnected job left, and removes further
-    /// ones. Three kinds are not taken over: a lot of another user, a lot that others have rights
-    /// to, and a lot with anything but rows. The last is not removed either, because a user has
-    /// given it that name. If there is any lot, `make_parent_writable` is called first, to make
-    /// `parent` writable.
+    /// Takes over a batch in `parent` that a killed or disconnected job left, and removes further
+    /// ones. Three kinds are not taken over: a batch of another user, a batch that others have
+    /// rights to, and a batch with anything but rows. The last is not removed either, because a
+    /// user has given it that name. If there is any batch, `make_parent_writable` is called first,
+    /// to make `parent` writable.
     pub fn take_over(parent: &Arc<Dir>, make_parent_writable: impl FnOnce()) -> Option<Self> {
         let is_batch = |name: &[u8]| matches!(parse(name), Some((Form::DelayedBatch, _)));
         let found = parent.names_where(is_batch).ok()?;
@@ -150,7 +150,7 @@ impl DelayedBatch {
         taken
     }
 
-    /// Takes over the lot `name` in `parent`, if no job uses it and it belongs to the user. Its
+    /// Takes over the batch `name` in `parent`, if no job uses it and it belongs to the user. Its
     /// rows become rows of an earlier job.
     fn take(parent: &Arc<Dir>, name: &Name) -> io::Result<Option<Self>> {
         let dir = parent.open_dir(name)?;
@@ -281,7 +281,7 @@ impl DelayedBatch {
     /// Removes the directories of a row if they are empty.
     pub fn end(&self, number: RowNumber) {
         for on_existing in [OnExisting::Keep, OnExisting::Replace] {
-            // Other content is removed with the lot.
+            // Other content is removed with the batch.
             let _ = self.dir.remove_dir(&Row { number, on_existing }.name());
         }
     }
@@ -308,7 +308,7 @@ impl Sealed {
     /// name besides.
     ///
     /// # Errors
-    /// Errors of linking and, if the lot is on another file system, of copying;
+    /// Errors of linking and, if the batch is on another file system, of copying;
     /// [`io::ErrorKind::AlreadyExists`] if a file with this name waits there.
     pub fn wait(&mut self, batch: &DelayedBatch, row: Row, name: &Name) -> io::Result<()> {
         let to = batch.create_row(row)?;
@@ -321,7 +321,7 @@ impl Sealed {
             let part = as_name(partial.name());
             return match to.make_hard_link(&self.0.dir, &part, None, name.as_bytes()) {
                 Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
-                    // Here the lot's file system is mounted at another place.
+                    // Here the batch's file system is mounted at another place.
                     let copy = copy_to(&to, Stage::create(Arc::clone(&to))?, &self.0.file)?;
                     Sealed(copy).publish(name, OnExisting::Keep).and_then(taken)
                 }
@@ -344,7 +344,7 @@ fn is_same_dir(parent: &Dir, name: &str, dir: &Dir) -> bool {
     dir.stat_self().is_ok_and(|stat| there.is_ok_and(|there| there.id == stat.id))
 }
 
-/// True if no job uses the lot `name` in `parent`.
+/// True if no job uses the batch `name` in `parent`.
 ///
 /// # Errors
 /// Errors of opening and locking it.
@@ -352,7 +352,7 @@ pub(crate) fn is_abandoned(parent: &Dir, name: &Name) -> io::Result<bool> {
     haul_sys::try_lock(parent.open_dir(name)?)
 }
 
-/// The storage of the files in the lot `name` in `parent`, in bytes.
+/// The storage of the files in the batch `name` in `parent`, in bytes.
 ///
 /// # Errors
 /// Errors of reading it.
@@ -368,7 +368,7 @@ pub(crate) fn bytes(parent: &Dir, name: &Name) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// Removes the lot `name` in `parent` unless a job uses it. Returns true if it was removed.
+/// Removes the batch `name` in `parent` unless a job uses it. Returns true if it was removed.
 ///
 /// # Errors
 /// Errors of opening, locking and removing.
@@ -396,7 +396,7 @@ fn put_back(batch: &Dir, row: &Name) -> io::Result<()> {
     batch.remove_dir(row)
 }
 
-/// Removes the rows of a lot with their files.
+/// Removes the rows of a batch with their files.
 fn empty(dir: &Dir) -> io::Result<()> {
     for row in rows(dir)? {
         let files = dir.open_dir(&row)?;
@@ -408,10 +408,10 @@ fn empty(dir: &Dir) -> io::Result<()> {
     Ok(())
 }
 
-/// The names of the rows of a lot.
+/// The names of the rows of a batch.
 ///
 /// # Errors
-/// Errors of reading it. Also if it has other entries: then it is not a lot.
+/// Errors of reading it. Also if it has other entries: then it is not a batch.
 fn rows(dir: &Dir) -> io::Result<Vec<Name>> {
     let names: Vec<_> = dir.entries()?.into_iter().map(|entry| entry.name).collect();
     if let Some(other) = names.iter().find(|name| !is_row(name)) {

@@ -43,7 +43,7 @@ enum Stage {
         /// The existing entry with the final name of the stage.
         target: Option<Name>,
     },
-    /// A lot: files that wait for the end of a job.
+    /// A batch: files that wait for the end of a job.
     DelayedBatch,
     /// A stage that a host's SFTP server writes.
     Remote,

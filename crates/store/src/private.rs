@@ -71,7 +71,7 @@ pub(crate) enum Form {
     Remote,
     /// Such a stage that can be resumed by the machine with its journal.
     RemotePart,
-    /// A lot: a directory of files that wait for the end of their job.
+    /// A batch: a directory of files that wait for the end of their job.
     DelayedBatch,
     /// An existing file that is being replaced, on a host whose server can't replace in one step.
     /// It is not a stage: while its final name does not exist, it is the only copy of the file.

@@ -58,7 +58,7 @@ impl Joining {
             && let Some(logins) = further_logins
             && let Err(error) = logins.begin_starter(threads)
         {
-            tracing::debug!(%error, "no further logins");
+            tracing::debug!(%error, "no other connections");
             *further_logins = None;
         }
     }

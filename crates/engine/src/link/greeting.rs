@@ -31,7 +31,7 @@ pub fn greet(
     }
 }
 
-/// The greeting of a client with this patience. `keeps` offers to keep the connection.
+/// The greeting of a client with these timeouts. `keeps` offers to keep the connection.
 pub(crate) fn hello(keeps: bool, timeouts: Timeouts) -> Vec<u8> {
     let hello = Hello::ours(offered(keeps), silence_seconds(timeouts), PROGRAM);
     frame_bytes(FrameType::Hello, &hello.encode())

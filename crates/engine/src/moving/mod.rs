@@ -65,18 +65,18 @@ pub trait Machines {
     /// Closes the connections for requests, before a job or at the end.
     fn hang_up(&mut self);
 
-    /// Runs the legs that copy, one after the other, and reports them. Failures are also passed to
+    /// Runs the jobs that copy, one after the other, and reports them. Failures are also passed to
     /// `not_copied`: see [`NotCopied::watch`].
     ///
     /// # Errors
-    /// When a leg as a whole has failed. Then nothing is removed.
+    /// When a job as a whole has failed. Then nothing is removed.
     fn copy(
         &mut self,
         routed_jobs: Vec<RoutedJob<Self::Host>>,
         not_copied: &NotCopied,
     ) -> Result<Summary, Self::Error>;
 
-    /// Runs the leg that removes sources.
+    /// Runs the job that removes sources.
     ///
     /// # Errors
     /// When it fails as a whole.

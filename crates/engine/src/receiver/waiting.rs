@@ -32,7 +32,7 @@ const DIRS_MAX: usize = 1 << 18;
 /// Files that wait for the end of the job, and the directories in which they will appear.
 #[derive(Default)]
 pub(super) struct Waiting {
-    /// The lots, by device.
+    /// The batches, by device.
     batches: Mutex<HashMap<u64, Arc<DelayedBatch>>>,
     /// Objects with several names that an earlier job left waiting, and that this job already uses.
     claimed: Mutex<HashSet<FileId>>,
@@ -81,7 +81,7 @@ impl Publisher<'_> {
         }
     }
 
-    /// The row in which files for `dir` wait, and its lot.
+    /// The row in which files for `dir` wait, and its batch.
     fn row_of(
         &self,
         dir: &RecvDir,
@@ -93,7 +93,7 @@ impl Publisher<'_> {
         Ok((batch, Row { number: dir.row_number(), on_existing }))
     }
 
-    /// The lot of the file system of `node`, the directory of `dir`. Creates it if there is none.
+    /// The batch of the file system of `node`, the directory of `dir`. Creates it if there is none.
     fn batch_of(&self, dir: &RecvDir, node: &Arc<DirNode>) -> io::Result<Arc<DelayedBatch>> {
         let device = node.id().ok_or(io::ErrorKind::Unsupported)?.dev;
         let mut batches = self.waiting.batches.lock();
@@ -113,13 +113,13 @@ impl Publisher<'_> {
         Ok(batch)
     }
 
-    /// The lot of a file system, if it has one.
+    /// The batch of a file system, if it has one.
     fn batch_on(&self, device: u64) -> Option<Arc<DelayedBatch>> {
         self.waiting.batches.lock().get(&device).cloned()
     }
 
-    /// The directory that holds the lot for files in `node`: the highest directory of the
-    /// destination on the same file system. All directories between them must allow lots.
+    /// The directory that holds the batch for files in `node`: the highest directory of the
+    /// destination on the same file system. All directories between them must allow batches.
     fn top_of<'n>(&self, node: &'n Arc<DirNode>) -> &'n Arc<DirNode> {
         let mut top = node;
         while let Some((above, _)) = top.place() {
@@ -133,7 +133,7 @@ impl Publisher<'_> {
         top
     }
 
-    /// Takes over the lot that an earlier job left in `dir`, if `dir` is a directory for lots.
+    /// Takes over the batch that an earlier job left in `dir`, if `dir` is a directory for batches.
     pub(super) fn take_over_lot_in(&self, dir: &RecvDir) {
         let DirState::Open(node) = &dir.state else { return };
         if self.job.delays_updates()
@@ -143,8 +143,8 @@ impl Publisher<'_> {
             && let Ok(handle) = node.handle()
             && let Some(batch) = handle.take_over_batch(&|| dir.make_writable())
         {
-            // A lot that the job already has stays. A file system may be mounted in several places;
-            // files that wait in another of them are sent again.
+            // A batch that the job already has stays. A file system may be mounted in several
+            // places; files that wait in another of them are sent again.
             let batch = Arc::new(batch);
             self.waiting.batches.lock().entry(id.dev).or_insert_with(|| Arc::clone(&batch));
         }

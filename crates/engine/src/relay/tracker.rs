@@ -95,7 +95,7 @@ impl Item {
 }
 
 impl<'a> JobTracker<'a> {
-    /// A course for `job`, which has not begun.
+    /// A tracker for `job`, which has not begun.
     pub(super) fn new(job: &Job, control: &'a Control<'a>) -> Self {
         let state = OpenEntries {
             next_index: 1,

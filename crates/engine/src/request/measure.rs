@@ -96,7 +96,7 @@ fn other_answer() -> ReadEnd {
 }
 
 /// Measures a flow over a direct connection to the port that the agent opened for
-/// [`Measure::DirectPort`]. The connection's patience bounds each read and write.
+/// [`Measure::DirectPort`]. The connection's timeout bounds each read and write.
 ///
 /// # Errors
 /// When the connection breaks, or the agent breaks the protocol.
