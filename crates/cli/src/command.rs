@@ -18,6 +18,9 @@ mod server;
 mod stat;
 mod sync;
 
+#[cfg(test)]
+pub(crate) use self::doctor::doctor_samples;
+
 use crate::args::Command;
 use crate::error::{CommandError, ErrorKind, ExitCode};
 use crate::interrupt::Interrupt;

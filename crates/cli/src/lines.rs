@@ -7,7 +7,7 @@ use self::format::{Field, Part, parts};
 pub(crate) use self::listed::{Columns, ListedLine};
 
 use crate::error::CommandError;
-use crate::json::{self, DeletedLine, JsonDifference, Line, Mismatch, Path, SyncedLine};
+use crate::json::{self, Object};
 use crate::quantity;
 use crate::report::{Message, Report, Show};
 use haul_engine::Links;
@@ -96,7 +96,7 @@ impl Message for EightBit<'_> {
         unescape_high(&self.0.text())
     }
 
-    fn json(&self) -> Vec<u8> {
+    fn json(&self) -> Option<Object> {
         self.0.json()
     }
 
@@ -484,19 +484,16 @@ impl Message for Itemized<'_> {
         line
     }
 
-    fn json(&self) -> Vec<u8> {
-        let (path, kind, size) = (Path::of(self.path), self.kind.into(), json::size(self.kind));
-        let (found, first) = match self.fate {
-            SyncFate::Synced(found) => (found, None),
-            SyncFate::Linked(found, first) => {
-                (found, Some(first).filter(|first| !first.is_empty()))
+    fn json(&self) -> Option<Object> {
+        Some(match self.fate {
+            SyncFate::Synced(found) | SyncFate::Linked(found, []) => {
+                json::synced(self.path, self.kind, found, None)
             }
-            SyncFate::Deleted => return Line::Deleted(DeletedLine { path, kind }).to_bytes(),
-        };
-        let linked_to = first.map(String::from_utf8_lossy);
-        let (sent, differed) =
-            (found.has(Changes::SENT), JsonDifference::all_of(Mismatch::Differs(found)));
-        Line::Synced(SyncedLine { path, kind, size, sent, differed, linked_to }).to_bytes()
+            SyncFate::Linked(found, first) => {
+                json::synced(self.path, self.kind, found, Some(first))
+            }
+            SyncFate::Deleted => json::deleted(self.path, self.kind),
+        })
     }
 }
 

@@ -4,11 +4,11 @@ use crate::deadline::Deadline;
 use crate::error::{CommandError, ErrorKind};
 use crate::hint;
 use crate::interrupt::Interrupt;
-use crate::json::{JsonOutcome, Mismatch};
+use crate::json::{self, JsonOutcome, Mismatch};
 use crate::lines::{self, Itemized, Lines, Listed, ListedLine, SyncFate};
 use crate::progress::{Counts, PeriodicProgress, SignalProgress};
 use crate::quantity;
-use crate::report::{LogFile, Message, Report};
+use crate::report::{Lazy, LogFile, Message, Report, Show};
 use haul::Machine;
 use haul_engine::{
     Event, FaultLocation, LinkEvent, Monitor, Outcome, Progress, Route, RoutedJob, Skip, Summary,
@@ -28,14 +28,12 @@ use std::time::{Duration, Instant};
 mod compared;
 mod fate;
 mod job_paths;
-mod moved;
 mod order;
 mod removal;
 
-use self::compared::{Difference, Same};
-use self::fate::{CopyFate, UnsafeLink, copy_skip_reason};
+use self::compared::Difference;
+use self::fate::{CopyFate, copy_skip_reason, unsafe_link_line};
 use self::job_paths::{HostPath, JobPaths};
-use self::moved::Moved;
 use self::order::OrderedLines;
 pub(crate) use self::removal::SourceRemoval;
 
@@ -261,6 +259,15 @@ impl<'r> JobMonitor<'r> {
         }
     }
 
+    /// Reports a moved source, or a file or link inside one.
+    fn print_moved(&self, path: &[u8], renamed: bool) {
+        self.report.message(&Lazy {
+            level: Show::Verbose,
+            text: || format!("moved {}\n", escape_bytes(path)),
+            json: || json::moved(path, renamed),
+        });
+    }
+
     fn before(&self) -> MutexGuard<'_, Summary> {
         self.before.lock()
     }
@@ -451,7 +458,9 @@ impl<'r> JobMonitor<'r> {
             Outcome::Skipped(Skip::Special) if self.is_check() => {
                 self.report.warning(path, "not compared: copy skips it");
             }
-            Outcome::Skipped(_) if self.is_check() => self.report.message(&Same { path }),
+            Outcome::Skipped(_) if self.is_check() => {
+                self.report.message(&format!("same      {}\n", escape_bytes(path)));
+            }
             // A mirror reports these by rsync's lines, or not at all.
             Outcome::Synced(_) if self.task.mirrors().is_some() => {}
             Outcome::Synced(_) if is_dry => fate(JsonOutcome::WouldUpdate, None),
@@ -463,8 +472,8 @@ impl<'r> JobMonitor<'r> {
                 // A part that only removes skips every entry: another part reports the link. A link
                 // that is skipped for another reason is not reported.
                 let copies = self.task.mirrors().is_some_and(|of| !of.part.only_removes());
-                if let Some(link) = UnsafeLink::of(path, kind).filter(|_| copies) {
-                    self.print_in_order(number, &link);
+                if let Some(line) = unsafe_link_line(path, kind).filter(|_| copies) {
+                    self.print_in_order(number, &line);
                 }
             }
             Outcome::Skipped(skip @ (Skip::Exists | Skip::NotOlder))
@@ -530,7 +539,7 @@ impl Monitor for JobMonitor<'_> {
                 }
                 self.report.link(notice);
             }
-            Event::Moved { path, renamed } => self.report.message(&Moved { path, renamed }),
+            Event::Moved { path, renamed } => self.print_moved(path, renamed),
             Event::Stays { path, at, fault, is_copied } => {
                 let (host, there) = self.fault_location(path, at, fault.side);
                 match is_copied {
@@ -593,7 +602,7 @@ impl Monitor for JobMonitor<'_> {
 mod tests {
     use super::*;
     use crate::progress::Screen;
-    use crate::report::{Detail, Show};
+    use crate::report::Detail;
     use haul_engine::{Job, Route};
     use haul_model::{Conflict, Mirror, Policy, Sameness};
     use std::time::SystemTime;

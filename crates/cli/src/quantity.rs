@@ -23,6 +23,12 @@ pub(crate) fn counted(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(n), if n == 1 { one } else { many })
 }
 
+/// The counts that are not 0, each behind its word: `; skipped 12; failed 1`.
+pub(crate) fn counts<const N: usize>(counts: [(u64, &str); N]) -> String {
+    let some = counts.into_iter().filter(|(n, _)| *n > 0);
+    some.map(|(n, word)| format!("; {word} {}", count(n))).collect()
+}
+
 /// A rate, from bytes per second: `48.5 MiB/s`.
 pub(crate) fn rate(bytes_per_second: f64) -> String {
     // Too large a float becomes the maximum of the integer.

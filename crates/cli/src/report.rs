@@ -5,6 +5,7 @@ pub(crate) use self::destination::DestinationReport;
 pub(crate) use self::log_file::{LogFile, LoggedReport};
 use crate::error::{CommandError, ExitCode};
 use crate::hint;
+use crate::json::Object;
 use crate::progress::{Counts, Screen};
 use haul_engine::{LinkEvent, Outcome};
 use haul_model::{Fault, Kind, Task};
@@ -52,16 +53,16 @@ impl Detail {
     }
 }
 
-/// A message in one form or both. A form without bytes prints nothing.
+/// A message in one form or both.
 pub(crate) trait Message {
-    /// Complete lines for the text report, with names escaped.
+    /// Complete lines for the text report, with names escaped. Without bytes nothing is printed.
     fn text(&self) -> Vec<u8> {
         Vec::new()
     }
 
     /// A line of JSON.
-    fn json(&self) -> Vec<u8> {
-        Vec::new()
+    fn json(&self) -> Option<Object> {
+        None
     }
 
     /// The least [`Show`] at which the text report prints it.
@@ -78,6 +79,32 @@ impl Message for String {
 
     fn level(&self) -> Show {
         Show::Normal
+    }
+}
+
+/// A message whose forms are made by functions. Only the form that is printed is made.
+pub(crate) struct Lazy<T, J> {
+    pub(crate) level: Show,
+    pub(crate) text: T,
+    pub(crate) json: J,
+}
+
+impl<T, B, J> Message for Lazy<T, J>
+where
+    T: Fn() -> B,
+    B: Into<Vec<u8>>,
+    J: Fn() -> Object,
+{
+    fn text(&self) -> Vec<u8> {
+        (self.text)().into()
+    }
+
+    fn json(&self) -> Option<Object> {
+        Some((self.json)())
+    }
+
+    fn level(&self) -> Show {
+        self.level
     }
 }
 

@@ -2,13 +2,13 @@
 
 use crate::args::{CacheAction, CacheCommand};
 use crate::error::{CommandError, ErrorKind, ExitCode};
-use crate::json::{CacheLine, CheckedLine, Line};
+use crate::json;
 use crate::progress::Screen;
 use crate::quantity;
-use crate::report::{Detail, Message, Report, Show};
+use crate::report::{Detail, Lazy, Report, Show};
 use crate::server;
 use haul::state;
-use haul_engine::{CacheConfig, CacheFigures, CheckedChunks, ChunkCache};
+use haul_engine::{CacheConfig, CacheFigures, ChunkCache};
 use haul_model::escape_bytes;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -52,72 +52,43 @@ fn execute(command: &CacheCommand, report: &dyn Report) -> Result<(), CommandErr
     match command.action {
         CacheAction::Show => {
             let figures = cache.figures().map_err(failed)?;
-            report.message(&CacheFiguresText { place: &place, figures });
+            report.message(&Lazy {
+                level: Show::Quiet,
+                text: || figures_text(&place, figures),
+                json: || json::cache(&place.dir.to_string_lossy(), place.kept_max, &figures),
+            });
         }
         CacheAction::Clear => cache.clear().map_err(failed)?,
         CacheAction::Verify => {
             let checked = cache.verify().map_err(failed)?;
-            report.message(&Checked(checked));
+            let good = quantity::counted(checked.good, "chunk is good", "chunks are good");
+            let dropped = quantity::count(checked.dropped);
+            report.message(&Lazy {
+                level: Show::Quiet,
+                text: || format!("{good}, {dropped} dropped\n"),
+                json: || json::cache_checked(&checked),
+            });
         }
     }
     Ok(())
 }
 
-/// The figures of a cache.
-struct CacheFiguresText<'a> {
-    place: &'a CacheConfig,
-    figures: CacheFigures,
-}
-
-impl Message for CacheFiguresText<'_> {
-    fn text(&self) -> Vec<u8> {
-        let CacheFigures { chunks, bytes, files, index_len, kept_len, saved } = self.figures;
-        let size = quantity::bytes;
-        let dir = escape_bytes(self.place.dir.as_os_str().as_bytes());
-        let chunks = quantity::counted(chunks, "chunk", "chunks");
-        let files = quantity::counted(files, "file", "files");
-        let kept = match self.place.kept_max {
-            0 => format!("{} (off)", size(kept_len)),
-            max => format!("{} of at most {}", size(kept_len), size(max)),
-        };
-        let saved_parts = quantity::counted(saved.parts, "part", "parts");
-        format!(
-            "directory: {dir}\nindex: {chunks} of {files}, {} ({} on disk)\nkept: {kept}\nsaved: {} in {saved_parts}\n",
-            size(bytes),
-            size(index_len),
-            size(saved.bytes),
-        )
-        .into_bytes()
-    }
-
-    fn json(&self) -> Vec<u8> {
-        let CacheFigures { chunks, bytes, files, index_len, kept_len, saved } = self.figures;
-        let line = CacheLine {
-            dir: self.place.dir.to_string_lossy(),
-            chunks,
-            bytes,
-            files,
-            index_bytes: index_len,
-            kept_bytes: kept_len,
-            kept_max: self.place.kept_max,
-            saved_parts: saved.parts,
-            saved_bytes: saved.bytes,
-        };
-        Line::Cache(line).to_bytes()
-    }
-}
-
-/// The findings of a check.
-struct Checked(CheckedChunks);
-
-impl Message for Checked {
-    fn text(&self) -> Vec<u8> {
-        let good = quantity::counted(self.0.good, "chunk is good", "chunks are good");
-        let dropped = quantity::count(self.0.dropped);
-        format!("{good}, {dropped} dropped\n").into_bytes()
-    }
-
-    fn json(&self) -> Vec<u8> {
-        Line::CacheChecked(CheckedLine { good: self.0.good, dropped: self.0.dropped }).to_bytes()
-    }
+/// The figures of the cache at `place`.
+fn figures_text(place: &CacheConfig, figures: CacheFigures) -> String {
+    let CacheFigures { chunks, bytes, files, index_len, kept_len, saved } = figures;
+    let size = quantity::bytes;
+    let dir = escape_bytes(place.dir.as_os_str().as_bytes());
+    let chunks = quantity::counted(chunks, "chunk", "chunks");
+    let files = quantity::counted(files, "file", "files");
+    let kept = match place.kept_max {
+        0 => format!("{} (off)", size(kept_len)),
+        max => format!("{} of at most {}", size(kept_len), size(max)),
+    };
+    let saved_parts = quantity::counted(saved.parts, "part", "parts");
+    format!(
+        "directory: {dir}\nindex: {chunks} of {files}, {} ({} on disk)\nkept: {kept}\nsaved: {} in {saved_parts}\n",
+        size(bytes),
+        size(index_len),
+        size(saved.bytes),
+    )
 }

@@ -3,66 +3,36 @@
 use super::copy::{End, execute};
 use crate::args::Check;
 use crate::error::ExitCode;
-use crate::json::{self, CheckSummaryLine, Line};
+use crate::json;
 use crate::quantity;
-use crate::report::{Message, Report, Show};
+use crate::report::{Lazy, Show};
 use haul::Request;
 use haul_engine::Summary;
 use haul_model::Task;
 
 pub(super) fn run(check: &Check) -> ExitCode {
-    let is_partial =
-        |summary: &Summary, _: &dyn Report| summary.has_differences() || summary.failed > 0;
     let task = Task::Check { content: check.content, keeps: check.copy.request.policy.keeps };
-    execute(&check.copy, task, &Request::refuse_to_check, is_partial, Figures)
+    execute(&check.copy, task, &Request::refuse_to_check, |end| Lazy {
+        level: Show::Normal,
+        text: move || text(&end),
+        json: move || json::check_summary(&end.summary, end.time, end.code),
+    })
 }
 
 /// The figures of a check. A check that ended early or had failures has not compared everything.
-struct Figures(End);
-
-impl Message for Figures {
-    fn text(&self) -> Vec<u8> {
-        let End { summary, time, ended_early, .. } = self.0;
-        let Summary { skipped: same, different, missing, extra, special, failed, .. } = summary;
-        let found = [(different, "different"), (missing, "missing"), (extra, "extra")];
-        let found = found.into_iter().filter(|(n, _)| *n > 0);
-        let mut parts: Vec<String> =
-            found.map(|(n, word)| format!("{word} {}", quantity::count(n))).collect();
-        if ended_early || failed > 0 {
-            parts.push("some entries were not compared".to_owned());
-        } else if parts.is_empty() {
-            parts.push("no difference".to_owned());
-        }
-        let mut line = format!("{} in {}", parts.join(", "), quantity::duration(time));
-        for (n, word) in [(same, "same"), (special, "left out"), (failed, "failed")] {
-            if n > 0 {
-                line.push_str(&format!("; {word} {}", quantity::count(n)));
-            }
-        }
-        line.push('\n');
-        line.into_bytes()
+fn text(end: &End) -> String {
+    let Summary { skipped: same, different, missing, extra, special, failed, .. } = end.summary;
+    let found = [(different, "different"), (missing, "missing"), (extra, "extra")];
+    let found = found.into_iter().filter(|(n, _)| *n > 0);
+    let mut parts: Vec<String> =
+        found.map(|(n, word)| format!("{word} {}", quantity::count(n))).collect();
+    if end.ended_early || failed > 0 {
+        parts.push("some entries were not compared".to_owned());
+    } else if parts.is_empty() {
+        parts.push("no difference".to_owned());
     }
-
-    fn json(&self) -> Vec<u8> {
-        let End { summary, time, code, .. } = self.0;
-        let Summary { skipped: same, different, missing, extra, special, failed, .. } = summary;
-        let (seconds, exit_code) = (json::seconds(time), code.number());
-        let line = CheckSummaryLine {
-            same,
-            different,
-            missing,
-            extra,
-            special,
-            failed,
-            seconds,
-            exit_code,
-        };
-        Line::CheckSummary(line).to_bytes()
-    }
-
-    fn level(&self) -> Show {
-        Show::Normal
-    }
+    let rest = quantity::counts([(same, "same"), (special, "left out"), (failed, "failed")]);
+    format!("{} in {}{rest}\n", parts.join(", "), quantity::duration(end.time))
 }
 
 #[cfg(test)]
@@ -79,9 +49,7 @@ mod tests {
             let time = Duration::from_millis(410);
             let (ended_early, code) = (!to_the_end, ExitCode::Success);
             let entry_counts = EntryCounts::default();
-            let figures =
-                Figures(End { summary, time, ended_early, relayed: 0, code, entry_counts });
-            String::from_utf8(figures.text()).expect("text")
+            text(&End { summary, time, ended_early, relayed: 0, code, entry_counts })
         };
         let lines = line([0; 3], 0, true) + &line([3, 0, 2], 1, true);
         insta::assert_snapshot!(lines + &line([0; 3], 0, false) + &line([0, 1, 0], 0, false), @r"

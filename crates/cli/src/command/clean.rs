@@ -2,10 +2,10 @@
 
 use crate::args::Clean;
 use crate::error::{CommandError, ExitCode};
-use crate::json::{Line, StageLine};
+use crate::json;
 use crate::progress::Screen;
 use crate::quantity;
-use crate::report::Message;
+use crate::report::{Lazy, Show};
 use haul::{Location, Machine};
 use haul_engine::{CleanEvent, CleanSummary, Cleaned, Fate, LeftoverTotal};
 use haul_model::escape_bytes;
@@ -23,7 +23,11 @@ pub(super) fn run(clean: &Clean) -> ExitCode {
         total += haul_engine::clean(&location.path, clean.rules, &mut |event| match event {
             CleanEvent::Found { dir, cleaned } => {
                 let path = path(location, &[dir, cleaned.name.as_bytes()]);
-                report.message(&Leftover { path, cleaned });
+                report.message(&Lazy {
+                    level: Show::Quiet,
+                    text: || leftover_line(&path, cleaned),
+                    json: || json::stage(&path, cleaned),
+                });
             }
             CleanEvent::Failed { path: below, fault } => {
                 report.fault(None, &path(location, &[below]), fault);
@@ -74,36 +78,24 @@ fn path(location: &Location, below: &[&[u8]]) -> Vec<u8> {
     path
 }
 
-/// A temporary file that was found.
-struct Leftover<'a> {
-    path: Vec<u8>,
-    cleaned: &'a Cleaned,
-}
-
-impl Message for Leftover<'_> {
-    fn text(&self) -> Vec<u8> {
-        let Self { path, cleaned } = self;
-        let word = match cleaned.fate {
-            Fate::Removed => "removed",
-            Fate::WouldRemove => "would remove",
-            Fate::Kept => "kept",
-            Fate::Busy => "in use",
-            Fate::Recent => "recent",
-        };
-        let mut about = quantity::bytes(cleaned.bytes);
-        if let Some((there, size)) = cleaned.progress {
-            let (there, size) = (quantity::bytes(there), quantity::bytes(size));
-            about.push_str(&format!("; {there} of {size} are there"));
-        }
-        if let Some(target) = &cleaned.target {
-            about.push_str(&format!("; for {}", escape_bytes(target.as_bytes())));
-        }
-        format!("{word} {} ({about})\n", escape_bytes(path)).into_bytes()
+/// The line about a temporary file that was found.
+fn leftover_line(path: &[u8], cleaned: &Cleaned) -> String {
+    let word = match cleaned.fate {
+        Fate::Removed => "removed",
+        Fate::WouldRemove => "would remove",
+        Fate::Kept => "kept",
+        Fate::Busy => "in use",
+        Fate::Recent => "recent",
+    };
+    let mut about = quantity::bytes(cleaned.bytes);
+    if let Some((there, size)) = cleaned.progress {
+        let (there, size) = (quantity::bytes(there), quantity::bytes(size));
+        about.push_str(&format!("; {there} of {size} are there"));
     }
-
-    fn json(&self) -> Vec<u8> {
-        Line::Stage(StageLine::of(&self.path, self.cleaned)).to_bytes()
+    if let Some(target) = &cleaned.target {
+        about.push_str(&format!("; for {}", escape_bytes(target.as_bytes())));
     }
+    format!("{word} {} ({about})\n", escape_bytes(path))
 }
 
 #[cfg(test)]
@@ -131,8 +123,7 @@ mod tests {
             cleaned(Fate::Busy, None, None),
             cleaned(Fate::Recent, None, None),
         ] {
-            let found = Leftover { path: b"d/\x1b".to_vec(), cleaned: &one };
-            lines += &String::from_utf8(found.text()).expect("text");
+            lines += &leftover_line(b"d/\x1b", &one);
         }
         lines += &line(&total, false);
         lines += &line(&total, true);

@@ -3,9 +3,9 @@
 use crate::args::ShowConfig;
 use crate::config::{Origin, SettingValue, variable};
 use crate::error::ExitCode;
-use crate::json::{JsonOrigin, Line, Path, SettingLine};
+use crate::json;
 use crate::progress::Screen;
-use crate::report::Message;
+use crate::report::{Lazy, Show};
 use haul_model::{escape_bytes, escape_controls};
 use std::os::unix::ffi::OsStrExt;
 
@@ -18,7 +18,13 @@ pub(super) fn run(command: &ShowConfig) -> ExitCode {
     let report = command.detail.report(&Screen::default());
     report.message(&heading(command));
     for (key, value, origin) in command.settings.rows() {
-        report.message(&Row { command, key, value, origin });
+        let path = command.path.as_ref().map(|path| path.as_os_str().as_bytes());
+        let host = command.host.as_deref();
+        report.message(&Lazy {
+            level: Show::Quiet,
+            text: || row(key, value.as_ref(), origin),
+            json: || json::setting(host, key, value.as_ref(), origin, path),
+        });
     }
     report.finish(ExitCode::Success)
 }
@@ -36,49 +42,20 @@ fn heading(command: &ShowConfig) -> String {
     format!("file: {file}{host}\n")
 }
 
-/// A setting: its key, value and origin.
-struct Row<'a> {
-    command: &'a ShowConfig,
-    key: &'static str,
-    value: Option<SettingValue>,
-    origin: Option<Origin>,
-}
-
-impl Message for Row<'_> {
-    fn text(&self) -> Vec<u8> {
-        let key = self.key;
-        let value = match &self.value {
-            None => "-".to_owned(),
-            Some(SettingValue::Text(text)) => format!("\"{}\"", escape_controls(text)),
-            Some(SettingValue::Number(number)) => number.to_string(),
-            Some(SettingValue::Switch(switch)) => switch.to_string(),
-        };
-        let origin = match self.origin {
-            None => "default".to_owned(),
-            Some(Origin::File(line)) => format!("file, line {line}"),
-            Some(Origin::HostSection(line)) => format!("file, line {line}, for this host"),
-            Some(Origin::Environment) => format!("environment, {}", variable(key)),
-            Some(Origin::CommandLine) => "command line".to_owned(),
-        };
-        format!("{key:KEY_WIDTH$} {value:VALUE_WIDTH$} {origin}\n").into_bytes()
-    }
-
-    fn json(&self) -> Vec<u8> {
-        let (word, line) = match self.origin {
-            None => (JsonOrigin::Default, None),
-            Some(Origin::File(line) | Origin::HostSection(line)) => (JsonOrigin::File, Some(line)),
-            Some(Origin::Environment) => (JsonOrigin::Environment, None),
-            Some(Origin::CommandLine) => (JsonOrigin::CommandLine, None),
-        };
-        let path = self.command.path.as_ref().filter(|_| line.is_some());
-        let setting = SettingLine {
-            host: self.command.host.as_deref(),
-            key: self.key,
-            value: self.value.as_ref(),
-            origin: word,
-            path: path.map(|path| Path::of(path.as_os_str().as_bytes())),
-            line,
-        };
-        Line::Setting(setting).to_bytes()
-    }
+/// The line about a setting.
+fn row(key: &str, value: Option<&SettingValue>, origin: Option<Origin>) -> String {
+    let value = match value {
+        None => "-".to_owned(),
+        Some(SettingValue::Text(text)) => format!("\"{}\"", escape_controls(text)),
+        Some(SettingValue::Number(number)) => number.to_string(),
+        Some(SettingValue::Switch(switch)) => switch.to_string(),
+    };
+    let origin = match origin {
+        None => "default".to_owned(),
+        Some(Origin::File(line)) => format!("file, line {line}"),
+        Some(Origin::HostSection(line)) => format!("file, line {line}, for this host"),
+        Some(Origin::Environment) => format!("environment, {}", variable(key)),
+        Some(Origin::CommandLine) => "command line".to_owned(),
+    };
+    format!("{key:KEY_WIDTH$} {value:VALUE_WIDTH$} {origin}\n")
 }

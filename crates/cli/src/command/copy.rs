@@ -12,11 +12,11 @@ use self::ready::Refuse;
 pub(super) use self::ready::{Prepared, prepare};
 use crate::args::Copy;
 use crate::error::{CommandError, ErrorKind, ExitCode};
-use crate::json::{Line, SCHEMA, Start};
+use crate::json::{self, Object};
 use crate::monitor::JobMonitor;
 use crate::progress::Screen;
 use crate::quantity;
-use crate::report::{LogFile, LoggedReport, Message, Report};
+use crate::report::{LogFile, LoggedReport, Message};
 use haul::{
     Hosts, JobObserver, Location, Machine, Next, Questions, Ready, Request, WarnOnce, in_parts,
     without_missing,
@@ -35,14 +35,8 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
     if !copy.to_all.is_empty() {
         return to_all::run(copy);
     }
-    let is_partial =
-        |summary: &Summary, report: &dyn Report| summary.failed > 0 || report.has_failed();
-    execute(copy, Task::Copy(copy.request.policy), &|_| Ok(()), is_partial, |end| {
-        let End { summary, time, ended_early, relayed, code, .. } = end;
-        let (dry_run, unhashed) =
-            (copy.request.policy.dry_run, !copy.request.policy.wants_hashes());
-        Figures { summary, time, dry_run, unhashed, ended_early, relayed, code }
-    })
+    let task = Task::Copy(copy.request.policy);
+    execute(copy, task, &|_| Ok(()), |end| Figures::of(copy, end))
 }
 
 /// The end of a command that copies or compares.
@@ -60,16 +54,14 @@ pub(super) struct End {
 }
 
 /// Runs the jobs of `copy` with `task`, unless `refuse` rejects the request, and prints the
-/// `figures` at the end. `is_partial` returns true if something was not done.
+/// `figures` at the end.
 pub(super) fn execute<F: Message>(
     copy: &Copy,
     task: Task,
     refuse: &Refuse,
-    is_partial: impl Fn(&Summary, &dyn Report) -> bool,
     figures: impl Fn(End) -> F,
 ) -> ExitCode {
-    let unchanged = |_: &mut Request, _: &mut Questions<'_>| Ok(());
-    execute_in_parts(copy, task, &[task], refuse, unchanged, is_partial, figures)
+    execute_in_parts(copy, task, &[task], refuse, |_, _| Ok(()), figures)
 }
 
 /// Like [`execute`], for a task with several `parts` per job, which run one after the other. The
@@ -81,7 +73,6 @@ pub(super) fn execute_in_parts<F: Message>(
     parts: &[Task],
     refuse: &Refuse,
     complete: impl FnOnce(&mut Request, &mut Questions<'_>) -> Result<(), CommandError>,
-    is_partial: impl Fn(&Summary, &dyn Report) -> bool,
     figures: impl Fn(End) -> F,
 ) -> ExitCode {
     let started = Instant::now();
@@ -139,7 +130,9 @@ pub(super) fn execute_in_parts<F: Message>(
         report.warning(b".", &format!("{spared}: --max-delete reached"));
     }
     monitor.print_unnamed_count();
-    let code = match (ExitCode::of(error, is_partial(&summary, report)), task) {
+    let differs = matches!(task, Task::Check { .. }) && summary.has_differences();
+    let is_partial = summary.failed > 0 || differs || report.has_failed();
+    let code = match (ExitCode::of(error, is_partial), task) {
         (code, Task::Sync(..)) => code.as_rsync(&summary, monitor.vanished()),
         (code, _) => code,
     };
@@ -159,18 +152,12 @@ pub(super) struct Started<'a> {
 }
 
 impl Message for Started<'_> {
-    fn json(&self) -> Vec<u8> {
+    fn json(&self) -> Option<Object> {
         let Copy { request: Request { sources, dest, .. }, to_all, .. } = self.copy;
         let given = |location: &'_ Location| String::from_utf8_lossy(&location.given).into_owned();
-        let start = Start {
-            schema: SCHEMA,
-            version: env!("CARGO_PKG_VERSION"),
-            sources: sources.iter().map(given).collect(),
-            dest: to_all.is_empty().then(|| given(dest)),
-            dests: to_all.iter().map(|(dest, _)| given(dest)).collect(),
-            dry_run: self.dry_run,
-        };
-        Line::Start(start).to_bytes()
+        let dests = to_all.iter().map(|(dest, _)| given(dest)).collect();
+        let dest = to_all.is_empty().then(|| given(dest));
+        Some(json::start(sources.iter().map(given).collect(), dest, dests, self.dry_run))
     }
 }
 

@@ -3,6 +3,9 @@
 mod advice;
 mod shown;
 
+#[cfg(test)]
+pub(crate) use self::shown::samples as doctor_samples;
+
 use self::advice::{Advice, advice};
 use crate::args::Doctor;
 use crate::error::{CommandError, ExitCode};

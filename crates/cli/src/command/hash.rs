@@ -4,10 +4,10 @@
 use super::{PathQuestion, ask_each_path};
 use crate::args::Hash;
 use crate::error::ExitCode;
-use crate::json::{HashLine, Line, Path};
+use crate::json;
 use crate::monitor::TICK;
 use crate::progress::{Counts, SignalProgress};
-use crate::report::{Message, Report};
+use crate::report::{Lazy, Report, Show};
 use haul::Location;
 use haul_engine::Hashing;
 use haul_model::{ContentHash, escape_bytes};
@@ -29,7 +29,16 @@ pub(super) fn run(hash: &Hash) -> ExitCode {
         };
         let work = || requests.hash(&location.path, &mut on_progress);
         let hash = with_progress(report, location, &hashing, work)?;
-        report.message(&Hashed { location, hash });
+        let (host, path) = (location.machine.name(), &location.path);
+        report.message(&Lazy {
+            level: Show::Quiet,
+            // On a terminal the name is escaped: it could contain control sequences.
+            text: || match std::io::stdout().is_terminal() {
+                true => format!("{hash}  {}\n", escape_bytes(path)),
+                false => check_line(hash, path),
+            },
+            json: || json::hash(host.as_deref(), path, &hash.to_string()),
+        });
         // The next hash may take long, so this one is shown now.
         report.flush();
         Ok(())
@@ -76,28 +85,6 @@ fn with_progress<T>(
     });
     report.progress(None);
     done
-}
-
-struct Hashed<'a> {
-    location: &'a Location,
-    hash: ContentHash,
-}
-
-impl Message for Hashed<'_> {
-    fn text(&self) -> Vec<u8> {
-        let path = &self.location.path;
-        // On a terminal the name is escaped: it could contain control sequences.
-        let line = match std::io::stdout().is_terminal() {
-            true => format!("{}  {}\n", self.hash, escape_bytes(path)),
-            false => check_line(self.hash, path),
-        };
-        line.into_bytes()
-    }
-
-    fn json(&self) -> Vec<u8> {
-        let (host, path) = (self.location.machine.name(), Path::of(&self.location.path));
-        Line::Hash(HashLine { host, path, hash: self.hash.to_string() }).to_bytes()
-    }
 }
 
 /// The line that `b3sum --check` reads. A name with backslashes or line ends has them escaped, and

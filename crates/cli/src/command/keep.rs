@@ -2,10 +2,10 @@
 
 use crate::args::{Keep, KeepAction};
 use crate::error::{CommandError, ErrorKind, ExitCode};
-use crate::json::{KeptLine, Line};
+use crate::json;
 use crate::progress::Screen;
 use crate::quantity;
-use crate::report::{Message, Report};
+use crate::report::{Lazy, Report, Show};
 use haul::state;
 use haul_net::Held;
 use std::io;
@@ -47,9 +47,13 @@ fn print_connections(
     });
     match found {
         Ok(all) => {
-            all.iter().for_each(|held| {
-                report.message(&KeptConnectionText { held, is_stopped: are_stopped })
-            });
+            for held in &all {
+                report.message(&Lazy {
+                    level: Show::Quiet,
+                    text: || kept_line(held, are_stopped),
+                    json: || json::kept(held, are_stopped && !held.is_used),
+                });
+            }
             report.finish(ExitCode::Success)
         }
         Err(error) => report.abort(&error, None),
@@ -67,34 +71,12 @@ fn hold(dir: &Path, name: &str, host: &str) -> ExitCode {
 }
 
 /// The line of a kept connection.
-struct KeptConnectionText<'a> {
-    held: &'a Held,
-    is_stopped: bool,
-}
-
-impl Message for KeptConnectionText<'_> {
-    fn text(&self) -> Vec<u8> {
-        let Held { host, is_used, left, .. } = self.held;
-        let state = match (self.is_stopped, is_used) {
-            (_, true) => "in use".to_owned(),
-            (true, false) => "closed".to_owned(),
-            (false, false) => {
-                format!("kept for {}", quantity::remaining(Duration::from_secs(*left)))
-            }
-        };
-        format!("{host}: {state}\n").into_bytes()
-    }
-
-    fn json(&self) -> Vec<u8> {
-        let Held { host, is_used, since, left, holder } = self.held;
-        let line = KeptLine {
-            host,
-            used: *is_used,
-            since: *since,
-            left: *left,
-            holder: *holder,
-            closed: self.is_stopped && !*is_used,
-        };
-        Line::Kept(line).to_bytes()
-    }
+fn kept_line(held: &Held, is_stopped: bool) -> String {
+    let Held { host, is_used, left, .. } = held;
+    let state = match (is_stopped, is_used) {
+        (_, true) => "in use".to_owned(),
+        (true, false) => "closed".to_owned(),
+        (false, false) => format!("kept for {}", quantity::remaining(Duration::from_secs(*left))),
+    };
+    format!("{host}: {state}\n")
 }

@@ -3,7 +3,7 @@
 use super::{PathQuestion, ask_each_path};
 use crate::args::Ls;
 use crate::error::ExitCode;
-use crate::json::{EntryLine, Line};
+use crate::json::{self, Object};
 use crate::quantity;
 use crate::report::Message;
 use haul::Location;
@@ -132,9 +132,9 @@ impl Message for Listed<'_> {
         line(self.ls.long, &path, &size, self.entry).into_bytes()
     }
 
-    fn json(&self) -> Vec<u8> {
-        let (host, path) = (self.location.machine.name(), self.path(false));
-        Line::Entry(EntryLine::of(host, &path, self.entry)).to_bytes()
+    fn json(&self) -> Option<Object> {
+        let host = self.location.machine.name();
+        Some(json::entry(host.as_deref(), &self.path(false), self.entry))
     }
 }
 

@@ -1,17 +1,17 @@
 //! `haul move`: runs a move of the engine, and reports its result.
 
-mod figures;
-
-use self::figures::Figures;
 use super::copy::{CommandObserver, Prepared, Started, prepare, with_progress};
 use crate::args::Copy;
 use crate::error::{CommandError, ErrorKind, ExitCode};
+use crate::json;
 use crate::monitor::JobMonitor;
 use crate::progress::Screen;
+use crate::quantity;
+use crate::report::{Lazy, Show};
 use haul::{Ready, Request, without_missing};
 use haul_engine::{Monitor, Summary};
 use haul_model::{Fault, Task};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 pub(super) fn run(copy: &Copy) -> ExitCode {
     let started = Instant::now();
@@ -19,7 +19,14 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
     let screen = Screen::default();
     let report = &*copy.detail.report(&screen);
     report.message(&Started { copy, dry_run: copy.request.policy.dry_run });
-    let figures = |summary, code| Figures { summary, time: started.elapsed(), code };
+    let figures = |summary: Summary, code| {
+        let time = started.elapsed();
+        Lazy {
+            level: Show::Normal,
+            text: move || text(&summary, time),
+            json: move || json::move_summary(&summary, time, code),
+        }
+    };
     let Prepared { ready, interrupt, hosts } =
         match prepare(copy, task, &screen, report, &Request::refuse_to_move, |_, _| Ok(())) {
             Ok(prepared) => prepared,
@@ -60,4 +67,15 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
         report.command_error(error);
     }
     report.conclude(code, &figures(summary, code))
+}
+
+/// The figures at the end of a move.
+fn text(summary: &Summary, time: Duration) -> String {
+    let Summary { moved, kept, failed, .. } = *summary;
+    let done = match moved {
+        0 => "moved nothing".to_owned(),
+        moved => format!("moved {}", quantity::count(moved)),
+    };
+    let rest = quantity::counts([(kept, "kept"), (failed, "failed")]);
+    format!("{done} in {}{rest}\n", quantity::duration(time))
 }

@@ -3,9 +3,9 @@
 use super::{PathQuestion, ask_each_path};
 use crate::args::Stat;
 use crate::error::ExitCode;
-use crate::json::{EntryLine, Line};
+use crate::json;
 use crate::quantity;
-use crate::report::Message;
+use crate::report::{Lazy, Show};
 use haul::Location;
 use haul_model::{Entry, Kind, Special, escape_bytes};
 
@@ -13,28 +13,16 @@ use haul_model::{Entry, Kind, Special, escape_bytes};
 pub(super) fn run(stat: &Stat) -> ExitCode {
     ask_each_path(stat.detail, &stat.paths, |requests, PathQuestion { location, report, .. }| {
         let entry = requests.stat(&location.path, stat.follow)?;
-        report.message(&Described { location, entry });
+        report.message(&Lazy {
+            level: Show::Quiet,
+            text: || paragraph(location, &entry),
+            json: || json::entry(location.machine.name().as_deref(), &location.path, &entry),
+        });
         Ok(())
     })
 }
 
 /// The paragraph of one entry.
-struct Described<'a> {
-    location: &'a Location,
-    entry: Entry,
-}
-
-impl Message for Described<'_> {
-    fn text(&self) -> Vec<u8> {
-        paragraph(self.location, &self.entry).into_bytes()
-    }
-
-    fn json(&self) -> Vec<u8> {
-        let Location { machine, path, .. } = self.location;
-        Line::Entry(EntryLine::of(machine.name(), path, &self.entry)).to_bytes()
-    }
-}
-
 fn paragraph(location: &Location, entry: &Entry) -> String {
     let what = match &entry.kind {
         Kind::File { size } => {

@@ -8,9 +8,7 @@ use self::figures::Figures;
 use super::copy::execute_in_parts;
 use crate::args::Sync;
 use crate::error::ExitCode;
-use crate::report::Report;
 use haul::{Questions, Request};
-use haul_engine::Summary;
 use haul_model::{Mirror, Part, Task};
 
 pub(super) fn run(sync: &Sync) -> ExitCode {
@@ -22,8 +20,6 @@ pub(super) fn run(sync: &Sync) -> ExitCode {
         fetching::complete(request, remote_list.as_ref(), questions)?;
         Ok(request.complete_mirror(mirror, questions)?)
     };
-    let is_partial =
-        |summary: &Summary, report: &dyn Report| summary.failed > 0 || report.has_failed();
     let task = Task::Sync(copy.request.policy, *mirror);
     let (dry_run, unhashed) = (copy.request.policy.dry_run, !copy.request.policy.wants_hashes());
     let figures = |end| Figures { end, stats: *stats, dry_run, readable: *readable, unhashed };
@@ -32,5 +28,5 @@ pub(super) fn run(sync: &Sync) -> ExitCode {
         let mirror = Mirror { part: Part::RemovesSources, delete: None, ..*mirror };
         parts.push(Task::Sync(copy.request.policy, mirror));
     }
-    execute_in_parts(copy, task, &parts, &Request::refuse_to_mirror, complete, is_partial, figures)
+    execute_in_parts(copy, task, &parts, &Request::refuse_to_mirror, complete, figures)
 }

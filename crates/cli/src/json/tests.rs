@@ -2,19 +2,18 @@
 
 use super::*;
 use crate::error::ErrorKind;
-use haul_engine::{Fate, Skip};
-use haul_model::{Attributes, Changes, FaultKind, Side, Timestamp};
+use crate::hint::Hint;
+use haul_engine::Fate;
+use haul_model::{Attributes, FaultKind, Timestamp};
+use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 const DOCUMENT: &str = include_str!("../../../../docs/reference/json.md");
 
-/// A value of `haul config`.
-static TIMEOUT: SettingValue = SettingValue::Number(120);
-
 /// Lines of every type. Each field is in at least one. The first line of a type is its example in
 /// the document.
-fn samples() -> Vec<Line<'static>> {
-    let fault =
+fn samples() -> Vec<Object> {
+    let denied =
         Fault::new(Side::Source, FaultKind::PermissionDenied, "can't open: Permission denied");
     let command =
         CommandError::new(ErrorKind::Connection, "can't reach host").with_hint("check it");
@@ -36,7 +35,17 @@ fn samples() -> Vec<Line<'static>> {
         failed: 1,
         ..Summary::default()
     };
-    let kept = Cleaned {
+    let synced_all = Summary {
+        copied: 2,
+        updated: 1,
+        deleted: 1,
+        skipped: 1005,
+        bytes: 4_194_304,
+        bytes_transferred: 4_194_304,
+        ..Summary::default()
+    };
+    let checked = Summary { skipped: 1005, different: 2, missing: 1, ..Summary::default() };
+    let left = Cleaned {
         name: String::new(),
         bytes: 40 << 20,
         target: None,
@@ -44,244 +53,121 @@ fn samples() -> Vec<Line<'static>> {
         fate: Fate::Kept,
     };
     let target = Some(Name::new(b"\xff").expect("a name"));
-    let entry = |kind| {
-        Entry::new(
-            None,
-            kind,
-            Attributes::new(0o644, Timestamp { secs: 1_700_000_000, nanos: 123_456_789 }),
-        )
+    let time = Timestamp { secs: 1_700_000_000, nanos: 123_456_789 };
+    let of_kind = |kind| Entry::new(None, kind, Attributes::new(0o644, time));
+    let hex = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262";
+    let (host, ms) = (Some("ann@host"), Duration::from_millis);
+    let file = |size| Kind::File { size };
+    let none = Changes::default();
+    let grown = Changes::SIZE.with(Changes::TIME);
+    let strings = |all: &[&str]| all.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>();
+    let lost = LinkEvent::Lost {
+        host: "nas",
+        reason: "the connection to nas was lost",
+        attempt: 1,
+        pause: Duration::from_secs(1),
     };
-    let hash = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262";
-    let host = || Some("ann@host".to_owned());
-    vec![
-        Line::Start(Start {
-            schema: SCHEMA,
-            version: "0.1.0",
-            sources: vec!["photos".into()],
-            dest: Some("host:backup/".into()),
-            dests: Vec::new(),
-            dry_run: false,
-        }),
-        Line::Start(Start {
-            schema: SCHEMA,
-            version: "0.1.0",
-            sources: vec!["www".into()],
-            dest: None,
-            dests: vec!["web1:/srv/".into(), "web2:/srv/".into()],
-            dry_run: false,
-        }),
-        Line::Result(ResultLine {
-            path: Path::of(b"photos/a.jpg"),
-            kind: JsonKind::File,
-            size: Some(2_097_152),
-            outcome: JsonOutcome::Copied,
-            reason: None,
-            grew: false,
-            differed: Vec::new(),
-            linked_to: None,
-        }),
-        Line::Result(ResultLine {
-            path: Path::of(b"photos/\xff.jpg"),
-            kind: JsonKind::File,
-            size: Some(5),
-            outcome: JsonOutcome::Skipped,
-            reason: Some(Skip::Unchanged.into()),
-            grew: false,
-            differed: Vec::new(),
-            linked_to: None,
-        }),
-        Line::Result(ResultLine {
-            path: Path::of(b"log"),
-            kind: JsonKind::File,
-            size: Some(5),
-            outcome: JsonOutcome::Copied,
-            reason: None,
-            grew: true,
-            differed: JsonDifference::all_of(Mismatch::Differs(Changes::MODE)),
-            linked_to: Some("log.1".into()),
-        }),
-        Line::Synced(SyncedLine {
-            path: Path::of(b"photos/a.jpg"),
-            kind: JsonKind::File,
-            size: Some(2_097_152),
-            sent: true,
-            differed: JsonDifference::all_of(Mismatch::Differs(Changes::SIZE.with(Changes::TIME))),
-            linked_to: None,
-        }),
-        Line::Synced(SyncedLine {
-            path: Path::of(b"\xff"),
-            kind: JsonKind::Dir,
-            size: None,
-            sent: false,
-            differed: Vec::new(),
-            linked_to: Some("log".into()),
-        }),
-        Line::Deleted(DeletedLine { path: Path::of(b"photos/old.jpg"), kind: JsonKind::File }),
-        Line::Deleted(DeletedLine { path: Path::of(b"\xff"), kind: JsonKind::File }),
-        Line::SyncSummary(SyncSummaryLine {
-            copied: 2,
-            linked: 0,
-            updated: 1,
-            dirs: 0,
-            deleted: 1,
-            spared: 0,
-            renamed: 0,
-            skipped: 1005,
-            special: 0,
-            failed: 0,
-            bytes: 4_194_304,
-            moved: 4_194_304,
-            resumed: 0,
-            matched: 0,
-            seconds: 0.04,
-            exit_code: 0,
-            unhashed: false,
-            relayed: None,
-        }),
-        Line::SyncSummary(SyncSummaryLine {
-            copied: 0,
-            linked: 0,
-            updated: 0,
-            dirs: 0,
-            deleted: 0,
-            spared: 0,
-            renamed: 0,
-            skipped: 0,
-            special: 0,
-            failed: 0,
-            bytes: 0,
-            moved: 0,
-            resumed: 0,
-            matched: 0,
-            seconds: 0.0,
-            exit_code: 0,
-            unhashed: true,
-            relayed: NonZeroU64::new(7),
-        }),
-        Line::Progress(counts.into()),
-        Line::Warning(Warning {
-            path: Path::of(b"photos/pipe"),
-            message: "a FIFO, socket or device: not copied",
-        }),
-        Line::Warning(Warning { path: Path::of(b"\xff"), message: "" }),
-        Line::Error(ErrorLine::of_fault(None, b"photos/b.jpg", &fault)),
-        Line::Error(ErrorLine::of_fault(host(), b"\xff", &fault)),
-        Line::Error(ErrorLine::of_command(&command)),
-        Line::Summary(SummaryLine::of(&summary, Duration::from_millis(410), ExitCode::SomeFailed)),
-        Line::Summary(SummaryLine {
-            unhashed: true,
-            relayed: NonZeroU64::new(7),
-            ..SummaryLine::of(&summary, Duration::from_millis(410), ExitCode::Success)
-        }),
-        Line::Destination(DestinationLine {
-            dest: "web1:/srv/",
-            message: None,
-            figures: SummaryLine::of(&summary, Duration::from_millis(410), ExitCode::SomeFailed),
-        }),
-        Line::Destination(DestinationLine {
-            dest: "web2:/srv/",
-            message: Some("can't reach web2: Connection refused".to_owned()),
-            figures: SummaryLine {
-                unhashed: true,
-                relayed: None,
-                ..SummaryLine::of(&Summary::default(), Duration::ZERO, ExitCode::Connection)
-            },
-        }),
-        Line::Entry(EntryLine::of(host(), b"backup/a.iso", &entry(Kind::File { size: 1024 }))),
-        Line::Entry(EntryLine::of(
+    let silent = LinkEvent::ServerUnavailable {
+        host: "nas",
+        reason: "can't reach the server at nas: Connection refused",
+    };
+    let links =
+        [lost, LinkEvent::Reconnected, silent, LinkEvent::Server { host: "nas", is_quic: true }];
+    let held = Held {
+        host: "nas".to_owned(),
+        is_used: false,
+        since: 1_795_873_591,
+        left: 571,
+        holder: 7155,
+    };
+    let mut figures = CacheFigures {
+        chunks: 163_840,
+        bytes: 10 << 30,
+        files: 120,
+        index_len: 3_944_512,
+        kept_len: 1 << 30,
+        ..CacheFigures::default()
+    };
+    (figures.saved.parts, figures.saved.bytes) = (310, 2 << 30);
+    let failed = "can't reach web2: Connection refused";
+    let of_dest = |dest: &str| Object::line("destination").with("dest", dest);
+    let mut lines = vec![
+        start(strings(&["photos"]), Some("host:backup/".to_owned()), Vec::new(), false),
+        start(strings(&["www"]), None, strings(&["web1:/srv/", "web2:/srv/"]), false),
+        result(b"photos/a.jpg", &file(2_097_152), JsonOutcome::Copied, None, false, none, None),
+        result(
+            b"photos/\xff.jpg",
+            &file(5),
+            JsonOutcome::Skipped,
+            Some(Skip::Unchanged),
+            false,
+            none,
             None,
-            b"\xff",
-            &entry(Kind::Symlink { target: b"\xff"[..].into() }),
-        )),
-        Line::Hash(HashLine {
-            host: host(),
-            path: Path::of(b"backup/a.iso"),
-            hash: hash.to_owned(),
-        }),
-        Line::Hash(HashLine { host: None, path: Path::of(b"\xff"), hash: hash.to_owned() }),
-        Line::Server(ServerUsed { host: "nas", protocol: "quic" }),
-        Line::ServerUnavailable(ServerUnavailable {
-            host: "nas",
-            message: "can't reach the server at nas: Connection refused",
-        }),
-        Line::Cache(CacheLine {
-            dir: "/home/ann/.cache/haul".into(),
-            chunks: 163_840,
-            bytes: 10 << 30,
-            files: 120,
-            index_bytes: 3_944_512,
-            kept_bytes: 1 << 30,
-            kept_max: 4 << 30,
-            saved_parts: 310,
-            saved_bytes: 2 << 30,
-        }),
-        Line::CacheChecked(CheckedLine { good: 163_832, dropped: 8 }),
-        Line::Kept(KeptLine {
-            host: "nas",
-            used: false,
-            since: 1_795_873_591,
-            left: 571,
-            holder: 7155,
-            closed: false,
-        }),
-        Line::Setting(SettingLine {
-            host: Some("nas"),
-            key: "timeout",
-            value: Some(&TIMEOUT),
-            origin: JsonOrigin::File,
-            path: Some(Path::of(b"/home/ann/.config/haul/config.toml")),
-            line: Some(2),
-        }),
-        Line::Setting(SettingLine {
-            host: None,
-            key: "rsh",
-            value: None,
-            origin: JsonOrigin::File,
-            path: Some(Path::of(b"/\xff")),
-            line: Some(1),
-        }),
-        Line::Difference(DifferenceLine::of(
-            b"photos/a.jpg",
-            &Kind::File { size: 2 << 20 },
-            Mismatch::Differs(Changes::SIZE.with(Changes::TIME)),
-        )),
-        Line::Difference(DifferenceLine::of(b"\xff", &Kind::Dir, Mismatch::Extra)),
-        Line::CheckSummary(CheckSummaryLine {
-            same: 1005,
-            different: 2,
-            missing: 1,
-            extra: 0,
-            special: 0,
-            failed: 0,
-            seconds: 0.41,
-            exit_code: 1,
-        }),
-        Line::Moved(MovedLine { path: Path::of(b"photos/a.jpg"), renamed: false }),
-        Line::Moved(MovedLine { path: Path::of(b"\xff"), renamed: true }),
-        Line::MoveSummary(MoveSummaryLine {
-            moved: 1008,
-            kept: 0,
-            failed: 0,
-            seconds: 1.2,
-            exit_code: 0,
-        }),
-        Line::ConnectionLost(ConnectionLost {
-            host: "nas",
-            message: "the connection to nas was lost",
-            attempt: 1,
-            seconds: 1,
-        }),
-        Line::ConnectionRegained {},
-        Line::Stage(StageLine::of(b"backup/.haul-0a1b2c3d4e5f-5f4e3d2c1b0a.part", &kept)),
-        Line::Stage(StageLine::of(b"\xff", &Cleaned { target, ..kept.clone() })),
-    ]
+        ),
+        result(b"log", &file(5), JsonOutcome::Copied, None, true, Changes::MODE, Some(b"log.1")),
+        synced(b"photos/a.jpg", &file(2_097_152), grown.with(Changes::SENT), None),
+        synced(b"\xff", &Kind::Dir, none, Some(b"log")),
+        deleted(b"photos/old.jpg", &file(0)),
+        deleted(b"\xff", &file(0)),
+        sync_summary(&synced_all, ms(40), ExitCode::Success, false, 0),
+        sync_summary(&Summary::default(), ms(0), ExitCode::Success, true, 7),
+        progress(&counts),
+        warning(b"photos/pipe", "a FIFO, socket or device: not copied"),
+        warning(b"\xff", ""),
+        fault(None, b"photos/b.jpg", &denied, denied.hint()),
+        fault(host, b"\xff", &denied, denied.hint()),
+        command_error(&command),
+        with_copy_figures(
+            Object::line("summary"),
+            &summary,
+            ms(410),
+            ExitCode::SomeFailed,
+            false,
+            0,
+        ),
+        with_copy_figures(Object::line("summary"), &summary, ms(410), ExitCode::Success, true, 7),
+        with_copy_figures(of_dest("web1:/srv/"), &summary, ms(410), ExitCode::SomeFailed, false, 0),
+        with_copy_figures(
+            of_dest("web2:/srv/").with("message", failed),
+            &Summary::default(),
+            ms(0),
+            ExitCode::Connection,
+            true,
+            0,
+        ),
+        entry(host, b"backup/a.iso", &of_kind(file(1024))),
+        entry(None, b"\xff", &of_kind(Kind::Symlink { target: b"\xff"[..].into() })),
+        hash(host, b"backup/a.iso", hex),
+        hash(None, b"\xff", hex),
+        cache("/home/ann/.cache/haul", 4 << 30, &figures),
+        cache_checked(&CheckedChunks { good: 163_832, dropped: 8 }),
+        kept(&held, false),
+        setting(
+            Some("nas"),
+            "timeout",
+            Some(&SettingValue::Number(120)),
+            Some(Origin::File(2)),
+            Some(b"/home/ann/.config/haul/config.toml"),
+        ),
+        setting(None, "rsh", None, Some(Origin::HostSection(1)), Some(b"/\xff")),
+        difference(b"photos/a.jpg", &file(2 << 20), Mismatch::Differs(grown)),
+        difference(b"\xff", &Kind::Dir, Mismatch::Extra),
+        check_summary(&checked, ms(410), ExitCode::SomeFailed),
+        moved(b"photos/a.jpg", false),
+        moved(b"\xff", true),
+        move_summary(&Summary { moved: 1008, ..Summary::default() }, ms(1200), ExitCode::Success),
+        stage(b"backup/.haul-0a1b2c3d4e5f-5f4e3d2c1b0a.part", &left),
+        stage(b"\xff", &Cleaned { target, ..left.clone() }),
+    ];
+    lines.extend(links.iter().filter_map(link));
+    lines
 }
 
 /// The fields and the first line of each type, as written.
 fn emitted() -> BTreeMap<String, (BTreeSet<String>, String)> {
     let mut types: BTreeMap<String, (BTreeSet<String>, String)> = BTreeMap::new();
-    for line in samples().into_iter().chain(doctor::samples()) {
-        let text = String::from_utf8(line.to_bytes()).expect("JSON is UTF-8");
+    for line in samples().into_iter().chain(crate::command::doctor_samples()) {
+        let text = String::from_utf8(line.into_line()).expect("JSON is UTF-8");
         let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
         let object = value.as_object().expect("an object");
         let name = object["type"].as_str().expect("a type").to_owned();
@@ -350,7 +236,7 @@ fn the_document_names_every_word() {
         F::Lossy,
         F::Taken,
     ];
-    let mut all = words(&faults.map(enums::JsonFault::from));
+    let mut all: Vec<String> = faults.map(|kind| fault_word(kind).to_owned()).into();
     all.extend(words(&[
         ErrorKind::Usage,
         ErrorKind::Connection,
@@ -361,11 +247,13 @@ fn the_document_names_every_word() {
         ErrorKind::Io,
     ]));
     let every = Changes::try_from(0xffff).expect("known bits");
-    all.extend(words(&JsonDifference::all_of(Mismatch::Differs(every))));
-    all.extend(words(&JsonDifference::all_of(Mismatch::Extra)));
+    let differences = difference_words(Mismatch::Differs(every)).into_iter();
+    all.extend(differences.chain(difference_words(Mismatch::Extra)).map(str::to_owned));
     let fates = [Fate::Removed, Fate::WouldRemove, Fate::Kept, Fate::Busy, Fate::Recent];
-    all.extend(words(&fates.map(JsonFate::from)));
-    all.extend(words(&[JsonKind::File, JsonKind::Dir, JsonKind::Symlink, JsonKind::Special]));
+    all.extend(fates.map(|fate| fate_word(fate).to_owned()));
+    let link = Kind::Symlink { target: b"a"[..].into() };
+    let kinds = [Kind::File { size: 0 }, Kind::Dir, link, Kind::Special];
+    all.extend(kinds.map(|kind| kind_word(&kind).to_owned()));
     all.extend(words(&[
         JsonOutcome::Copied,
         JsonOutcome::Linked,
@@ -376,9 +264,9 @@ fn the_document_names_every_word() {
         JsonOutcome::WouldUpdate,
     ]));
     let skips = [Skip::Unchanged, Skip::Exists, Skip::NotOlder, Skip::Special, Skip::Ruled];
-    all.extend(words(&skips.map(JsonReason::from)));
-    let (file, variable) = (JsonOrigin::File, JsonOrigin::Environment);
-    all.extend(words(&[JsonOrigin::Default, file, variable, JsonOrigin::CommandLine]));
+    all.extend(skips.map(|skip| skip_word(skip).to_owned()));
+    let origins = [Origin::File(1), Origin::Environment, Origin::CommandLine].map(Some);
+    all.extend(origins.into_iter().chain([None]).map(|origin| origin_word(origin).to_owned()));
     for word in all {
         assert!(DOCUMENT.contains(&format!("`{word}`")), "{word}");
     }
@@ -386,9 +274,9 @@ fn the_document_names_every_word() {
 
 #[test]
 fn a_name_that_is_no_text_is_there_in_full() {
-    let line = Line::Warning(Warning { path: Path::of(b"a\xffb\n"), message: "x" });
+    let line = warning(b"a\xffb\n", "x");
     insta::assert_snapshot!(
-        String::from_utf8(line.to_bytes()).expect("JSON is UTF-8").trim_end(),
+        String::from_utf8(line.into_line()).expect("JSON is UTF-8").trim_end(),
         @r#"{"type":"warning","path":"a�b\n","path_hex":"61ff620a","message":"x"}"#
     );
 }

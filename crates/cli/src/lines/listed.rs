@@ -1,6 +1,6 @@
 //! The lines of `haul sync --list-only`, in rsync's format.
 
-use crate::json::{EntryLine, Line};
+use crate::json::{self, Object};
 use crate::quantity;
 use crate::report::{Message, Show};
 use haul_model::{Entry, Kind, escape_octal};
@@ -57,8 +57,8 @@ impl Message for ListedLine<'_> {
         line.into_bytes()
     }
 
-    fn json(&self) -> Vec<u8> {
-        Line::Entry(EntryLine::of(None, self.path, self.entry)).to_bytes()
+    fn json(&self) -> Option<Object> {
+        Some(json::entry(None, self.path, self.entry))
     }
 
     fn level(&self) -> Show {

@@ -1,6 +1,6 @@
 //! The results of a comparison.
 
-use crate::json::{DifferenceLine, Line, Mismatch};
+use crate::json::{self, Mismatch, Object};
 use crate::report::Message;
 use haul_model::{Changes, Kind, escape_bytes};
 
@@ -28,19 +28,8 @@ impl Message for Difference<'_> {
         line.into_bytes()
     }
 
-    fn json(&self) -> Vec<u8> {
-        Line::Difference(DifferenceLine::of(self.path, self.kind, self.found)).to_bytes()
-    }
-}
-
-/// An entry that is equal on both sides. Only the text report shows it.
-pub(super) struct Same<'a> {
-    pub(super) path: &'a [u8],
-}
-
-impl Message for Same<'_> {
-    fn text(&self) -> Vec<u8> {
-        format!("same      {}\n", escape_bytes(self.path)).into_bytes()
+    fn json(&self) -> Option<Object> {
+        Some(json::difference(self.path, self.kind, self.found))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The lines about entries of a copy.
 
-use crate::json::{self, JsonDifference, JsonOutcome, Line, Mismatch, Path, ResultLine};
+use crate::json::{self, JsonOutcome, Object};
 use crate::report::Message;
 use haul_engine::Skip;
 use haul_model::{Changes, Kind, escape_bytes, escape_octal, links};
@@ -53,36 +53,20 @@ impl Message for CopyFate<'_> {
         format!("{word} {}{slash}{reason}\n", escape_bytes(self.path)).into_bytes()
     }
 
-    fn json(&self) -> Vec<u8> {
-        let (path, kind, size) = (Path::of(self.path), self.kind.into(), json::size(self.kind));
-        let (outcome, reason, grew) = (self.outcome, self.skip.map(Into::into), self.grew);
-        let linked_to = self.linked_to.map(String::from_utf8_lossy);
-        let differed = JsonDifference::all_of(Mismatch::Differs(self.differed));
-        let line = ResultLine { path, kind, size, outcome, reason, grew, differed, linked_to };
-        Line::Result(line).to_bytes()
+    fn json(&self) -> Option<Object> {
+        let Self { path, kind, outcome, skip, grew, differed, linked_to } = *self;
+        Some(json::result(path, kind, outcome, skip, grew, differed, linked_to))
     }
 }
 
-/// A link that a mirror skips because it leads out of the destination.
-pub(super) struct UnsafeLink<'a> {
-    path: &'a [u8],
-    target: &'a [u8],
-}
-
-impl<'a> UnsafeLink<'a> {
-    /// The skipped entry at `path`, if it is such a link.
-    pub(super) fn of(path: &'a [u8], kind: &'a Kind) -> Option<Self> {
-        let Kind::Symlink { target } = kind else { return None };
-        let depth = path.iter().filter(|byte| **byte == b'/').count();
-        links::leads_out(target, depth).then_some(Self { path, target })
-    }
-}
-
-impl Message for UnsafeLink<'_> {
-    fn text(&self) -> Vec<u8> {
-        let (path, target) = (escape_octal(self.path), escape_octal(self.target));
-        format!("ignoring unsafe symlink \"{path}\" -> \"{target}\"\n").into_bytes()
-    }
+/// The line about the skipped entry at `path`, if it is a link that leads out of the destination.
+pub(super) fn unsafe_link_line(path: &[u8], kind: &Kind) -> Option<String> {
+    let Kind::Symlink { target } = kind else { return None };
+    let depth = path.iter().filter(|byte| **byte == b'/').count();
+    links::leads_out(target, depth).then(|| {
+        let (path, target) = (escape_octal(path), escape_octal(target));
+        format!("ignoring unsafe symlink \"{path}\" -> \"{target}\"\n")
+    })
 }
 
 /// The reason why an entry of this kind is not copied.

@@ -1,7 +1,6 @@
 //! Reports how the sources of a mirror are removed.
 
 use super::JobMonitor;
-use super::moved::Moved;
 use haul_engine::{Event, FaultLocation, Monitor, Outcome, Progress, Skip};
 use haul_model::{Changes, Conflict, Fault, FaultKind, Kind, Side};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -66,7 +65,7 @@ impl Monitor for SourceRemoval<'_, '_> {
         match event {
             Event::Entry { path, kind, outcome, .. } => self.entry(path, kind, outcome),
             Event::Removed { path, result: Ok(()), .. } => {
-                self.monitor.report.message(&Moved { path, renamed: false });
+                self.monitor.print_moved(path, false);
             }
             Event::Removed { path, result: Err(fault), .. } => {
                 self.failed.fetch_add(1, Ordering::Relaxed);

@@ -3,7 +3,8 @@
 
 use super::{Detail, Message, Output, Report, Show};
 use crate::error::{CommandError, ErrorKind, ExitCode};
-use crate::json::{self, ErrorLine, Line, Path, Warning};
+use crate::hint;
+use crate::json::{self, Object};
 use crate::progress::Counts;
 use haul::ReportedOnce;
 use haul_engine::LinkEvent;
@@ -33,22 +34,8 @@ impl<'r> DestinationReport<'r> {
         &self.dest
     }
 
-    fn print_line(&self, line: &Line<'_>) {
-        self.message(&JsonLine(line.to_bytes()));
-    }
-
-    fn json_fault(&self, path: &[u8], fault: &Fault) {
-        self.report.output().fail();
-        self.print_line(&Line::Error(ErrorLine::of_fault(None, path, fault)));
-    }
-}
-
-/// A line of JSON.
-struct JsonLine(Vec<u8>);
-
-impl Message for JsonLine {
-    fn json(&self) -> Vec<u8> {
-        self.0.clone()
+    fn print_json(&self, line: Object) {
+        self.output().print(&line.with("dest", &self.dest).into_line());
     }
 }
 
@@ -64,8 +51,8 @@ impl Message for WithDestination<'_> {
         lines.flat_map(|line| [self.dest.as_bytes(), b": ", line]).flatten().copied().collect()
     }
 
-    fn json(&self) -> Vec<u8> {
-        json::with_destination(self.statement.json(), self.dest)
+    fn json(&self) -> Option<Object> {
+        Some(self.statement.json()?.with("dest", self.dest))
     }
 
     fn level(&self) -> Show {
@@ -84,7 +71,9 @@ impl Report for DestinationReport<'_> {
 
     fn entry_fault(&self, path: &[u8], host: Option<String>, there: &[u8], fault: &Fault) {
         if !self.report.is_text() {
-            return self.json_fault(path, fault);
+            self.report.output().fail();
+            let hint = hint::for_fault_at(fault, false, path);
+            return self.print_json(json::fault(None, path, fault, hint));
         }
         if host.is_none() && !self.reported.is_new(there, &fault.message) {
             return self.report.output().fail();
@@ -98,7 +87,7 @@ impl Report for DestinationReport<'_> {
 
     fn warning(&self, path: &[u8], message: &str) {
         if !self.report.is_text() {
-            return self.print_line(&Line::Warning(Warning { path: Path::of(path), message }));
+            return self.print_json(json::warning(path, message));
         }
         if self.reported.is_new(path, message) {
             self.report.warning(path, message);
@@ -125,7 +114,7 @@ impl Report for DestinationReport<'_> {
 
     fn command_error(&self, error: &CommandError) {
         if !self.report.is_text() {
-            return self.print_line(&Line::Error(ErrorLine::of_command(error)));
+            return self.print_json(json::command_error(error));
         }
         let failed = if error.kind == ErrorKind::Interrupted { "" } else { "failed: " };
         let reported = CommandError::new(error.kind, format!("{}: {failed}{error}", self.dest));

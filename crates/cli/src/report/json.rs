@@ -4,7 +4,7 @@ use super::{Detail, Message, Output, Report};
 use crate::command::deploy;
 use crate::error::{CommandError, ExitCode};
 use crate::hint;
-use crate::json::{ConnectionLost, ErrorLine, Line, Path, ServerUnavailable, ServerUsed, Warning};
+use crate::json::{self, Object};
 use crate::progress::{Counts, Screen};
 use haul_engine::{LinkEvent, Outcome, Skip};
 use haul_model::{Fault, Task};
@@ -26,25 +26,25 @@ impl Json {
         Self { output: Mutex::new(Output::new(screen)), progress_printed: Mutex::default() }
     }
 
-    fn print(&self, line: &Line<'_>) {
-        self.output().print(&line.to_bytes());
+    fn print(&self, line: Object) {
+        self.output().print(&line.into_line());
     }
 }
 
 impl Report for Json {
     fn message(&self, message: &dyn Message) {
-        self.output().print(&message.json());
+        if let Some(line) = message.json() {
+            self.print(line);
+        }
     }
 
     fn fault_with(&self, host: Option<String>, path: &[u8], fault: &Fault, hint: Option<&str>) {
         self.output().fail();
-        self.print(&Line::Error(ErrorLine::of_fault(host, path, fault).with_hint(hint)));
+        self.print(json::fault(host.as_deref(), path, fault, hint));
     }
 
     fn entry_fault(&self, path: &[u8], host: Option<String>, there: &[u8], fault: &Fault) {
-        self.output().fail();
-        let hint = hint::for_fault_at(fault, host.is_some(), there);
-        self.print(&Line::Error(ErrorLine::of_fault(None, path, fault).with_hint(hint)));
+        self.fault_with(None, path, fault, hint::for_fault_at(fault, host.is_some(), there));
     }
 
     fn not_removed(&self, path: &[u8], _: Option<String>, _: &[u8], fault: &Fault) {
@@ -52,38 +52,20 @@ impl Report for Json {
     }
 
     fn warning(&self, path: &[u8], message: &str) {
-        self.print(&Line::Warning(Warning { path: Path::of(path), message }));
+        self.print(json::warning(path, message));
     }
 
     fn link(&self, notice: LinkEvent<'_>) {
-        self.print(&match notice {
-            LinkEvent::Lost { host, reason, attempt, pause } => {
-                let seconds = pause.as_secs();
-                Line::ConnectionLost(ConnectionLost { host, message: reason, attempt, seconds })
-            }
-            LinkEvent::Reconnected => Line::ConnectionRegained {},
-            LinkEvent::Server { host, is_quic } => {
-                let protocol = if is_quic { "quic" } else { "tcp" };
-                Line::Server(ServerUsed { host, protocol })
-            }
-            LinkEvent::ServerUnavailable { host, reason } => {
-                Line::ServerUnavailable(ServerUnavailable { host, message: reason })
-            }
-            LinkEvent::Deployed { host, bytes, change } => {
-                let message = deploy::notice(host, bytes, change);
-                return self.warning(host.as_bytes(), &message);
-            }
-            // Only the text report shows these.
-            LinkEvent::Direct { .. }
-            | LinkEvent::NotDirect { .. }
-            | LinkEvent::LoggedIn { .. }
-            | LinkEvent::NotLoggedIn { .. } => return,
-        });
-        self.output().flush();
+        if let LinkEvent::Deployed { host, bytes, change } = notice {
+            self.warning(host.as_bytes(), &deploy::notice(host, bytes, change));
+        } else if let Some(line) = json::link(&notice) {
+            self.print(line);
+            self.output().flush();
+        }
     }
 
     fn command_error(&self, error: &CommandError) {
-        self.print(&Line::Error(ErrorLine::of_command(error)));
+        self.print(json::command_error(error));
     }
 
     fn detail(&self) -> Detail {
@@ -99,7 +81,7 @@ impl Report for Json {
         let mut last_printed = self.progress_printed.lock();
         if last_printed.is_none_or(|last_printed| last_printed.elapsed() >= PROGRESS_INTERVAL) {
             *last_printed = Some(Instant::now());
-            self.print(&Line::Progress(counts.into()));
+            self.print(json::progress(&counts));
         }
     }
 

@@ -1,12 +1,11 @@
 //! The figures at the end of a copy.
 
-use super::UNHASHED;
-use crate::error::ExitCode;
-use crate::json::{Line, SummaryLine};
+use super::{End, UNHASHED};
+use crate::args::Copy;
+use crate::json::{self, Object};
 use crate::quantity;
 use crate::report::{Message, Show};
 use haul_engine::{RELAYED_FIRST, Summary};
-use std::num::NonZeroU64;
 use std::time::Duration;
 
 /// Appended to the figures if this machine relayed more than [`RELAYED_FIRST`].
@@ -18,37 +17,38 @@ pub(in crate::command) fn relay_note(relayed: u64) -> String {
 }
 
 pub(super) struct Figures {
-    pub(super) summary: Summary,
-    pub(super) time: Duration,
-    pub(super) dry_run: bool,
-    pub(super) unhashed: bool,
-    /// An error ended the copy.
-    pub(super) ended_early: bool,
-    /// See [`super::End::relayed`].
-    pub(super) relayed: u64,
-    pub(super) code: ExitCode,
+    end: End,
+    dry_run: bool,
+    unhashed: bool,
+}
+
+impl Figures {
+    pub(super) fn of(copy: &Copy, end: End) -> Self {
+        let policy = &copy.request.policy;
+        Self { end, dry_run: policy.dry_run, unhashed: !policy.wants_hashes() }
+    }
+
+    /// Adds the figures to a line.
+    pub(super) fn add_to(&self, line: Object) -> Object {
+        let End { summary, time, relayed, code, .. } = &self.end;
+        json::with_copy_figures(line, summary, *time, *code, self.unhashed, *relayed)
+    }
 }
 
 impl Message for Figures {
     fn text(&self) -> Vec<u8> {
+        let End { summary, time, ended_early, relayed, .. } = &self.end;
         // Without results an error needs no summary.
-        if self.ended_early && self.summary == Summary::default() {
+        if *ended_early && *summary == Summary::default() {
             return Vec::new();
         }
-        let mut line = line(&self.summary, self.time, self.dry_run);
-        if self.unhashed && self.summary.copied > 0 {
-            line.push_str(UNHASHED);
-        }
-        line.push_str(&relay_note(self.relayed));
-        line.push('\n');
-        line.into_bytes()
+        let line = line(summary, *time, self.dry_run);
+        let unhashed = if self.unhashed && summary.copied > 0 { UNHASHED } else { "" };
+        format!("{line}{unhashed}{}\n", relay_note(*relayed)).into_bytes()
     }
 
-    fn json(&self) -> Vec<u8> {
-        let mut line = SummaryLine::of(&self.summary, self.time, self.code);
-        line.unhashed = self.unhashed;
-        line.relayed = NonZeroU64::new(self.relayed);
-        Line::Summary(line).to_bytes()
+    fn json(&self) -> Option<Object> {
+        Some(self.add_to(Object::line("summary")))
     }
 
     fn level(&self) -> Show {
@@ -90,18 +90,9 @@ fn line(summary: &Summary, time: Duration, dry_run: bool) -> String {
         true => ("would link", "would update"),
         false => ("linked", "updated"),
     };
-    for (n, word) in [
-        (linked, link),
-        (updated, update),
-        (skipped, "skipped"),
-        (special, "left out"),
-        (failed, "failed"),
-    ] {
-        if n > 0 {
-            line.push_str(&format!("; {word} {}", quantity::count(n)));
-        }
-    }
-    line
+    let (linked, updated) = ((linked, link), (updated, update));
+    let rest = [linked, updated, (skipped, "skipped"), (special, "left out"), (failed, "failed")];
+    line + &quantity::counts(rest)
 }
 
 #[cfg(test)]

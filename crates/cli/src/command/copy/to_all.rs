@@ -1,17 +1,19 @@
 //! `haul copy --to-all`: one job for each destination, all at the same time. Each job has its own
 //! connection and result, and waits for no other. They share the content that is read here.
 
-use super::Started;
 use super::figures::Figures;
+use super::{End, Started};
 use crate::args::Copy;
 use crate::error::{CommandError, ExitCode};
 use crate::interrupt::Interrupt;
-use crate::json::{DestinationLine, Line, SummaryLine};
+use crate::json::Object;
 use crate::monitor::{JobMonitor, TICK};
 use crate::progress::{Counts, Screen, SignalProgress, diagnostics};
-use crate::report::{DestinationReport, Message, Report, Show};
+use crate::report::{DestinationReport, Lazy, Message, Report, Show};
 use haul::{Hosts, Machine, ReportedOnce, Request, WarnOnce, is_stream};
-use haul_engine::{JobError, Monitor, Route, RoutedJob, SHARED_LEN_MAX, SharedBlocks, Summary};
+use haul_engine::{
+    EntryCounts, JobError, Monitor, Route, RoutedJob, SHARED_LEN_MAX, SharedBlocks, Summary,
+};
 use haul_model::Task;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -27,23 +29,14 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
     let task = Task::Copy(copy.request.policy);
     report.message(&Started { copy, dry_run: copy.request.policy.dry_run });
     let figures = |summary, ended_early, code| {
-        let (dry_run, unhashed) =
-            (copy.request.policy.dry_run, !copy.request.policy.wants_hashes());
-        Figures {
-            summary,
-            time: started.elapsed(),
-            dry_run,
-            unhashed,
-            ended_early,
-            relayed: 0,
-            code,
-        }
+        let (time, entry_counts) = (started.elapsed(), EntryCounts::default());
+        Figures::of(copy, End { summary, time, ended_early, relayed: 0, code, entry_counts })
     };
     let (routed_jobs, interrupt) = match prepare(copy, task) {
         Ok(ready) => ready,
         Err(error) => {
-            let none = Total(figures(Summary::default(), true, error.kind.exit_code()));
-            return report.abort(&error, Some(&none));
+            let none = figures(Summary::default(), true, error.kind.exit_code());
+            return report.abort(&error, Some(&total(&none)));
         }
     };
     let reported = ReportedOnce::default();
@@ -67,8 +60,8 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
             }
         })
         .collect();
-    let (total, code) = run_all(jobs, report, &figures);
-    report.conclude(code, &Total(figures(total, false, code)))
+    let (summary, code) = run_all(jobs, report, &figures);
+    report.conclude(code, &total(&figures(summary, false, code)))
 }
 
 /// Creates the jobs, after every check that needs no I/O.
@@ -183,10 +176,18 @@ impl DestinationJob<'_> {
         }
         let message = error.map(|error| error.to_string());
         let figures = figures(summary, message.is_some(), code);
-        self.report.combined().message(&DestinationResult {
-            dest: self.report.dest(),
-            figures,
-            message,
+        let dest = self.report.dest();
+        self.report.combined().message(&Lazy {
+            level: Show::Normal,
+            // The text report has already shown the error that ended the job early.
+            text: || match message {
+                Some(_) => Vec::new(),
+                None => [dest.as_bytes(), b": ", &figures.text()].concat(),
+            },
+            json: || {
+                let line = Object::line("destination").with("dest", dest);
+                figures.add_to(line.with_some("message", message.as_ref()))
+            },
         });
         // The other jobs may take long, so this result is shown now.
         self.report.flush();
@@ -212,40 +213,11 @@ fn tick_until(stop: &Receiver<()>, jobs: &[DestinationJob<'_>], report: &dyn Rep
     report.progress(None);
 }
 
-/// The result of one destination's job.
-struct DestinationResult<'r> {
-    dest: &'r str,
-    figures: Figures,
-    /// The error that ended it early. The text report has already shown it.
-    message: Option<String>,
-}
-
-impl Message for DestinationResult<'_> {
-    fn text(&self) -> Vec<u8> {
-        match self.message {
-            Some(_) => Vec::new(),
-            None => [self.dest.as_bytes(), b": ", &self.figures.text()].concat(),
-        }
-    }
-
-    fn json(&self) -> Vec<u8> {
-        let Figures { summary, time, code, unhashed, .. } = &self.figures;
-        let mut figures = SummaryLine::of(summary, *time, *code);
-        figures.unhashed = *unhashed;
-        let (dest, message) = (self.dest, self.message.clone());
-        Line::Destination(DestinationLine { dest, message, figures }).to_bytes()
-    }
-
-    fn level(&self) -> Show {
-        Show::Normal
-    }
-}
-
 /// The figures of all jobs together, only for JSON: text has one line per destination.
-struct Total(Figures);
-
-impl Message for Total {
-    fn json(&self) -> Vec<u8> {
-        self.0.json()
+fn total(figures: &Figures) -> impl Message + '_ {
+    Lazy {
+        level: Show::Normal,
+        text: String::new,
+        json: || figures.add_to(Object::line("summary")),
     }
 }

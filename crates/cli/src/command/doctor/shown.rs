@@ -2,10 +2,10 @@
 
 use super::Diagnosis;
 use super::advice::direct_reason;
-use crate::json::{DiskLine, DoctorLine, JsonVia, Line, MachineLine, Path, RateLine};
+use crate::json::Object;
 use crate::quantity;
 use crate::report::Message;
-use haul::doctor::{Amount, ExamineStep, Examined, Machine, Startups};
+use haul::doctor::{Amount, ExamineStep, Examined, Machine, Rates, Startups};
 use haul_model::{Fault, escape_bytes, escape_text};
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -51,8 +51,39 @@ impl Message for Diagnosis<'_> {
         out.into_bytes()
     }
 
-    fn json(&self) -> Vec<u8> {
-        Line::Doctor(Box::new(self.line())).to_bytes()
+    fn json(&self) -> Option<Object> {
+        let there = self.there();
+        let machine = there.and_then(|there| there.machine.as_ref());
+        let haul = there.map(|there| {
+            let haul = Object::default().with("version", &there.version);
+            let path = machine.and_then(|machine| machine.program.as_deref());
+            haul.with("protocol", PROTOCOL).with_some_bytes("path", path)
+        });
+        let disk = there.and_then(|there| there.disk.as_ref()?.as_ref().ok()).zip(self.path);
+        let disk = disk.map(|((written, read), path)| {
+            let disk = Object::default().with_path(path);
+            disk.with("write", written.per_second()).with("read", read.per_second())
+        });
+        let advice = self
+            .advice
+            .iter()
+            .map(|advice| Object::default().with("advice", advice.word).with("text", &advice.text));
+        let startups = machine.and_then(|machine| machine.startups);
+        let line = Object::line("doctor")
+            .with("host", &self.host)
+            .with_object("haul", haul)
+            .with("login_seconds", round_to_micros(self.login))
+            .with("round_trip_seconds", round_to_micros(self.findings.round_trip))
+            .with("direct", there.is_some_and(|there| direct_reason(there).is_none()))
+            .with_some("direct_reason", there.and_then(direct_reason))
+            .with_list("rates", self.rate_objects())
+            .with_object("here", Some(machine_object(&self.findings.here)))
+            .with_object("there", machine.map(machine_object))
+            .with_object("max_startups", startups.map(startups_object))
+            .with_object("disk", disk)
+            .with_list("advice", advice)
+            .with("exit_code", self.code().number());
+        Some(line)
     }
 }
 
@@ -122,46 +153,33 @@ impl Diagnosis<'_> {
         row(out, "congestion control", &name(here), &name(there));
     }
 
-    fn line(&self) -> DoctorLine<'_> {
-        let there = self.there();
-        let machine = there.and_then(|there| there.machine.as_ref());
-        let mut rates = Vec::new();
-        if let Some(one) = there.and_then(|there| there.one) {
-            let via = if self.by_server { JsonVia::Server } else { JsonVia::Ssh };
-            rates.push(RateLine { via, connections: 1, up: one.up, down: one.down });
-        }
-        let direct = there.and_then(|there| there.direct.as_ref().ok());
-        rates.extend(direct.into_iter().flatten().map(|lanes| RateLine {
-            via: JsonVia::Tcp,
-            connections: lanes.lanes,
-            up: lanes.rates.up,
-            down: lanes.rates.down,
-        }));
-        let disk = there.and_then(|there| there.disk.as_ref()?.as_ref().ok()).zip(self.path);
-        DoctorLine {
-            host: &self.host,
-            haul: there.map(|there| crate::json::HaulLine {
-                version: &there.version,
-                protocol: PROTOCOL,
-                path: machine.and_then(|m| m.program.as_deref()).map(Path::of),
-            }),
-            login_seconds: round_to_micros(self.login),
-            round_trip_seconds: round_to_micros(self.findings.round_trip),
-            direct: there.is_some_and(|there| direct_reason(there).is_none()),
-            direct_reason: there.and_then(direct_reason),
-            rates,
-            here: MachineLine::of(&self.findings.here),
-            there: machine.map(MachineLine::of),
-            max_startups: machine.and_then(|machine| machine.startups).map(Into::into),
-            disk: disk.map(|((written, read), path)| DiskLine {
-                path: Path::of(path),
-                write: written.per_second(),
-                read: read.per_second(),
-            }),
-            advice: self.advice.iter().map(|advice| (advice.word, &*advice.text)).collect(),
-            exit_code: self.code().number(),
-        }
+    /// The rates of each way, in bytes per second.
+    fn rate_objects(&self) -> Vec<Object> {
+        let of_way = |via: &str, connections: u8, rates: Rates| {
+            let object = Object::default().with("via", via).with("connections", connections);
+            object.with("up", rates.up).with("down", rates.down)
+        };
+        let Some(there) = self.there() else { return Vec::new() };
+        let via = if self.by_server { "server" } else { "ssh" };
+        let one = there.one.map(|one| of_way(via, 1, one));
+        let direct = there.direct.iter().flatten();
+        let direct = direct.map(|lanes| of_way("tcp", lanes.lanes, lanes.rates));
+        one.into_iter().chain(direct).collect()
     }
+}
+
+/// A machine, with its rates in bytes per second.
+fn machine_object(machine: &Machine) -> Object {
+    Object::default()
+        .with("blake3", machine.rates.blake3)
+        .with("aes_256_gcm", machine.rates.aes_256_gcm)
+        .with("chacha20_poly1305", machine.rates.chacha20_poly1305)
+        .with_some("congestion", machine.congestion.as_ref())
+}
+
+/// sshd's `MaxStartups`.
+fn startups_object(Startups { begin, rate, full }: Startups) -> Object {
+    Object::default().with("begin", begin).with_some("rate", rate).with("full", full)
 }
 
 /// Seconds, to the microsecond.
@@ -203,5 +221,49 @@ fn startups_text(startups: Startups) -> String {
     match rate {
         Some(rate) => format!("{begin}:{rate}:{full}"),
         None => format!("{begin} to {full}"),
+    }
+}
+
+#[cfg(test)]
+pub(crate) use self::tests::samples;
+
+#[cfg(test)]
+mod tests {
+    use super::super::advice::Advice;
+    use super::*;
+    use haul::doctor::{Findings, Lanes, NotDirect, ProcessorRates};
+
+    /// Lines in which each field is at least once; the first is the example in the document.
+    pub(crate) fn samples() -> [Object; 2] {
+        let machine = |blake3, aes_256_gcm, chacha20_poly1305, congestion: &str| Machine {
+            program: Some(b"/usr/bin/haul".to_vec()),
+            rates: ProcessorRates { blake3, aes_256_gcm, chacha20_poly1305 },
+            congestion: Some(congestion.to_owned()),
+            startups: Some(Startups { begin: 10, rate: None, full: 100 }),
+        };
+        let text = "leave --via as it is: large copies go over direct connections".to_owned();
+        let lanes = Lanes { lanes: 1, rates: Rates { up: 901_000_000, down: 887_000_000 } };
+        let diagnosis = |direct, disk| Diagnosis {
+            host: "nas".to_owned(),
+            login: Duration::from_millis(310),
+            by_server: false,
+            findings: Findings {
+                round_trip: Duration::from_micros(210),
+                here: machine(2_100_000_000, 3_900_000_000, 1_600_000_000, "cubic"),
+                there: Some(Examined {
+                    version: "0.1.0".to_owned(),
+                    machine: Some(machine(2_000_000_000, 3_800_000_000, 1_500_000_000, "bbr")),
+                    one: Some(Rates { up: 512_000_000, down: 498_000_000 }),
+                    direct,
+                    disk,
+                }),
+            },
+            path: Some(b"\xff"),
+            advice: vec![Advice { word: "direct", text: text.clone() }],
+        };
+        let disk = Some(Ok((Amount { bytes: 1, nanos: 1 }, Amount { bytes: 2, nanos: 1 })));
+        let reason = NotDirect::Closed("it has none".to_owned());
+        [diagnosis(Ok(vec![lanes]), None), diagnosis(Err(reason), disk)]
+            .map(|diagnosis| diagnosis.json().expect("a line"))
     }
 }

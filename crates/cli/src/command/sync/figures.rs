@@ -2,11 +2,10 @@
 
 use crate::args::Stats;
 use crate::command::copy::{End, UNHASHED, relay_note};
-use crate::json::{Line, SyncSummaryLine, seconds};
+use crate::json::{self, Object};
 use crate::quantity;
 use crate::report::{Message, Show};
 use haul_engine::{Kinds, Summary};
-use std::num::NonZeroU64;
 
 pub(super) struct Figures {
     pub(super) end: End,
@@ -28,29 +27,9 @@ impl Message for Figures {
         text.into_bytes()
     }
 
-    fn json(&self) -> Vec<u8> {
-        let End { summary, time, relayed, code, .. } = self.end;
-        Line::SyncSummary(SyncSummaryLine {
-            copied: summary.copied,
-            linked: summary.linked,
-            updated: summary.updated,
-            dirs: summary.dirs_created,
-            deleted: summary.deleted,
-            spared: summary.spared,
-            renamed: summary.renamed,
-            skipped: summary.skipped,
-            special: summary.special,
-            failed: summary.failed,
-            bytes: summary.bytes,
-            moved: summary.bytes_transferred,
-            resumed: summary.bytes_resumed,
-            matched: summary.bytes_matched,
-            seconds: seconds(time),
-            exit_code: code.number(),
-            unhashed: self.unhashed,
-            relayed: NonZeroU64::new(relayed),
-        })
-        .to_bytes()
+    fn json(&self) -> Option<Object> {
+        let End { summary, time, relayed, code, .. } = &self.end;
+        Some(json::sync_summary(summary, *time, *code, self.unhashed, *relayed))
     }
 
     fn level(&self) -> Show {

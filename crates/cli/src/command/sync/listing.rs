@@ -5,9 +5,7 @@ use crate::args::{Copy, RemoteList};
 use crate::command::copy::{End, execute_in_parts};
 use crate::error::ExitCode;
 use crate::lines::Columns;
-use crate::report::{Message, Report};
 use haul::{Location, Questions, Request, use_dir_contents};
-use haul_engine::Summary;
 use haul_model::{Kept, Mirror, Part, Policy, Relative, Task};
 
 /// Lists the sources. `remote_list` is a list of paths on their host.
@@ -30,24 +28,11 @@ pub(super) fn run(
     let keeps = shown.with(Kept::ATIMES.only_if(columns.atimes));
     copy.request.policy = Policy { keeps, numeric_ids: true, ..Policy::default() };
     let mirror = Mirror { part: Part::Lists, delete: None, bases: None, ..mirror };
-    let is_partial =
-        |summary: &Summary, report: &dyn Report| summary.failed > 0 || report.has_failed();
     let complete = |request: &mut Request, questions: &mut Questions<'_>| {
         fetching::complete(request, remote_list, questions)
     };
     let task = Task::Sync(copy.request.policy, mirror);
-    execute_in_parts(
-        &copy,
-        task,
-        &[task],
-        &Request::refuse_to_mirror,
-        complete,
-        is_partial,
-        |_: End| Nothing,
-    )
+    // A list has no figures.
+    let none = |_: End| String::new();
+    execute_in_parts(&copy, task, &[task], &Request::refuse_to_mirror, complete, none)
 }
-
-/// A list has no figures.
-struct Nothing;
-
-impl Message for Nothing {}
