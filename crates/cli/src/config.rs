@@ -72,48 +72,6 @@ pub(crate) fn from_command_line<T>(value: T) -> Setting<T> {
     Setting { value, origin: Origin::CommandLine }
 }
 
-/// The settings. Each has the name of its option; the file and the environment use the same names.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Settings {
-    pub(crate) rsh: Option<Setting<String>>,
-    pub(crate) remote_haul: Option<Setting<String>>,
-    pub(crate) transport: Option<Setting<Transport>>,
-    /// In seconds, at most [`TIMEOUT_MAX`]; 0 means no timeout.
-    pub(crate) timeout: Option<Setting<u32>>,
-    /// At most [`PARALLEL_MAX`].
-    pub(crate) parallel: Option<Setting<NonZeroU8>>,
-    /// At most [`RETRIES_MAX`].
-    pub(crate) retries: Option<Setting<u32>>,
-    pub(crate) bwlimit: Option<Setting<Rate>>,
-    pub(crate) compress: Option<Setting<Compression>>,
-    pub(crate) via: Option<Setting<Via>>,
-    pub(crate) congestion: Option<Setting<Congestion>>,
-    pub(crate) port_range: Option<Setting<Ports>>,
-    pub(crate) keep: Option<Setting<KeepFor>>,
-    pub(crate) cache: Option<Setting<KeptMax>>,
-    pub(crate) verify: Option<Setting<bool>>,
-    pub(crate) sync: Option<Setting<bool>>,
-}
-
-/// The keys; `true` if the key may be set per host.
-const KEYS: [(&str, bool); 15] = [
-    ("rsh", true),
-    ("remote-haul", true),
-    ("transport", true),
-    ("timeout", true),
-    ("parallel", true),
-    ("retries", true),
-    ("bwlimit", true),
-    ("compress", true),
-    ("via", true),
-    ("congestion", true),
-    ("port-range", true),
-    ("keep", true),
-    ("cache", false),
-    ("verify", false),
-    ("sync", false),
-];
-
 /// An unchecked value.
 #[derive(Debug, Clone, Copy)]
 enum Raw<'a> {
@@ -133,102 +91,112 @@ pub(crate) enum SettingValue {
     Switch(bool),
 }
 
+/// Defines [`Settings`] and [`KEYS`]. A row is: the field and its type, the key, whether it may be set
+/// per host, the function that parses a value, the default, and the function that shows a value. The
+/// error of a parser is the kind of value that the key requires. It never contains the value, because
+/// the file may contain secrets. A key without a value and a default means that haul decides in each
+/// run.
+macro_rules! settings {
+    ($(
+        $(#[$doc:meta])*
+        $field:ident: $type:ty, $key:literal, $per_host:literal, $parse:expr, $default:expr, $show:expr;
+    )*) => {
+        /// The settings. Each has the name of its option; the file and the environment use the same
+        /// names.
+        #[derive(Debug, Clone, Default, PartialEq, Eq)]
+        pub(crate) struct Settings {
+            $($(#[$doc])* pub(crate) $field: Option<Setting<$type>>,)*
+        }
+
+        /// The keys; `true` if the key may be set per host.
+        const KEYS: &[(&str, bool)] = &[$(($key, $per_host)),*];
+
+        impl Settings {
+            /// Sets one of [`KEYS`].
+            fn set(&mut self, key: &str, raw: Raw<'_>, origin: Origin) -> Result<(), String> {
+                $(if key == $key {
+                    let parse: fn(Raw<'_>) -> Result<$type, String> = $parse;
+                    self.$field = Some(Setting { value: parse(raw)?, origin });
+                })*
+                Ok(())
+            }
+
+            /// Fills in unset values from `defaults`.
+            fn fill_from(self, defaults: &Self) -> Self {
+                Self { $($field: self.$field.or_else(|| defaults.$field.clone()),)* }
+            }
+
+            /// Every key, its value and its origin, defaults included.
+            pub(crate) fn rows(&self) -> Vec<(&'static str, Option<SettingValue>, Option<Origin>)> {
+                vec![$({
+                    let given = self.$field.as_ref();
+                    let value: Option<$type> = given.map(|given| given.value.clone()).or($default);
+                    ($key, value.map($show), given.map(|given| given.origin))
+                }),*]
+            }
+        }
+    };
+}
+
+settings! {
+    rsh: String, "rsh", true, |raw| match raw {
+        Raw::Text(text) if probe()?.with_rsh(text).is_ok() => Ok(text.to_owned()),
+        _ => Err("a program and its options, as a text".to_owned()),
+    }, Some("ssh".to_owned()), SettingValue::Text;
+    remote_haul: String, "remote-haul", true, |raw| match raw {
+        Raw::Text(text) if probe()?.with_remote_haul(text).is_ok() => Ok(text.to_owned()),
+        _ => Err("one path on the host, as a text".to_owned()),
+    }, None, SettingValue::Text;
+    transport: Transport, "transport", true, |raw| match raw {
+        Raw::Text("haul") => Ok(Transport::Haul),
+        Raw::Text("sftp") => Ok(Transport::Sftp),
+        _ => Err("\"haul\" or \"sftp\"".to_owned()),
+    }, None, |transport| SettingValue::Text(match transport {
+        Transport::Haul => "haul".to_owned(),
+        Transport::Sftp => "sftp".to_owned(),
+    });
+    /// In seconds, at most [`TIMEOUT_MAX`]; 0 means no timeout.
+    timeout: u32, "timeout", true, |raw| number(raw, 0, TIMEOUT_MAX)
+        .ok_or_else(|| format!("a number of seconds from 0 to {TIMEOUT_MAX}")),
+        Some(SILENCE_SECONDS), SettingValue::Number;
+    /// At most [`PARALLEL_MAX`].
+    parallel: NonZeroU8, "parallel", true, |raw| number(raw, 1, PARALLEL_MAX)
+        .and_then(NonZeroU8::new).ok_or_else(|| format!("a number from 1 to {PARALLEL_MAX}")),
+        None, |lanes| SettingValue::Number(lanes.get().into());
+    /// At most [`RETRIES_MAX`].
+    retries: u32, "retries", true, |raw| number(raw, 0, RETRIES_MAX)
+        .ok_or_else(|| format!("a number from 0 to {RETRIES_MAX}")),
+        Some(RETRIES), SettingValue::Number;
+    bwlimit: Rate, "bwlimit", true,
+        |raw| parsed(raw, "a rate in KiB per second, or a text with a unit, such as \"5m\""),
+        None, shown;
+    compress: Compression, "compress", true,
+        |raw| parsed(raw, "\"auto\", \"none\", \"lz4\", \"zstd\" or \"zstd:LEVEL\""),
+        Some(Compression::Auto), shown;
+    via: Via, "via", true, |raw| parsed(raw, &Via::words("\"")), Some(Via::Auto), shown;
+    congestion: Congestion, "congestion", true,
+        |raw| parsed(raw, "\"bbr\", \"cubic\" or \"newreno\""),
+        Some(Congestion::default()), shown;
+    port_range: Ports, "port-range", true,
+        |raw| parsed(raw, "ports, such as \"7000-7009\""), None, shown;
+    keep: KeepFor, "keep", true,
+        |raw| parsed(raw, "a time from 0 to 24h, such as \"10m\""), Some(KeepFor::default()), shown;
+    cache: KeptMax, "cache", false,
+        |raw| parsed(raw, "a size, such as \"4GiB\", or 0"), Some(KeptMax::default()), shown;
+    verify: bool, "verify", false, switch, Some(false), SettingValue::Switch;
+    sync: bool, "sync", false, switch, Some(false), SettingValue::Switch;
+}
+
+/// A host on which values are checked.
+fn probe() -> Result<SshTarget, String> {
+    SshTarget::new(None, "host").map_err(|error| error.to_string())
+}
+
+fn shown(value: impl ToString) -> SettingValue {
+    SettingValue::Text(value.to_string())
+}
+
 impl Settings {
-    /// Sets one of [`KEYS`].
-    ///
-    /// # Errors
-    /// The kind of value that the key requires. The value itself is not shown, because the file may
-    /// contain secrets.
-    fn set(&mut self, key: &str, raw: Raw<'_>, origin: Origin) -> Result<(), String> {
-        let probe = || SshTarget::new(None, "host").map_err(|error| error.to_string());
-        match (key, raw) {
-            ("rsh", Raw::Text(text)) if probe()?.with_rsh(text).is_ok() => {
-                self.rsh = Some(Setting { value: text.to_owned(), origin });
-            }
-            ("rsh", _) => return Err("a program and its options, as a text".to_owned()),
-            ("remote-haul", Raw::Text(text)) if probe()?.with_remote_haul(text).is_ok() => {
-                self.remote_haul = Some(Setting { value: text.to_owned(), origin });
-            }
-            ("remote-haul", _) => return Err("one path on the host, as a text".to_owned()),
-            ("transport", raw) => {
-                let value = match raw {
-                    Raw::Text("haul") => Transport::Haul,
-                    Raw::Text("sftp") => Transport::Sftp,
-                    _ => return Err("\"haul\" or \"sftp\"".to_owned()),
-                };
-                self.transport = Some(Setting { value, origin });
-            }
-            ("timeout", raw) => {
-                let seconds = number(raw).filter(|seconds| *seconds <= TIMEOUT_MAX);
-                let expected = || format!("a number of seconds from 0 to {TIMEOUT_MAX}");
-                self.timeout = Some(Setting { value: seconds.ok_or_else(expected)?, origin });
-            }
-            ("parallel", raw) => {
-                let lanes = number(raw).and_then(|lanes| u8::try_from(lanes).ok());
-                let lanes = lanes.filter(|lanes| *lanes <= PARALLEL_MAX).and_then(NonZeroU8::new);
-                let expected = || format!("a number from 1 to {PARALLEL_MAX}");
-                self.parallel = Some(Setting { value: lanes.ok_or_else(expected)?, origin });
-            }
-            ("retries", raw) => {
-                let retries = number(raw).filter(|retries| *retries <= RETRIES_MAX);
-                let expected = || format!("a number from 0 to {RETRIES_MAX}");
-                self.retries = Some(Setting { value: retries.ok_or_else(expected)?, origin });
-            }
-            ("bwlimit", raw) => {
-                let expected = "a rate in KiB per second, or a text with a unit, such as \"5m\"";
-                self.bwlimit = Some(Setting { value: parsed(raw, expected)?, origin });
-            }
-            ("compress", raw) => {
-                let expected = "\"auto\", \"none\", \"lz4\", \"zstd\" or \"zstd:LEVEL\"";
-                self.compress = Some(Setting { value: parsed(raw, expected)?, origin });
-            }
-            ("via", raw) => {
-                let value = parsed(raw, &Via::words("\""))?;
-                self.via = Some(Setting { value, origin });
-            }
-            ("congestion", raw) => {
-                let value = parsed(raw, "\"bbr\", \"cubic\" or \"newreno\"")?;
-                self.congestion = Some(Setting { value, origin });
-            }
-            ("port-range", raw) => {
-                let value = parsed(raw, "ports, such as \"7000-7009\"")?;
-                self.port_range = Some(Setting { value, origin });
-            }
-            ("keep", raw) => {
-                let value = parsed(raw, "a time from 0 to 24h, such as \"10m\"")?;
-                self.keep = Some(Setting { value, origin });
-            }
-            ("cache", raw) => {
-                let value = parsed(raw, "a size, such as \"4GiB\", or 0")?;
-                self.cache = Some(Setting { value, origin });
-            }
-            ("verify", raw) => self.verify = Some(Setting { value: switch(raw)?, origin }),
-            (_, raw) => self.sync = Some(Setting { value: switch(raw)?, origin }),
-        }
-        Ok(())
-    }
-
-    /// Fills in unset values from `defaults`.
-    fn fill_from(self, defaults: &Self) -> Self {
-        Self {
-            rsh: self.rsh.or_else(|| defaults.rsh.clone()),
-            remote_haul: self.remote_haul.or_else(|| defaults.remote_haul.clone()),
-            transport: self.transport.or_else(|| defaults.transport.clone()),
-            timeout: self.timeout.or_else(|| defaults.timeout.clone()),
-            parallel: self.parallel.or_else(|| defaults.parallel.clone()),
-            retries: self.retries.or_else(|| defaults.retries.clone()),
-            bwlimit: self.bwlimit.or_else(|| defaults.bwlimit.clone()),
-            compress: self.compress.or_else(|| defaults.compress.clone()),
-            via: self.via.or_else(|| defaults.via.clone()),
-            congestion: self.congestion.or_else(|| defaults.congestion.clone()),
-            port_range: self.port_range.or_else(|| defaults.port_range.clone()),
-            keep: self.keep.or_else(|| defaults.keep.clone()),
-            cache: self.cache.or_else(|| defaults.cache.clone()),
-            verify: self.verify.or_else(|| defaults.verify.clone()),
-            sync: self.sync.or_else(|| defaults.sync.clone()),
-        }
-    }
-
     /// Drops the weaker of two contradicting settings: SFTP starts no haul. Two settings of the
     /// same origin stay, and are refused later.
     fn resolve_contradiction(mut self) -> Self {
@@ -274,57 +242,12 @@ impl Settings {
     pub(crate) fn retries(&self) -> u32 {
         self.retries.as_ref().map_or(RETRIES, |given| given.value)
     }
-
-    /// Every key, its value and its origin, defaults included. A key without a value means that
-    /// haul decides in each run.
-    pub(crate) fn rows(
-        &self,
-    ) -> [(&'static str, Option<SettingValue>, Option<Origin>); KEYS.len()] {
-        fn row<T: Clone>(
-            given: &Option<Setting<T>>,
-            default: Option<T>,
-            show: impl Fn(T) -> SettingValue,
-        ) -> (Option<SettingValue>, Option<Origin>) {
-            let value = given.as_ref().map(|given| given.value.clone()).or(default);
-            (value.map(show), given.as_ref().map(|given| given.origin))
-        }
-        let transport = |transport| match transport {
-            Transport::Haul => SettingValue::Text("haul".to_owned()),
-            Transport::Sftp => SettingValue::Text("sftp".to_owned()),
-        };
-        let lanes = |lanes: NonZeroU8| SettingValue::Number(lanes.get().into());
-        fn shown(value: impl ToString) -> SettingValue {
-            SettingValue::Text(value.to_string())
-        }
-        let rows = [
-            row(&self.rsh, Some("ssh".to_owned()), SettingValue::Text),
-            row(&self.remote_haul, None, SettingValue::Text),
-            row(&self.transport, None, transport),
-            row(&self.timeout, Some(SILENCE_SECONDS), SettingValue::Number),
-            row(&self.parallel, None, lanes),
-            row(&self.retries, Some(RETRIES), SettingValue::Number),
-            row(&self.bwlimit, None, shown),
-            row(&self.compress, Some(Compression::Auto), shown),
-            row(&self.via, Some(Via::Auto), shown),
-            row(&self.congestion, Some(Congestion::default()), shown),
-            row(&self.port_range, None, shown),
-            row(&self.keep, Some(KeepFor::default()), shown),
-            row(&self.cache, Some(KeptMax::default()), shown),
-            row(&self.verify, Some(false), SettingValue::Switch),
-            row(&self.sync, Some(false), SettingValue::Switch),
-        ];
-        let mut keys = KEYS.into_iter();
-        rows.map(|(value, origin)| (keys.next().map_or("", |(key, _)| key), value, origin))
-    }
 }
 
-/// A number, also written as text: variables have only text.
-fn number(raw: Raw<'_>) -> Option<u32> {
-    match raw {
-        Raw::Number(number) => u32::try_from(number).ok(),
-        Raw::Text(text) => text.parse().ok(),
-        Raw::Switch(_) | Raw::Other => None,
-    }
+/// A number within the bounds, also written as text: variables have only text.
+fn number<N: FromStr + PartialOrd>(raw: Raw<'_>, min: N, max: N) -> Option<N> {
+    let number: N = text(raw)?.parse().ok()?;
+    (min <= number && number <= max).then_some(number)
 }
 
 /// A text, also written as a number.
@@ -418,7 +341,7 @@ impl Config {
 /// Reads the variables: `HAUL_` and the key in capitals. An empty variable is ignored.
 fn environment(value: impl Fn(&str) -> Option<OsString>) -> Result<Settings, CommandError> {
     let mut settings = Settings::default();
-    for (key, _) in KEYS {
+    for (key, _) in KEYS.iter().copied() {
         let name = variable(key);
         let Some(value) = value(&name).filter(|value| !value.is_empty()) else { continue };
         let raw = value.to_str().map_or(Raw::Other, Raw::Text);

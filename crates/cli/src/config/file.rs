@@ -88,7 +88,8 @@ impl ConfigText<'_> {
         let line = self.line(&key.span());
         match KEYS.iter().find(|(known, _)| *known == name) {
             None => {
-                let known = KEYS.map(|(known, _)| known).join(", ");
+                let known: Vec<_> = KEYS.iter().map(|(known, _)| *known).collect();
+                let known = known.join(", ");
                 return Err(self
                     .error(key.span(), &format!("unknown key '{}'", escape_text(name)))
                     .with_hint(format!("known keys are {known}, and sections [host.NAME]")));
