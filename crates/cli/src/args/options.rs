@@ -97,10 +97,8 @@ pub(super) fn short_help(words: &[OsString]) -> Option<String> {
     let name = command.get_name().to_owned();
     let (_, common) = COMMON.iter().find(|(of, _)| *of == name)?;
     let examples = examples(command);
-    let is_common = |arg: &Arg| {
-        let long = arg.get_long().is_some_and(|long| common.contains(&long));
-        long || arg.get_short().is_some_and(|c| common.contains(&&*c.to_string()))
-    };
+    let is_common =
+        |arg: &Arg| arg.get_long().is_some_and(|long| common.split(' ').any(|name| name == long));
     let shown = command.clone().mut_args(|arg| {
         let is_hidden = arg.is_hide_set() || !arg.is_positional() && !is_common(&arg);
         arg.help_heading(None::<&'static str>).hide(is_hidden)

@@ -8,81 +8,19 @@ const MOVE: &[&str] = &["move"];
 const CHECK: &[&str] = &["check"];
 
 /// The options that `-h` shows for commands with many options.
-pub(super) const COMMON: &[(&str, &[&str])] = &[
+pub(super) const COMMON: &[(&str, &str)] = &[
     (
         "copy",
-        &[
-            "recursive",
-            "dereference",
-            "exclude",
-            "force",
-            "no-clobber",
-            "update",
-            "archive",
-            "dry-run",
-            "verify",
-            "sync",
-            "rsh",
-            "parallel",
-            "bwlimit",
-            "quiet",
-            "verbose",
-        ],
+        "recursive dereference exclude force no-clobber update archive dry-run verify sync \
+         rsh parallel bwlimit quiet verbose",
     ),
-    (
-        "move",
-        &[
-            "force",
-            "no-clobber",
-            "update",
-            "verify",
-            "lossy",
-            "rsh",
-            "parallel",
-            "bwlimit",
-            "quiet",
-            "verbose",
-            "json",
-        ],
-    ),
-    (
-        "check",
-        &[
-            "recursive",
-            "dereference",
-            "content",
-            "exclude",
-            "archive",
-            "rsh",
-            "quiet",
-            "verbose",
-            "json",
-        ],
-    ),
+    ("move", "force no-clobber update verify lossy rsh parallel bwlimit quiet verbose json"),
+    ("check", "recursive dereference content exclude archive rsh quiet verbose json"),
     (
         "sync",
-        &[
-            "archive",
-            "recursive",
-            "one-file-system",
-            "exclude",
-            "update",
-            "checksum",
-            "hard-links",
-            "acls",
-            "xattrs",
-            "dry-run",
-            "backup",
-            "link-dest",
-            "mkpath",
-            "delete",
-            "max-delete",
-            "rsh",
-            "bwlimit",
-            "itemize-changes",
-            "verbose",
-            "stats",
-        ],
+        "archive recursive one-file-system exclude update checksum hard-links acls xattrs \
+         dry-run backup link-dest mkpath delete max-delete rsh bwlimit itemize-changes \
+         verbose stats",
     ),
 ];
 
