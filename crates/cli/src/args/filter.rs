@@ -48,34 +48,25 @@ const SHORTHAND: &str = "F";
 const CVS: &str = "cvs-exclude";
 
 const FILTER_OPTIONS: [FilterOption; 7] = [
-    FilterOption {
-        name: "exclude",
-        short: None,
-        value_kind: OptionValue::Pattern(Action::Exclude),
-        value: "PATTERN",
-    },
-    FilterOption {
-        name: "include",
-        short: None,
-        value_kind: OptionValue::Pattern(Action::Include),
-        value: "PATTERN",
-    },
-    FilterOption {
-        name: "exclude-from",
-        short: None,
-        value_kind: OptionValue::File(Action::Exclude),
-        value: "FILE",
-    },
-    FilterOption {
-        name: "include-from",
-        short: None,
-        value_kind: OptionValue::File(Action::Include),
-        value: "FILE",
-    },
-    FilterOption { name: "filter", short: Some('f'), value_kind: OptionValue::Rule, value: "RULE" },
-    FilterOption { name: SHORTHAND, short: Some('F'), value_kind: OptionValue::Nothing, value: "" },
-    FilterOption { name: CVS, short: Some('C'), value_kind: OptionValue::Nothing, value: "" },
+    FilterOption::new("exclude", None, OptionValue::Pattern(Action::Exclude), "PATTERN"),
+    FilterOption::new("include", None, OptionValue::Pattern(Action::Include), "PATTERN"),
+    FilterOption::new("exclude-from", None, OptionValue::File(Action::Exclude), "FILE"),
+    FilterOption::new("include-from", None, OptionValue::File(Action::Include), "FILE"),
+    FilterOption::new("filter", Some('f'), OptionValue::Rule, "RULE"),
+    FilterOption::new(SHORTHAND, Some('F'), OptionValue::Nothing, ""),
+    FilterOption::new(CVS, Some('C'), OptionValue::Nothing, ""),
 ];
+
+impl FilterOption {
+    const fn new(
+        name: &'static str,
+        short: Option<char>,
+        value_kind: OptionValue,
+        value: &'static str,
+    ) -> Self {
+        Self { name, short, value_kind, value }
+    }
+}
 
 const SHORTHANDS: [&[u8]; 2] = [b"dir-merge /.rsync-filter", b"exclude .rsync-filter"];
 
