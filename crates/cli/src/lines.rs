@@ -24,31 +24,31 @@ pub(crate) struct Lines {
     /// The parts of a line. Without parts there are no lines.
     parts: Vec<Part>,
     /// Entries with only updated attributes have a line.
-    itemizes: bool,
+    pub(crate) itemizes: bool,
     /// Unchanged entries have a line.
     prints_unchanged: bool,
     /// Removed entries have a line even if others do not.
-    prints_removed: bool,
+    pub(crate) prints_removed: bool,
     /// Links that are skipped because they lead out of the destination have a line.
-    prints_unsafe: bool,
+    pub(crate) prints_unsafe: bool,
     /// Files that are skipped because the destination's file exists or is newer have a line.
-    prints_skipped: bool,
+    pub(crate) prints_skipped: bool,
     /// Progress is printed even without a terminal.
-    prints_progress: bool,
+    pub(crate) prints_progress: bool,
     /// A created destination has a line.
-    prints_created: bool,
+    pub(crate) prints_created: bool,
     /// Bytes above ASCII are printed unescaped.
-    eight_bit: bool,
+    pub(crate) eight_bit: bool,
     /// The backups, if they have lines.
-    backup: Option<Backup>,
+    pub(crate) backup: Option<Backup>,
     /// Copies get the times of their sources.
-    keeps_times: bool,
+    pub(crate) keeps_times: bool,
     /// Copied links get the times of their sources.
-    keeps_link_times: bool,
+    pub(crate) keeps_link_times: bool,
     /// The format of lines in a list.
-    columns: Columns,
+    pub(crate) columns: Columns,
     /// The log file.
-    log: Option<Box<LogConfig>>,
+    pub(crate) log: Option<Box<LogConfig>>,
 }
 
 /// The path and the format of a log file.
@@ -156,22 +156,14 @@ impl Lines {
         let parts = parts("--out-format", format)?;
         let itemizes = parts.iter().any(|part| part.field == Field::Changes);
         let prints_unchanged = itemizes && (itemize > 1 || verbose > 1);
-        let columns = Columns::default();
+        let (keeps_times, keeps_link_times) = (true, true);
         Ok(Self {
             parts,
             itemizes,
             prints_unchanged,
-            prints_removed: false,
-            prints_unsafe: false,
-            prints_skipped: false,
-            prints_progress: false,
-            prints_created: false,
-            eight_bit: false,
-            backup: None,
-            keeps_times: true,
-            keeps_link_times: true,
-            columns,
-            log: None,
+            keeps_times,
+            keeps_link_times,
+            ..Self::default()
         })
     }
 
@@ -180,66 +172,11 @@ impl Lines {
         Self { columns, log: self.log, eight_bit: self.eight_bit, ..Self::default() }
     }
 
-    /// Sets `prints_removed`.
-    pub(crate) fn with_removed(self, prints_removed: bool) -> Self {
-        Self { prints_removed, ..self }
-    }
-
-    /// Sets `prints_unsafe`.
-    pub(crate) fn with_unsafe(self, prints_unsafe: bool) -> Self {
-        Self { prints_unsafe, ..self }
-    }
-
-    /// Sets `prints_skipped`.
-    pub(crate) fn with_skipped(self, prints_skipped: bool) -> Self {
-        Self { prints_skipped, ..self }
-    }
-
-    /// Sets the backups that have lines.
-    pub(crate) fn with_backups(self, backup: Option<Backup>) -> Self {
-        Self { backup, ..self }
-    }
-
-    /// Sets `prints_progress`.
-    pub(crate) fn with_progress(self, prints_progress: bool) -> Self {
-        Self { prints_progress, ..self }
-    }
-
-    /// Sets `eight_bit`.
-    pub(crate) fn with_eight_bit(self, eight_bit: bool) -> Self {
-        Self { eight_bit, ..self }
-    }
-
     pub(crate) fn print(&self, line: &dyn Message, report: &dyn Report) {
         match self.eight_bit {
             true => report.message(&EightBit(line)),
             false => report.message(line),
         }
-    }
-
-    /// Sets `prints_created`. It is always true if the lines itemize changes.
-    pub(crate) fn with_created(self, prints_created: bool) -> Self {
-        Self { prints_created: prints_created || self.itemizes, ..self }
-    }
-
-    /// True if a created destination has a line.
-    pub(crate) fn prints_created(&self) -> bool {
-        self.prints_created
-    }
-
-    /// True if progress is printed even without a terminal.
-    pub(crate) fn prints_progress(&self) -> bool {
-        self.prints_progress
-    }
-
-    /// True if links that lead out of the destination have a line.
-    pub(crate) fn prints_unsafe(&self) -> bool {
-        self.prints_unsafe
-    }
-
-    /// True if files that are skipped because of the destination's file have a line.
-    pub(crate) fn prints_skipped(&self) -> bool {
-        self.prints_skipped
     }
 
     /// True if an entry with this fate got a backup, and backups have lines. Directories get none.
@@ -293,10 +230,6 @@ impl Lines {
         Ok(Self { log, ..self })
     }
 
-    pub(crate) fn log(&self) -> Option<&LogConfig> {
-        self.log.as_deref()
-    }
-
     /// True if an entry with this fate is logged: created, sent or removed entries, and directories
     /// with updated attributes.
     pub(crate) fn is_logged(&self, kind: &Kind, fate: SyncFate<'_>) -> bool {
@@ -327,16 +260,6 @@ impl Lines {
     /// True if lines show hashes of entries.
     pub(crate) fn wants_hashes(&self) -> bool {
         self.parts.iter().any(|part| part.field == Field::Checksum)
-    }
-
-    /// The format of a list's lines.
-    pub(crate) fn columns(&self) -> Columns {
-        self.columns
-    }
-
-    /// Sets whether times are preserved: of all entries, and of links.
-    pub(crate) fn with_times(self, keeps_times: bool, keeps_link_times: bool) -> Self {
-        Self { keeps_times, keeps_link_times, ..self }
     }
 
     /// True if an entry with this fate has a line.
@@ -547,7 +470,8 @@ mod tests {
 
     #[test]
     fn a_name_that_is_linked_without_times_has_another_time() {
-        let lines = Lines::new(1, 0, None).expect("a format").with_times(false, false);
+        let lines = Lines::new(1, 0, None).expect("a format");
+        let lines = Lines { keeps_times: false, keeps_link_times: false, ..lines };
         let (file, fate) = (Kind::File { size: 5 }, SyncFate::Linked(Changes::default(), b"x"));
         assert_eq!(line(&lines, &file, fate, false), "hf..T...... a/b\\#012 => x\n");
         let before = SyncFate::Linked(Changes::default(), b"");

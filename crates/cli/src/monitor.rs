@@ -1,5 +1,6 @@
 //! Receives the events of running jobs, and passes them to the report.
 
+use crate::args::Copy;
 use crate::deadline::Deadline;
 use crate::error::{CommandError, ErrorKind};
 use crate::hint;
@@ -18,7 +19,7 @@ use haul_model::{
     Attributes, Changes, ContentHash, Entry, Fault, FaultKind, Kept, Kind, Side, Special, Task,
     Timestamp, escape_bytes, escape_octal,
 };
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -100,19 +101,10 @@ impl<'r> JobMonitor<'r> {
         }
     }
 
-    /// Sets the format of a mirror's lines about entries.
-    pub(crate) fn with_lines(self, lines: Lines) -> Self {
-        Self { lines, ..self }
-    }
-
-    /// Also writes the lines to `log`.
-    pub(crate) fn with_log(self, log: Option<Arc<LogFile>>) -> Self {
-        Self { log, ..self }
-    }
-
-    /// Sets the time at which jobs end.
-    pub(crate) fn deadline(self, deadline: Option<Deadline>) -> Self {
-        Self { deadline, ..self }
+    /// Sets the time at which jobs end, and the format of a mirror's lines about entries. They are
+    /// also written to `log`.
+    pub(crate) fn of_copy(self, copy: &Copy, log: Option<Arc<LogFile>>) -> Self {
+        Self { lines: copy.lines.clone(), deadline: copy.deadline, log, ..self }
     }
 
     /// True if that time has passed.
@@ -158,17 +150,17 @@ impl<'r> JobMonitor<'r> {
             Ordering::Relaxed,
         );
         self.set_job_paths(routed_job);
-        *self.order() = OrderedLines::default();
-        *self.before() = self.progress.summary();
-        *self.running() = true;
+        *self.order.lock() = OrderedLines::default();
+        *self.before.lock() = self.progress.summary();
+        *self.running.lock() = true;
     }
 
     /// Ends the job. Returns its figures, also if it ended early.
     pub(crate) fn end(&self) -> Summary {
-        *self.running() = false;
-        self.order().release_all(|line| self.lines.print(line, self.report));
+        *self.running.lock() = false;
+        self.order.lock().release_all(|line| self.lines.print(line, self.report));
         self.report.progress(None);
-        self.progress.summary().since(*self.before())
+        self.progress.summary().since(*self.before.lock())
     }
 
     /// Writes output and shows progress, until the sender of `stop` is dropped.
@@ -178,11 +170,11 @@ impl<'r> JobMonitor<'r> {
         let mut periodic = self.prints_progress().then(|| PeriodicProgress::new(&self.counts()));
         while stop.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
             if self.report.draws_progress() {
-                self.order().tick(|line| self.lines.print(line, self.report));
+                self.order.lock().tick(|line| self.lines.print(line, self.report));
             }
             self.report.flush();
             // Held while drawing, so that nothing is drawn after `end`.
-            let running = self.running();
+            let running = self.running.lock();
             if *running {
                 self.report.progress(Some(self.counts()));
             }
@@ -205,7 +197,7 @@ impl<'r> JobMonitor<'r> {
 
     /// True if progress lines are printed between the lines about entries.
     fn prints_progress(&self) -> bool {
-        let is_wanted = self.lines.prints_progress() && !self.task.keeps_destination();
+        let is_wanted = self.lines.prints_progress && !self.task.keeps_destination();
         is_wanted && PeriodicProgress::is_needed(self.report.draws_progress())
     }
 
@@ -268,14 +260,6 @@ impl<'r> JobMonitor<'r> {
         });
     }
 
-    fn before(&self) -> MutexGuard<'_, Summary> {
-        self.before.lock()
-    }
-
-    fn order(&self) -> MutexGuard<'_, OrderedLines> {
-        self.order.lock()
-    }
-
     /// True if lines about entries are printed in the order of the listing.
     fn is_ordered(&self) -> bool {
         self.task.mirrors().is_some() && self.report.is_text() && self.lines.has_any()
@@ -284,13 +268,9 @@ impl<'r> JobMonitor<'r> {
     /// Prints a line about entry `number`, in order if lines are ordered.
     fn print_in_order(&self, number: Option<u64>, line: &dyn Message) {
         match number.filter(|_| self.is_ordered()) {
-            Some(number) => self.order().hold(number, line),
+            Some(number) => self.order.lock().hold(number, line),
             None => self.lines.print(line, self.report),
         }
-    }
-
-    fn running(&self) -> MutexGuard<'_, bool> {
-        self.running.lock()
     }
 
     /// The progress of the jobs.
@@ -392,10 +372,10 @@ impl<'r> JobMonitor<'r> {
             (Some(_), Outcome::Skipped(Skip::Special)) => self.report.shows_warnings(),
             (Some(mirror), Outcome::Skipped(Skip::Ruled)) => {
                 let is_link = matches!(kind, Kind::Symlink { .. });
-                is_link && mirror.safe_links && self.lines.prints_unsafe() && self.report.is_text()
+                is_link && mirror.safe_links && self.lines.prints_unsafe && self.report.is_text()
             }
             (Some(_), Outcome::Skipped(Skip::Exists | Skip::NotOlder)) => {
-                self.lines.prints_skipped() && self.report.is_text()
+                self.lines.prints_skipped && self.report.is_text()
             }
             (Some(_), _) => self.synced(kind, outcome).is_some(),
             (None, _) => self.report.shows(&self.task, kind, outcome),
@@ -502,7 +482,7 @@ impl Monitor for JobMonitor<'_> {
             Event::Entry { number, path, kind, outcome } => {
                 self.entry(number, path, kind, outcome);
                 if let Some(number) = number.filter(|_| self.is_ordered()) {
-                    self.order().done(number, |line| self.lines.print(line, self.report));
+                    self.order.lock().done(number, |line| self.lines.print(line, self.report));
                 }
             }
             Event::Extra { path, kind } if self.is_check() && self.report.shows_warnings() => {
@@ -517,7 +497,7 @@ impl Monitor for JobMonitor<'_> {
                 }
             }
             Event::Listed { path, entry } => {
-                let listed = ListedLine { columns: self.lines.columns(), path, entry };
+                let listed = ListedLine { columns: self.lines.columns, path, entry };
                 if let Some(log) = &self.log {
                     log.lines(&String::from_utf8_lossy(&listed.text()));
                 }
@@ -535,7 +515,7 @@ impl Monitor for JobMonitor<'_> {
             }
             Event::Link(notice) => {
                 if matches!(notice, LinkEvent::Lost { .. }) {
-                    self.order().release_all(|line| self.lines.print(line, self.report));
+                    self.order.lock().release_all(|line| self.lines.print(line, self.report));
                 }
                 self.report.link(notice);
             }
@@ -547,7 +527,7 @@ impl Monitor for JobMonitor<'_> {
                     false => self.report.entry_fault(path, host, &there, fault),
                 }
             }
-            Event::Made { path, dirs } if self.lines.prints_created() => {
+            Event::Made { path, dirs } if self.lines.prints_created => {
                 let line = lines::created_line(path, dirs, self.task.mirrors());
                 self.lines.print(&line, self.report);
             }
@@ -561,7 +541,7 @@ impl Monitor for JobMonitor<'_> {
 
     fn listed(&self, number: u64, entry: &Entry) {
         if self.is_ordered() {
-            self.order().listed(number);
+            self.order.lock().listed(number);
         }
         let is_device = matches!(entry.special, Some(Special::Block(_) | Special::Char(_)));
         if is_device || self.wants_attributes() || self.shows_hashes() {
@@ -642,8 +622,8 @@ mod tests {
     fn jobs_end_when_their_time_is_over() {
         let report = Detail::Text(Show::Quiet).report(&Screen::default());
         let monitor = |deadline| {
-            JobMonitor::new(&*report, Task::default(), Interrupt::default())
-                .deadline(Some(deadline))
+            let monitor = JobMonitor::new(&*report, Task::default(), Interrupt::default());
+            JobMonitor { deadline: Some(deadline), ..monitor }
         };
         let (now, hour) = (Instant::now(), Duration::from_secs(3600));
         let clock = SystemTime::now();

@@ -78,7 +78,7 @@ pub(super) fn execute_in_parts<F: Message>(
     let started = Instant::now();
     let screen = Screen::default();
     let mut report = copy.detail.report(&screen);
-    let log = match copy.lines.log().map(LogFile::open).transpose() {
+    let log = match copy.lines.log.as_deref().map(LogFile::open).transpose() {
         Ok(log) => log,
         Err(error) => return report.abort(&error, None).as_rsync(&Summary::default(), 0),
     };
@@ -105,9 +105,7 @@ pub(super) fn execute_in_parts<F: Message>(
     let Ready { request, unmatched, routed_jobs, peers } = ready;
     let report_missing = &mut |host, path: &[u8], fault: &Fault| report.fault(host, path, fault);
     let (routed_jobs, missing) = without_missing(&request, task, routed_jobs, report_missing);
-    let monitor =
-        JobMonitor::new(report, task, interrupt).with_lines(copy.lines.clone()).with_log(log);
-    let monitor = monitor.deadline(copy.deadline);
+    let monitor = JobMonitor::new(report, task, interrupt).of_copy(copy, log);
     hosts.reuse_connections(peers, &routed_jobs);
     let once = WarnOnce::new(&monitor);
     if copy.asks

@@ -7,15 +7,10 @@ use crate::lines::Lines;
 
 /// The requested levels.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Info {
-    names: Option<u8>,
-    removed: Option<u8>,
-    unsafe_links: Option<u8>,
-    skipped: Option<u8>,
-    backups: Option<u8>,
-    figures: Option<u8>,
-    progress: Option<u8>,
-}
+pub(super) struct Info([Option<u8>; SHOWN_FLAGS.len()]);
+
+/// Flags that have an effect.
+const SHOWN_FLAGS: [&str; 7] = ["name", "del", "backup", "skip", "symsafe", "progress", "stats"];
 
 /// Flags that have no effect in haul.
 const IGNORED_FLAGS: [&str; 6] = ["copy", "flist", "misc", "mount", "nonreg", "remove"];
@@ -56,67 +51,31 @@ impl Info {
                 digits => digits.parse().unwrap_or(u8::MAX),
             };
             match name {
-                "none" => *self = Self::all(0),
-                "all" => *self = Self::all(level),
-                "name" => self.names = Some(level),
-                "del" => self.removed = Some(level),
-                "symsafe" => self.unsafe_links = Some(level),
-                "skip" => self.skipped = Some(level),
-                "backup" => self.backups = Some(level),
-                "stats" => self.figures = Some(level),
-                "progress" => self.progress = Some(level),
-                name if IGNORED_FLAGS.contains(&name) => {}
-                _ => return Err("not a flag of rsync"),
+                "none" => self.0.fill(Some(0)),
+                "all" => self.0.fill(Some(level)),
+                name => match SHOWN_FLAGS.iter().position(|flag| *flag == name) {
+                    Some(at) => self.0[at] = Some(level),
+                    None if IGNORED_FLAGS.contains(&name) => {}
+                    None => return Err("not a flag of rsync"),
+                },
             }
         }
         Ok(())
     }
 
-    fn all(level: u8) -> Self {
-        let level = Some(level);
-        Self {
-            names: level,
-            removed: level,
-            unsafe_links: level,
-            skipped: level,
-            backups: level,
-            figures: level,
-            progress: level,
-        }
+    /// The requested level of one of [`SHOWN_FLAGS`].
+    fn level(self, flag: &str) -> Option<u8> {
+        self.0[SHOWN_FLAGS.iter().position(|shown| *shown == flag)?]
     }
 
-    /// The level at which names are printed; `verbose` is the number of `-v`.
-    pub(super) fn names(self, verbose: u8) -> u8 {
-        self.names.unwrap_or(verbose)
-    }
-
-    /// True if removals are printed.
-    pub(super) fn prints_removed(self, verbose: u8) -> bool {
-        self.removed.unwrap_or(verbose) > 0
-    }
-
-    /// True if links that lead out of the destination are reported as skipped.
-    pub(super) fn prints_unsafe(self, verbose: u8) -> bool {
-        self.unsafe_links.unwrap_or(verbose) > 0
-    }
-
-    /// True if files are reported that are skipped because of the destination's file.
-    fn prints_skipped(self, verbose: u8) -> bool {
-        self.skipped.map_or(verbose > 1, |level| level > 0)
-    }
-
-    fn prints_backups(self, verbose: u8) -> bool {
-        self.backups.map_or(verbose > 1, |level| level > 0)
-    }
-
-    /// True if progress is printed even without a terminal. `requested`: `--progress` was given.
-    fn prints_progress(self, requested: bool) -> bool {
-        self.progress.map_or(requested, |level| level > 0)
+    /// True if the level of the flag, or else the `default`, asks for its messages.
+    fn is_shown(self, flag: &str, default: bool) -> bool {
+        self.level(flag).map_or(default, |level| level > 0)
     }
 
     /// The statistics; `requested` is the value of `--stats`.
     pub(super) fn figures(self, verbose: u8, requested: Stats) -> Stats {
-        match (self.figures, requested) {
+        match (self.level("stats"), requested) {
             (Some(0), _) => Stats::None,
             (Some(1), _) => Stats::Line,
             (Some(_), _) => Stats::Block,
@@ -129,19 +88,19 @@ impl Info {
 impl SyncOptions {
     /// The lines about entries. With `--quiet` there are none, except in JSON.
     pub(super) fn lines(&self, is_json: bool) -> Result<Lines, CommandError> {
-        let names = self.info.names(self.verbose);
-        let lines = Lines::new(self.itemize, names, self.out_format.as_deref())?
-            .with_removed(self.info.prints_removed(self.verbose))
-            .with_unsafe(self.info.prints_unsafe(self.verbose))
-            .with_skipped(self.info.prints_skipped(self.verbose))
-            .with_backups(
-                self.backup()?.filter(|_| self.info.prints_backups(self.verbose) && !self.dry_run),
-            )
-            .with_eight_bit(self.eight_bit)
-            .with_created(names > 0)
-            .with_progress(self.info.prints_progress(self.progress))
-            .with_times(self.times, !self.omits_link_times)
-            .with_log(self.log_file.as_deref(), self.links(), self.log_format.as_deref())?;
+        let names = self.info.level("name").unwrap_or(self.verbose);
+        let prints_backups = self.info.is_shown("backup", self.verbose > 1) && !self.dry_run;
+        let mut lines = Lines::new(self.itemize, names, self.out_format.as_deref())?;
+        lines.prints_removed = self.info.is_shown("del", self.verbose > 0);
+        lines.prints_unsafe = self.info.is_shown("symsafe", self.verbose > 0);
+        lines.prints_skipped = self.info.is_shown("skip", self.verbose > 1);
+        lines.prints_progress = self.info.is_shown("progress", self.progress);
+        lines.prints_created = names > 0 || lines.itemizes;
+        lines.backup = self.backup()?.filter(|_| prints_backups);
+        lines.eight_bit = self.eight_bit;
+        (lines.keeps_times, lines.keeps_link_times) = (self.times, !self.omits_link_times);
+        let (log, format) = (self.log_file.as_deref(), self.log_format.as_deref());
+        let lines = lines.with_log(log, self.links(), format)?;
         Ok(if self.quiet && !is_json { lines.log_only() } else { lines })
     }
 }
@@ -155,7 +114,7 @@ mod tests {
         let tells = |values: &[&str], requested| {
             let mut info = Info::default();
             values.iter().for_each(|value| info.take(value).expect("a known part"));
-            info.prints_progress(requested)
+            info.is_shown("progress", requested)
         };
         assert!(!tells(&[], false) && tells(&[], true));
         assert!(tells(&["progress2"], false) && tells(&["name,progress"], false));
