@@ -22,7 +22,7 @@ use super::filter::FilterArgs;
 use super::help::SYNC_USAGE;
 use super::remote::{HostResolver, transfer_options};
 use super::{Copy, Stats};
-use crate::config::{self, Config, KeepFor, Rate, Transport};
+use crate::config::{self, Config, Setting, Settings, from_command_line};
 use crate::deadline::Deadline;
 use crate::error::CommandError;
 use crate::lines::Columns;
@@ -31,12 +31,10 @@ use clap::{ArgAction, Args, ValueHint};
 use haul::{DeleteTiming, Location, Request, TransferOptions};
 use haul_model::{
     Altered, Bases, Compression, Conflict, Delete, Kept, Mirror, Moving, Place, PlaceError, Policy,
-    Ports, Relative, Resume, Sameness, Sides, Style, Via, Walking,
+    Relative, Resume, Sameness, Sides, Style, Walking,
 };
-use haul_net::Congestion;
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::num::NonZeroU8;
 use std::os::unix::ffi::OsStrExt;
 
 /// `haul sync`.
@@ -113,7 +111,6 @@ struct SyncOptions {
     sparse: bool,
     bases: Vec<(Bases, OsString)>,
     backup: bool,
-    rate: Option<Rate>,
     backup_dir: Option<OsString>,
     suffix: Option<OsString>,
     temp_dir: Option<OsString>,
@@ -159,21 +156,13 @@ struct SyncOptions {
     out_format: Option<OsString>,
     stats: Stats,
     progress: bool,
-    rsh: Option<String>,
-    remote_haul: Option<String>,
-    timeout: Option<u32>,
-    transport: Option<Transport>,
-    retries: Option<u32>,
-    parallel: Option<NonZeroU8>,
-    keep: Option<KeepFor>,
+    /// The settings that options set, without the compression.
+    settings: Settings,
     /// The last of `-z` and `--no-z`.
     compressed: Option<bool>,
     /// The codec, and zstd's level, if options set them.
     compression: Option<Compression>,
     level: Option<u8>,
-    via: Option<Via>,
-    congestion: Option<Congestion>,
-    ports: Option<Ports>,
     /// Do not use the chunk cache.
     no_cache: bool,
     fast: bool,
@@ -300,14 +289,16 @@ impl SyncOptions {
 
     /// The command that reaches a host, from the options or from `RSYNC_RSH`. haul's own variable
     /// takes precedence over `RSYNC_RSH`.
-    fn rsh(&self) -> Result<Option<String>, CommandError> {
+    fn rsh(&self) -> Result<Option<Setting<String>>, CommandError> {
         const VARIABLE: &str = "RSYNC_RSH";
         let given = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
-        if self.rsh.is_some() || given(&config::variable("rsh")).is_some() {
-            return Ok(self.rsh.clone());
+        if self.settings.rsh.is_some() || given(&config::variable("rsh")).is_some() {
+            return Ok(self.settings.rsh.clone());
         }
         let words = given(VARIABLE).map(OsString::into_string).transpose();
-        words.map_err(|_| CommandError::usage(format!("{VARIABLE}: it is not UTF-8")))
+        let words =
+            words.map_err(|_| CommandError::usage(format!("{VARIABLE}: it is not UTF-8")))?;
+        Ok(words.map(from_command_line))
     }
 
     /// True if the user is asked before most of the destination is removed.

@@ -87,21 +87,8 @@ impl SyncArgs {
 impl SyncOptions {
     /// The settings for reaching hosts and for transfers.
     pub(super) fn settings(&self) -> Result<Settings, CommandError> {
-        Ok(Settings {
-            rsh: self.rsh()?.map(from_command_line),
-            remote_haul: self.remote_haul.clone().map(from_command_line),
-            timeout: self.timeout.map(from_command_line),
-            transport: self.transport.map(from_command_line),
-            retries: self.retries.map(from_command_line),
-            parallel: self.parallel.map(from_command_line),
-            keep: self.keep.clone().map(from_command_line),
-            bwlimit: self.rate.clone().map(from_command_line),
-            compress: self.compression().map(from_command_line),
-            via: self.via.map(from_command_line),
-            congestion: self.congestion.map(from_command_line),
-            port_range: self.ports.map(from_command_line),
-            ..Settings::default()
-        })
+        let compress = self.compression().map(from_command_line);
+        Ok(Settings { rsh: self.rsh()?, compress, ..self.settings.clone() })
     }
 
     /// The compression, if an option sets it.

@@ -1,12 +1,13 @@
 //! Parses option values as rsync does.
 
+use super::table::parsed;
 use std::ffi::OsStr;
 use std::num::NonZeroU64;
 use std::os::unix::ffi::OsStrExt;
 
 /// Parses a number.
 pub(super) fn number<T: std::str::FromStr>(value: &OsStr) -> Result<T, &'static str> {
-    value.to_str().and_then(|text| text.parse().ok()).ok_or("not a valid number")
+    parsed(value, "not a valid number")
 }
 
 /// Parses a rate, in KiB per second unless it has a unit. 0 means no limit.

@@ -4,6 +4,7 @@ use super::given;
 use super::{DeleteTiming, Recursion, Sameness, SyncOptions, number, size};
 use haul_model::Bases;
 use std::ffi::OsStr;
+use std::str::FromStr;
 
 /// An option, and its effect.
 #[derive(Debug)]
@@ -67,7 +68,8 @@ macro_rules! switch {
     };
 }
 
-/// An option with a value. `parse => field` stores the parsed value in that field of the wish.
+/// An option with a value. `parse => field` stores the parsed value in that field of the wish;
+/// `parse, setting field` in that field of its settings.
 macro_rules! value {
     ($long:literal, $short:expr, $aliases:expr, $name:literal, = $($field:ident).+) => {
         value!($long, $short, $aliases, $name, |options, value| {
@@ -78,6 +80,12 @@ macro_rules! value {
     ($long:literal, $short:expr, $aliases:expr, $name:literal, $parse:ident => $($field:ident).+) => {
         value!($long, $short, $aliases, $name, |options, value| {
             options.$($field).+ = Some($parse(value)?);
+            Ok(())
+        })
+    };
+    ($long:literal, $short:expr, $aliases:expr, $name:literal, $parse:expr, setting $field:ident) => {
+        value!($long, $short, $aliases, $name, |options, value| {
+            options.settings.$field = Some(from_command_line(($parse)(value)?));
             Ok(())
         })
     };
@@ -212,4 +220,9 @@ const OPTIONS: &[OptionSpec] = &[
 
 pub(super) fn text(value: &OsStr) -> Result<String, &'static str> {
     value.to_str().map(str::to_owned).ok_or("it is not UTF-8")
+}
+
+/// Parses a value; `expected` is the error.
+pub(super) fn parsed<T: FromStr>(value: &OsStr, expected: &'static str) -> Result<T, &'static str> {
+    value.to_str().and_then(|text| text.parse().ok()).ok_or(expected)
 }

@@ -3,7 +3,7 @@
 
 use super::super::{number, size};
 use super::{Effect, OptionSpec};
-use crate::config::Rate;
+use crate::config::{Rate, from_command_line};
 
 pub(super) const OPTIONS: &[OptionSpec] = &[
     // Names never pass through a shell.
@@ -15,9 +15,11 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
     flag!("i-r", None, |_, _| {}),
     flag!("i-d", None, |options, _| options.no_implied_dirs = false),
     flag!("no-i-d", None, = no_implied_dirs),
-    flag!("no-timeout", None, |options, _| options.timeout = Some(0)),
+    flag!("no-timeout", None, |options, _| options.settings.timeout = Some(from_command_line(0))),
     flag!("no-contimeout", None, |_, _| {}),
-    flag!("no-bwlimit", None, |options, _| options.rate = Some(Rate::default())),
+    flag!("no-bwlimit", None, |options, _| {
+        options.settings.bwlimit = Some(from_command_line(Rate::default()));
+    }),
     // haul does not copy creation times.
     flag!("no-crtimes", None, |_, _| {}),
     flag!("no-N", None, |_, _| {}),

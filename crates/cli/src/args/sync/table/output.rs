@@ -1,10 +1,10 @@
 //! Options for output and for hosts.
 
 use super::super::{Stats, SyncOptions, number};
-use super::{Effect, OptionSpec, text};
-use crate::config::{KEEP_DEFAULT, PARALLEL_MAX, RETRIES_MAX, Transport};
+use super::{Effect, OptionSpec, parsed, text};
+use crate::config::{KEEP_DEFAULT, PARALLEL_MAX, RETRIES_MAX, Rate, Transport, from_command_line};
 use clap::ValueEnum;
-use haul_model::{Compression, ViaError};
+use haul_model::{Compression, Via, ViaError};
 use std::ffi::OsStr;
 use std::num::NonZeroU8;
 use std::os::unix::ffi::OsStrExt;
@@ -57,59 +57,61 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
         Ok(())
     }),
     value!("compress-level", None, &["zl"], "LEVEL", |options, value| {
-        let level = value.to_str().and_then(|text| text.parse().ok());
-        let level = level.filter(|level| Compression::LEVELS.contains(level));
+        let level = number(value).ok().filter(|level| Compression::LEVELS.contains(level));
         options.level = Some(level.ok_or("not a level from 1 to 19")?);
         Ok(())
     }),
-    value!("rsh", Some('e'), &[], "COMMAND", text => rsh),
-    value!("rsync-path", None, &["remote-haul"], "PATH", text => remote_haul),
-    value!("timeout", None, &[], "SECONDS", number => timeout),
+    value!("rsh", Some('e'), &[], "COMMAND", text, setting rsh),
+    value!("rsync-path", None, &["remote-haul"], "PATH", text, setting remote_haul),
+    value!("timeout", None, &[], "SECONDS", number, setting timeout),
     OptionSpec {
         effect: Effect::Optional("TIME", KEEP_DEFAULT, |options, value| {
-            options.keep = Some(text(value)?.parse()?);
+            options.settings.keep = Some(from_command_line(text(value)?.parse()?));
             Ok(())
         }),
         ..flag!("keep", None, |_, _| ())
     },
-    value!("retries", None, &[], "N", |options, value| {
-        let retries: u32 = number(value)?;
-        options.retries = Some(retries.min(RETRIES_MAX));
-        Ok(())
-    }),
-    value!("parallel", None, &[], "N", |options, value| {
-        let logins: u8 = number(value)?;
-        options.parallel = NonZeroU8::new(logins).filter(|_| logins <= PARALLEL_MAX);
-        Ok(options.parallel.map(drop).ok_or("not a number from 1 to 8")?)
-    }),
-    value!("transport", None, &[], "haul|sftp", |options, value| {
-        let transport = value.to_str().and_then(|text| Transport::from_str(text, false).ok());
-        options.transport = Some(transport.ok_or("not haul or sftp")?);
-        Ok(())
-    }),
-    value!("via", None, &[], "WAY", |options, value| {
-        let via = value.to_str().ok_or(ViaError).and_then(str::parse);
-        options.via = Some(via.map_err(|error| error.to_string())?);
-        Ok(())
-    }),
-    value!("congestion", None, &[], "HOW", |options, value| {
-        let congestion = value.to_str().and_then(|word| word.parse().ok());
-        options.congestion = Some(congestion.ok_or("not bbr, cubic or newreno")?);
-        Ok(())
-    }),
+    value!("retries", None, &[], "N", retries, setting retries),
+    value!("parallel", None, &[], "N", parallel, setting parallel),
+    value!("transport", None, &[], "haul|sftp", transport, setting transport),
+    value!("via", None, &[], "WAY", via, setting via),
+    value!(
+        "congestion", None, &[], "HOW",
+        |value| parsed(value, "not bbr, cubic or newreno"), setting congestion
+    ),
     flag!("fast", None, = fast),
     flag!("no-cache", None, = no_cache),
-    value!("port-range", None, &[], "FIRST-LAST", |options, value| {
-        let ports = value.to_str().and_then(|words| words.parse().ok());
-        options.ports = Some(ports.ok_or("not a port or FIRST-LAST")?);
-        Ok(())
-    }),
-    value!("bwlimit", None, &[], "RATE", |options, value| {
-        options.rate = Some(text(value)?.parse()?);
-        Ok(())
-    }),
+    value!(
+        "port-range", None, &[], "FIRST-LAST",
+        |value| parsed(value, "not a port or FIRST-LAST"), setting port_range
+    ),
+    value!("bwlimit", None, &[], "RATE", rate, setting bwlimit),
     value!("contimeout", None, &[], "SECONDS", |_, _| Ok(())),
 ];
+
+fn retries(value: &OsStr) -> Result<u32, &'static str> {
+    number(value).map(|retries: u32| retries.min(RETRIES_MAX))
+}
+
+fn parallel(value: &OsStr) -> Result<NonZeroU8, &'static str> {
+    let logins: u8 = number(value)?;
+    let logins = NonZeroU8::new(logins).filter(|_| logins <= PARALLEL_MAX);
+    logins.ok_or("not a number from 1 to 8")
+}
+
+fn transport(value: &OsStr) -> Result<Transport, &'static str> {
+    let transport = value.to_str().and_then(|text| Transport::from_str(text, false).ok());
+    transport.ok_or("not haul or sftp")
+}
+
+fn via(value: &OsStr) -> Result<Via, String> {
+    let via = value.to_str().ok_or(ViaError).and_then(str::parse);
+    via.map_err(|error| error.to_string())
+}
+
+fn rate(value: &OsStr) -> Result<Rate, String> {
+    Ok(text(value)?.parse()?)
+}
 
 /// The debug flags of rsync.
 const DEBUG_FLAGS: [&str; 26] = [
