@@ -94,7 +94,7 @@ fn ask_each_path(
                 Ok(Err(fault)) => report.fault(location.machine.name(), &location.path, &fault),
                 Err(error) => return abort(CommandError::at(&location.machine)(error)),
             }
-            if report.is_broken() {
+            if report.output().is_broken() {
                 return report.finish(ExitCode::Success);
             }
         }
@@ -119,7 +119,7 @@ impl Monitor for QuestionMonitor<'_> {
     }
 
     fn cancelled(&self) -> bool {
-        self.0.report().is_broken()
+        self.0.report.output().is_broken()
     }
 }
 

@@ -46,7 +46,7 @@ const NAMED_MAX: u64 = 20;
 
 /// The monitor of one command. Its jobs run one after the other.
 pub(crate) struct JobMonitor<'r> {
-    report: &'r dyn Report,
+    pub(crate) report: &'r dyn Report,
     task: Task,
     interrupt: Interrupt,
     /// The time at which jobs end, even if work is left.
@@ -64,10 +64,10 @@ pub(crate) struct JobMonitor<'r> {
     log: Option<Arc<LogFile>>,
     /// The running job sends to another machine.
     is_outgoing: AtomicBool,
-    /// Entries that had vanished when they were read.
-    vanished: AtomicU64,
+    /// Entries of the sources that had vanished when they were read. Each counts as failed.
+    pub(crate) vanished: AtomicU64,
     /// Entries of the sources that could not be read for other reasons.
-    unread: AtomicU64,
+    pub(crate) unread: AtomicU64,
     differences: AtomicU64,
     /// The sources and the destination of the running job.
     job_paths: Mutex<JobPaths>,
@@ -110,16 +110,6 @@ impl<'r> JobMonitor<'r> {
     /// True if that time has passed.
     fn is_expired(&self) -> bool {
         self.deadline.is_some_and(Deadline::is_expired)
-    }
-
-    /// The number of source entries that vanished before they were read. Each counts as failed.
-    pub(crate) fn vanished(&self) -> u64 {
-        self.vanished.load(Ordering::Relaxed)
-    }
-
-    /// The number of source entries that could not be read, without the vanished ones.
-    pub(crate) fn unread(&self) -> u64 {
-        self.unread.load(Ordering::Relaxed)
     }
 
     /// Prints the number of differences that were not named.
@@ -172,7 +162,7 @@ impl<'r> JobMonitor<'r> {
             if self.report.draws_progress() {
                 self.order.lock().tick(|line| self.lines.print(line, self.report));
             }
-            self.report.flush();
+            self.report.output().flush();
             // Held while drawing, so that nothing is drawn after `end`.
             let running = self.running.lock();
             if *running {
@@ -185,7 +175,7 @@ impl<'r> JobMonitor<'r> {
                 self.report.message(&line);
             }
             if let Some(line) = signal_progress.line(|| self.counts()) {
-                self.report.print_status(&line);
+                self.report.output().error_line(&line);
             }
         }
         if let Some(line) =
@@ -228,11 +218,6 @@ impl<'r> JobMonitor<'r> {
             true => "run the same command again to resume it: finished files are skipped",
             false => "run the same command again to resume it: finished files are copied again",
         })
-    }
-
-    /// The report, for messages that are not events.
-    pub(crate) fn report(&self) -> &'r dyn Report {
-        self.report
     }
 
     /// From now on, faults of entries are located by the job of `routed_job`.
@@ -303,14 +288,9 @@ impl<'r> JobMonitor<'r> {
         Listed { attributes, ..listed }
     }
 
-    /// True if lines show attributes.
-    fn wants_attributes(&self) -> bool {
-        self.lines.wants_attributes() || self.log.as_ref().is_some_and(|log| log.wants_attributes())
-    }
-
-    /// True if lines show hashes.
-    fn shows_hashes(&self) -> bool {
-        self.lines.wants_hashes() || self.log.as_ref().is_some_and(|log| log.wants_hashes())
+    /// The formats of printed and of logged lines.
+    fn formats(&self) -> impl Iterator<Item = &Lines> {
+        [&self.lines].into_iter().chain(self.log.as_ref().map(|log| &log.config.lines))
     }
 
     /// Prints a mirror's line about an entry.
@@ -336,7 +316,7 @@ impl<'r> JobMonitor<'r> {
 
     /// Writes the entry's line to the log, if there is one.
     fn log(&self, path: &[u8], kind: &Kind, listed: &Listed, fate: SyncFate<'_>) {
-        if let Some(log) = self.log.as_ref().filter(|log| log.includes(kind, fate)) {
+        if let Some(log) = self.log.as_ref().filter(|log| log.config.lines.is_logged(kind, fate)) {
             log.entry(path, kind, listed, fate, self.is_outgoing.load(Ordering::Relaxed));
         }
     }
@@ -544,7 +524,7 @@ impl Monitor for JobMonitor<'_> {
             self.order.lock().listed(number);
         }
         let is_device = matches!(entry.special, Some(Special::Block(_) | Special::Char(_)));
-        if is_device || self.wants_attributes() || self.shows_hashes() {
+        if is_device || self.formats().any(|it| it.wants_attributes() || it.wants_hashes()) {
             let Attributes { mode, mtime, user, group, .. } = entry.attributes;
             let attributes = Attributes { user, group, ..Attributes::new(mode, mtime) };
             let mut listed = self.listed.lock();
@@ -557,13 +537,13 @@ impl Monitor for JobMonitor<'_> {
             || self.fate(outcome).is_some_and(|fate| self.lines.has_backup_line(kind, fate));
         let is_logged = || {
             let fate = self.log.as_ref().and_then(|log| Some((log, self.fate(outcome)?)));
-            fate.is_some_and(|(log, fate)| log.includes(kind, fate))
+            fate.is_some_and(|(log, fate)| log.config.lines.is_logged(kind, fate))
         };
         self.includes(kind, outcome) || is_logged() || is_backed_up()
     }
 
     fn wants_hashes(&self) -> bool {
-        self.shows_hashes()
+        self.formats().any(Lines::wants_hashes)
     }
 
     fn hashed(&self, number: u64, hash: ContentHash) {

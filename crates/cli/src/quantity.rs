@@ -59,14 +59,14 @@ pub(crate) fn remaining(time: Duration) -> String {
 
 /// A date and time in UTC, as in ISO 8601, in whole seconds.
 pub(crate) fn date(time: Timestamp) -> String {
-    iso(Timestamp { nanos: 0, ..time })
+    date_nanos(Timestamp { nanos: 0, ..time })
 }
 
 /// A local date and time in rsync's format, in whole seconds.
 pub(crate) fn local_date(time: Timestamp) -> String {
     match jiff::Timestamp::new(time.secs, 0) {
         Ok(date) => date.to_zoned(TimeZone::system()).strftime("%Y/%m/%d %H:%M:%S").to_string(),
-        // Out of range, as in `iso`.
+        // Out of range, as in `date_nanos`.
         Err(_) => format!("@{}", time.secs),
     }
 }
@@ -75,11 +75,6 @@ pub(crate) fn local_date(time: Timestamp) -> String {
 pub(crate) fn local_now() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     local_date(Timestamp { secs: i64::try_from(since.as_secs()).unwrap_or_default(), nanos: 0 })
-}
-
-/// A date and time in UTC, with nanoseconds.
-pub(crate) fn date_nanos(time: Timestamp) -> String {
-    iso(time)
 }
 
 /// Kind and permission bits as `ls -l` shows them: `drwxr-xr-x`.
@@ -118,7 +113,8 @@ pub(crate) fn permissions(mode: u32) -> String {
     out
 }
 
-fn iso(time: Timestamp) -> String {
+/// A date and time in UTC, as in ISO 8601, with nanoseconds.
+pub(crate) fn date_nanos(time: Timestamp) -> String {
     let known = i32::try_from(time.nanos)
         .ok()
         .and_then(|nanos| jiff::Timestamp::new(time.secs, nanos).ok());

@@ -176,6 +176,7 @@ pub(crate) trait Report: Sync {
     /// every end has a JSON line.
     fn abort(&self, error: &CommandError, figures: Option<&dyn Message>) -> ExitCode;
 
+    /// Standard output and standard error.
     fn output(&self) -> MutexGuard<'_, Output>;
 
     /// Ends a command with its figures. Returns `code`, unless that is success and something
@@ -188,25 +189,6 @@ pub(crate) trait Report: Sync {
     /// Ends a command without figures, like [`Report::conclude`].
     fn finish(&self, code: ExitCode) -> ExitCode {
         self.output().finish(code)
-    }
-
-    /// Prints a line on standard error, at any level of detail.
-    fn print_status(&self, line: &str) {
-        self.output().error_line(line);
-    }
-
-    /// Writes buffered output.
-    fn flush(&self) {
-        self.output().flush();
-    }
-
-    /// True if standard output can't be written any more.
-    fn is_broken(&self) -> bool {
-        self.output().is_broken()
-    }
-
-    fn has_failed(&self) -> bool {
-        self.output().has_failed()
     }
 }
 

@@ -13,30 +13,18 @@ impl<T: FromArgMatches> FromArgMatches for Deferred<T> {
         T::from_arg_matches(matches).map(Self)
     }
 
-    fn from_arg_matches_mut(matches: &mut ArgMatches) -> Result<Self, Error> {
-        T::from_arg_matches_mut(matches).map(Self)
-    }
-
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
         self.0.update_from_arg_matches(matches)
-    }
-
-    fn update_from_arg_matches_mut(&mut self, matches: &mut ArgMatches) -> Result<(), Error> {
-        self.0.update_from_arg_matches_mut(matches)
     }
 }
 
 impl<T: Args> Args for Deferred<T> {
     fn augment_args(command: Command) -> Command {
-        command.defer(|command| described(command, T::augment_args))
+        // The arguments are defined in a command of their own, then added with their help.
+        command.defer(|command| options::add(command, &T::augment_args(Command::new("words"))))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
-        command.defer(|command| described(command, T::augment_args_for_update))
+        Self::augment_args(command)
     }
-}
-
-/// Adds the arguments that `describe` defines to the command, with their help.
-fn described(command: Command, describe: fn(Command) -> Command) -> Command {
-    options::add(command, &describe(Command::new("words")))
 }

@@ -33,7 +33,7 @@ pub(super) fn run(clean: &Clean) -> ExitCode {
                 report.fault(None, &path(location, &[below]), fault);
             }
         });
-        if report.is_broken() {
+        if report.output().is_broken() {
             break;
         }
     }

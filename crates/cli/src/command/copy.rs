@@ -83,7 +83,7 @@ pub(super) fn execute_in_parts<F: Message>(
         Err(error) => return report.abort(&error, None).as_rsync(&Summary::default(), 0),
     };
     if let Some(log) = &log {
-        report = Box::new(LoggedReport::new(report, Arc::clone(log)));
+        report = Box::new(LoggedReport { report, log: Arc::clone(log) });
     }
     let report = &*report;
     report.message(&Started { copy, dry_run: task.keeps_destination() });
@@ -129,9 +129,9 @@ pub(super) fn execute_in_parts<F: Message>(
     }
     monitor.print_unnamed_count();
     let differs = matches!(task, Task::Check { .. }) && summary.has_differences();
-    let is_partial = summary.failed > 0 || differs || report.has_failed();
+    let is_partial = summary.failed > 0 || differs || report.output().has_failed();
     let code = match (ExitCode::of(error, is_partial), task) {
-        (code, Task::Sync(..)) => code.as_rsync(&summary, monitor.vanished()),
+        (code, Task::Sync(..)) => code.as_rsync(&summary, monitor.vanished.load(Ordering::Relaxed)),
         (code, _) => code,
     };
     let relayed = match request.transfer_options.via {
@@ -224,7 +224,7 @@ impl JobObserver for CommandObserver<'_, '_> {
             true => self.monitor.interrupted(),
             false => CommandError::from_routed_job(error, routed_job),
         };
-        self.monitor.report().command_error(&error);
+        self.monitor.report.command_error(&error);
         match error.kind {
             ErrorKind::Interrupted => {
                 self.first_error = Some(error.kind);
@@ -244,11 +244,11 @@ impl JobObserver for CommandObserver<'_, '_> {
 
     fn skips_removal(&self, mirror: &Mirror, has_failed: bool) -> bool {
         let ignores = mirror.delete.is_some_and(|delete| delete.ignore_errors);
-        let is_unread = self.monitor.unread() > 0 && !ignores;
+        let is_unread = self.monitor.unread.load(Ordering::Relaxed) > 0 && !ignores;
         let skips_removal = mirror.part == Part::RemovesLast && (has_failed || is_unread);
-        if skips_removal && self.monitor.report().shows_warnings() {
+        if skips_removal && self.monitor.report.shows_warnings() {
             let message = "skipping all removals: not all of the source could be read";
-            self.monitor.report().warning(b".", message);
+            self.monitor.report.warning(b".", message);
         }
         skips_removal
     }

@@ -24,7 +24,7 @@ pub(super) fn run(hash: &Hash) -> ExitCode {
         let mut on_progress = |now| {
             *hashing.lock() = now;
             if let Some(line) = signal_progress.line(|| counts(location, now)) {
-                report.print_status(&line);
+                report.output().error_line(&line);
             }
         };
         let work = || requests.hash(&location.path, &mut on_progress);
@@ -40,7 +40,7 @@ pub(super) fn run(hash: &Hash) -> ExitCode {
             json: || json::hash(host.as_deref(), path, &hash.to_string()),
         });
         // The next hash may take long, so this one is shown now.
-        report.flush();
+        report.output().flush();
         Ok(())
     })
 }

@@ -62,7 +62,7 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
         error => CommandError::from_request(error, &request),
     });
     let kind = error.as_ref().map(|error| error.kind);
-    let code = ExitCode::of(kind, summary.failed > 0 || report.has_failed());
+    let code = ExitCode::of(kind, summary.failed > 0 || report.output().has_failed());
     if let Some(error) = &error {
         report.command_error(error);
     }

@@ -7,21 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The monitor of the job that compares sources with the destination and removes them.
 pub(crate) struct SourceRemoval<'m, 'r> {
-    monitor: &'m JobMonitor<'r>,
-    failed: AtomicU64,
+    /// The monitor to which it reports.
+    pub(crate) monitor: &'m JobMonitor<'r>,
+    /// The number of sources that could not be removed.
+    pub(crate) failed: AtomicU64,
 }
 
-impl<'m, 'r> SourceRemoval<'m, 'r> {
-    /// Creates the monitor; it reports to `monitor`.
-    pub(crate) fn new(monitor: &'m JobMonitor<'r>) -> Self {
-        Self { monitor, failed: AtomicU64::new(0) }
-    }
-
-    /// The number of sources that could not be removed.
-    pub(crate) fn failed(&self) -> u64 {
-        self.failed.load(Ordering::Relaxed)
-    }
-
+impl SourceRemoval<'_, '_> {
     /// True if a source that differs by `found` was most likely left unchanged by the mirror's
     /// rules.
     fn is_kept_by_rules(&self, found: Changes) -> bool {

@@ -13,27 +13,13 @@ use parking_lot::MutexGuard;
 
 /// Reports to `report` about one destination.
 pub(crate) struct DestinationReport<'r> {
-    report: &'r dyn Report,
-    reported: &'r ReportedOnce,
+    pub(crate) report: &'r dyn Report,
+    pub(crate) reported: &'r ReportedOnce,
     /// The destination as the user wrote it, escaped.
-    dest: String,
+    pub(crate) dest: String,
 }
 
-impl<'r> DestinationReport<'r> {
-    /// Creates the report about `dest`.
-    pub(crate) fn new(report: &'r dyn Report, reported: &'r ReportedOnce, dest: String) -> Self {
-        Self { report, reported, dest }
-    }
-
-    pub(crate) fn combined(&self) -> &'r dyn Report {
-        self.report
-    }
-
-    /// The destination as the user wrote it, escaped.
-    pub(crate) fn dest(&self) -> &str {
-        &self.dest
-    }
-
+impl DestinationReport<'_> {
     fn print_json(&self, line: Object) {
         self.output().print(&line.with("dest", &self.dest).into_line());
     }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// The log file, and the format of its lines about entries.
 pub(crate) struct LogFile {
-    config: LogConfig,
+    pub(crate) config: LogConfig,
     file: Mutex<(File, io::Result<()>)>,
 }
 
@@ -34,21 +34,6 @@ impl LogFile {
             CommandError::usage(format!("{path}: {}", fault.message)).for_named_file(&fault)
         })?;
         Ok(Arc::new(Self { config: config.clone(), file: Mutex::new((file, Ok(()))) }))
-    }
-
-    /// True if an entry with this fate is logged.
-    pub(crate) fn includes(&self, kind: &Kind, fate: SyncFate<'_>) -> bool {
-        self.config.lines.is_logged(kind, fate)
-    }
-
-    /// True if the log's lines show attributes.
-    pub(crate) fn wants_attributes(&self) -> bool {
-        self.config.lines.wants_attributes()
-    }
-
-    /// True if the log's lines show hashes.
-    pub(crate) fn wants_hashes(&self) -> bool {
-        self.config.lines.wants_hashes()
     }
 
     /// Logs an entry.
@@ -88,18 +73,13 @@ impl LogFile {
     }
 }
 
-/// A report that is also written to a log.
+/// A report whose errors are also written to a log.
 pub(crate) struct LoggedReport {
-    report: Box<dyn Report>,
-    log: Arc<LogFile>,
+    pub(crate) report: Box<dyn Report>,
+    pub(crate) log: Arc<LogFile>,
 }
 
 impl LoggedReport {
-    /// Wraps `report` and copies its errors to `log`.
-    pub(crate) fn new(report: Box<dyn Report>, log: Arc<LogFile>) -> Self {
-        Self { report, log }
-    }
-
     fn log_fault(&self, host: Option<&str>, path: &[u8], fault: &Fault) {
         let place = host.map(|host| format!("{host}:")).unwrap_or_default();
         let message = escape_text(&fault.message);

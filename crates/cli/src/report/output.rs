@@ -29,7 +29,7 @@ impl Output {
     }
 
     /// Writes buffered output.
-    pub(super) fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         if !self.stdout.is_empty() {
             let stdout = &mut self.stdout;
             self.screen.above(|| stdout.flush());
@@ -37,7 +37,7 @@ impl Output {
     }
 
     /// True if standard output can't be written any more.
-    pub(super) fn is_broken(&self) -> bool {
+    pub(crate) fn is_broken(&self) -> bool {
         self.stdout.is_broken()
     }
 
@@ -46,12 +46,12 @@ impl Output {
         self.failed = true;
     }
 
-    pub(super) fn has_failed(&self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         self.failed
     }
 
     /// Prints a line on standard error, after all earlier output.
-    pub(super) fn error_line(&mut self, line: &str) {
+    pub(crate) fn error_line(&mut self, line: &str) {
         self.flush();
         self.screen.line(line);
     }

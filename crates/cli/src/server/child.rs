@@ -55,13 +55,9 @@ pub(super) enum Report {
 }
 
 /// The pipe to the main process.
-pub(super) struct Reports(Mutex<PipeWriter>);
+pub(super) struct Reports(pub(super) Mutex<PipeWriter>);
 
 impl Reports {
-    pub(super) fn new(to: PipeWriter) -> Self {
-        Self(Mutex::new(to))
-    }
-
     fn send_refusal(&self, reason: &str) {
         self.send(&Report::Refused(truncated(reason)));
     }

@@ -44,7 +44,8 @@ pub(super) struct Job {
     is_ready: bool,
     /// The time at which the child is killed.
     ends_at: Option<Instant>,
-    outcome: &'static str,
+    /// The outcome for the audit log; final once the child has ended.
+    pub(super) outcome: &'static str,
 }
 
 impl Job {
@@ -89,56 +90,22 @@ impl Job {
 
     /// Ends the job soon if the client's record is removed or has other rights.
     pub(super) fn end_if_outdated(&mut self, clients: &[Client]) {
-        if self.is_outdated(clients) {
+        if let Some((client, _)) = &self.served
+            && !clients.iter().any(|known| known.has_same_rights(client))
+        {
             self.end_within(REVOKED_MAX, "revoked");
         }
-    }
-
-    /// True if the client's record is removed or has other rights.
-    fn is_outdated(&self, clients: &[Client]) -> bool {
-        let Some((client, _)) = &self.served else { return false };
-        !clients.iter().any(|known| known.has_same_rights(client))
     }
 }
 
 #[derive(Default)]
-pub(super) struct Jobs(Vec<Job>);
+pub(super) struct Jobs(pub(super) Vec<Job>);
 
 impl Jobs {
-    pub(super) fn add(&mut self, job: Job) {
-        self.0.push(job);
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Job> {
-        self.0.iter_mut()
-    }
-
     /// The number of children for this key. `serving`: those that serve the client, else those that
     /// refuse it or enroll a guest.
     pub(super) fn count(&self, key: &PublicKey, serving: bool) -> usize {
         self.0.iter().filter(|job| job.key == *key && job.served.is_some() == serving).count()
-    }
-
-    /// The report pipe of each child.
-    pub(super) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.0.iter().map(Job::fd)
-    }
-
-    /// The time until the next child is killed.
-    pub(super) fn timeout(&self) -> Option<Duration> {
-        self.0.iter().filter_map(Job::timeout).min()
-    }
-
-    pub(super) fn status(&self) -> Vec<JobStatus> {
-        self.0.iter().map(Job::status).collect()
     }
 
     /// Reads the reports of children whose pipes are `ready`, and kills children whose time is
@@ -155,11 +122,6 @@ impl Jobs {
             job.outcome = "killed";
             job.reap(audit);
         }
-    }
-
-    /// Closes this process's copies of their pipes.
-    pub(super) fn close_in_child(&mut self) {
-        self.0.clear();
     }
 }
 
@@ -188,13 +150,8 @@ impl Job {
     }
 
     /// The time until the child is killed.
-    fn timeout(&self) -> Option<Duration> {
+    pub(super) fn timeout(&self) -> Option<Duration> {
         self.ends_at.map(|at| at.saturating_duration_since(Instant::now()))
-    }
-
-    /// The outcome for the audit log; final once the child has ended.
-    pub(super) fn outcome(&self) -> &'static str {
-        self.outcome
     }
 
     /// Kills the child if its time is over, and reads its reports if the pipe is ready. Returns

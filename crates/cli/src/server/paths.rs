@@ -52,49 +52,37 @@ impl ServerPaths {
     pub(crate) fn config(&self) -> &Path {
         &self.config
     }
+}
 
+/// Defines a method for the path of each file in the server's directory.
+macro_rules! files {
+    ($($(#[$doc:meta])* $name:ident => $file:literal,)*) => {
+        impl ServerPaths {
+            $($(#[$doc])*
+            pub(crate) fn $name(&self) -> PathBuf {
+                self.dir.join($file)
+            })*
+        }
+    };
+}
+
+files! {
     /// The file with clients and invitations.
-    pub(crate) fn clients(&self) -> PathBuf {
-        self.dir.join("clients.toml")
-    }
-
-    pub(crate) fn keys(&self) -> PathBuf {
-        self.dir.join("keys")
-    }
-
-    pub(crate) fn caches(&self) -> PathBuf {
-        self.dir.join("caches")
-    }
-
+    clients => "clients.toml",
+    keys => "keys",
+    caches => "caches",
     /// The directory with the lock files of clients.
-    pub(crate) fn slots(&self) -> PathBuf {
-        self.dir.join("slots")
-    }
-
+    slots => "slots",
     /// The socket for requests to the running server.
-    pub(crate) fn control(&self) -> PathBuf {
-        self.dir.join("control.sock")
-    }
-
+    control => "control.sock",
     /// The default audit log.
-    pub(crate) fn audit_log(&self) -> PathBuf {
-        self.dir.join("audit.jsonl")
-    }
-
+    audit_log => "audit.jsonl",
     /// The messages of a server in the background.
-    pub(crate) fn log_path(&self) -> PathBuf {
-        self.dir.join("server.log")
-    }
-
+    log_path => "server.log",
     /// The lock file that the running server holds.
-    pub(crate) fn server_lock(&self) -> PathBuf {
-        self.dir.join("server.lock")
-    }
-
+    server_lock => "server.lock",
     /// The lock file for changes of the records.
-    pub(super) fn clients_lock(&self) -> PathBuf {
-        self.dir.join("clients.lock")
-    }
+    clients_lock => "clients.lock",
 }
 
 #[cfg(test)]

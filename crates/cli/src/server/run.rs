@@ -207,7 +207,7 @@ impl Server {
     fn serve(&mut self) -> io::Result<()> {
         loop {
             if let Some(stops_at) = self.stops_at
-                && (self.jobs.is_empty() || stops_at <= Instant::now())
+                && (self.jobs.0.is_empty() || stops_at <= Instant::now())
             {
                 self.jobs.kill(&mut self.audit);
                 return Ok(());
@@ -218,17 +218,17 @@ impl Server {
             let reading = self.unread.as_ref().map(|_| RECORDS_READ_INTERVAL);
             let expiring = self.expiries.values().min();
             let expiring = expiring.map(|at| at.saturating_duration_since(Instant::now()));
-            let timeout =
-                [stops, self.jobs.timeout(), self.quic_restart_delay(), noting, reading, expiring];
+            let jobs = self.jobs.0.iter().filter_map(Job::timeout).min();
+            let timeout = [stops, jobs, self.quic_restart_delay(), noting, reading, expiring];
             let timeout = timeout.into_iter().flatten().min();
             let mut others: Vec<BorrowedFd<'_>> =
                 vec![self.signals.stop.as_fd(), self.signals.reload.as_fd()];
-            others.extend(self.jobs.fds());
+            others.extend(self.jobs.0.iter().map(Job::fd));
             others.extend(self.control.iter().map(Control::fd));
             let turn = self.gate.turn(&others, timeout)?;
             drop(others);
             let (signals, ready) = turn.ready.split_at(2);
-            let (jobs, asked) = ready.split_at(self.jobs.len());
+            let (jobs, asked) = ready.split_at(self.jobs.0.len());
             self.jobs.poll(jobs, &mut self.audit);
             self.write_key_notes().unwrap_or_else(|error| print_message(&error.to_string()));
             self.remove_expired().unwrap_or_else(|error| print_message(&error.to_string()));
@@ -282,7 +282,7 @@ impl Server {
             quic_process: self.gate.quic_process(),
             key: self.keys.newest(),
             clients: self.records.clients.len(),
-            jobs: self.jobs.status(),
+            jobs: self.jobs.0.iter().map(Job::status).collect(),
             error: None,
         }
     }
@@ -292,7 +292,7 @@ impl Server {
         (self.records, self.read) = Records::load_with_state(&self.paths)?;
         self.gate.set_known_keys(self.records.keys());
         self.expiries = expiries(&self.records, &self.expiries);
-        self.jobs.iter_mut().for_each(|job| job.end_if_outdated(&self.records.clients));
+        self.jobs.0.iter_mut().for_each(|job| job.end_if_outdated(&self.records.clients));
         self.remove_old_keys()
     }
 
@@ -345,7 +345,7 @@ impl Server {
         system::notify("STOPPING=1");
         self.gate.close();
         self.stops_at = Some(Instant::now() + STOPPING_MAX);
-        for job in self.jobs.iter_mut() {
+        for job in self.jobs.0.iter_mut() {
             job.end_within(STOPPING_MAX, "stopped");
         }
     }
@@ -377,7 +377,7 @@ impl Server {
         let (refusal, reason) = match (child::refusal(&client), slot) {
             (Some(reason), _) => (Refusal::Unserved, reason.to_owned()),
             (_, Err(error)) => (Refusal::Unserved, error.to_string()),
-            (_, Ok(Some(slot))) if self.jobs.len() < JOBS_MAX => {
+            (_, Ok(Some(slot))) if self.jobs.0.len() < JOBS_MAX => {
                 let served = client.clone();
                 self.start(caller, client_info, Some((client, slot)), key, |context, call| {
                     child::serve(context, call, &served)
@@ -386,7 +386,7 @@ impl Server {
             }
             _ => (Refusal::Busy, child::TOO_MANY.to_owned()),
         };
-        match has_too_many_refusals || self.jobs.len() >= JOBS_MAX {
+        match has_too_many_refusals || self.jobs.0.len() >= JOBS_MAX {
             true => self.audit.log(&client_info, Event::Refused { reason: &reason }),
             false => self.start(caller, client_info, None, key, |context, call| {
                 child::refuse(context, call.caller, refusal, &reason)
@@ -406,7 +406,7 @@ impl Server {
         };
         let client_info = ClientInfo::new(&guest, caller.from());
         // An invitation is used in one connection at a time.
-        if self.jobs.count(&invited.key, false) > 0 || self.jobs.len() >= JOBS_MAX {
+        if self.jobs.count(&invited.key, false) > 0 || self.jobs.0.len() >= JOBS_MAX {
             return;
         }
         let key = invited.key;
@@ -438,7 +438,7 @@ impl Server {
                 // The child must not hold these.
                 (forwarder, slot) = (None, None);
                 let context =
-                    ChildContext { paths: &paths, bounds, parent, reports: Reports::new(to) };
+                    ChildContext { paths: &paths, bounds, parent, reports: Reports(to.into()) };
                 let Some(caller) = caller.take() else { return 1 };
                 work(&context, ChildConnection { caller, new_key, forwarded })
             })?;
@@ -451,7 +451,7 @@ impl Server {
                 self.gate.forward_to(&forwarder);
                 let way = (reports, Some(forwarder));
                 let job = Job::new(child, client_info, client.zip(slot), key, way, &mut self.audit);
-                self.jobs.add(job);
+                self.jobs.0.push(job);
             }
             Err(error) => {
                 self.audit.log(&client_info, Event::Refused { reason: &error.to_string() });
@@ -464,7 +464,7 @@ impl Server {
     fn close_in_child(&mut self) {
         self.gate.close_in_child();
         self.signals.close_in_child();
-        self.jobs.close_in_child();
+        self.jobs.0.clear();
         self.audit.close_in_child();
         self.callers.clear();
         self.control = None;

@@ -66,7 +66,7 @@ fn serve_client(key: PublicKey) -> Result<ExitCode, CommandError> {
             job.end_if_outdated(&records.clients);
         }
     }
-    Ok(match job.outcome() {
+    Ok(match job.outcome {
         "done" => ExitCode::Success,
         "refused" => ExitCode::Refused(Refusal::Unserved),
         "revoked" if !is_known => ExitCode::Refused(Refusal::NotEnrolled),
@@ -92,7 +92,7 @@ fn start(
         // The child must not hold these.
         slot = None;
         audit.close_in_child();
-        let context = ChildContext { paths, bounds, parent, reports: Reports::new(to) };
+        let context = ChildContext { paths, bounds, parent, reports: Reports(to.into()) };
         child::serve_streams(&context, &client)
     })?;
     let key = client.key;

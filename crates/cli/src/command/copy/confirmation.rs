@@ -34,7 +34,8 @@ pub(super) fn confirm(
     if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
         return Ok(());
     }
-    let counter = RemovalCounter::of(monitor);
+    let (progress, removed, kept) = Default::default();
+    let counter = RemovalCounter { monitor, progress, removed, kept };
     for routed_job in routed_jobs {
         let counted = hosts.run(&counting_leg(routed_job), &counter);
         counted.map_err(|error| match monitor.cancelled() {
@@ -110,13 +111,6 @@ struct RemovalCounter<'m> {
     progress: Progress,
     removed: AtomicU64,
     kept: AtomicU64,
-}
-
-impl<'m> RemovalCounter<'m> {
-    fn of(monitor: &'m dyn Monitor) -> Self {
-        let (removed, kept) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { monitor, progress: Progress::default(), removed, kept }
-    }
 }
 
 impl Monitor for RemovalCounter<'_> {

@@ -6,6 +6,7 @@ use crate::error::ErrorKind;
 use crate::monitor::{JobMonitor, SourceRemoval};
 use haul::{Hosts, Machine};
 use haul_engine::{NotCopied, RoutedJob, Summary};
+use std::sync::atomic::AtomicU64;
 
 /// Runs the jobs of `routed_jobs`, then those of `removals`. If a job of `routed_jobs` ended early,
 /// no removal runs. Entries that failed, and everything in them, are kept.
@@ -25,14 +26,14 @@ pub(super) fn run(
         match routed_job.job.filter.behind(not_copied.rules(false)) {
             Ok(filter) => routed_job.job.filter = filter,
             Err(error) => {
-                monitor.report().warning(b".", &format!("not removing any source: {error}"));
+                monitor.report.warning(b".", &format!("not removing any source: {error}"));
                 return (Summary { failed: summary.failed + 1, ..summary }, None);
             }
         }
         ready.push(routed_job);
     }
-    let removal = SourceRemoval::new(monitor);
+    let removal = SourceRemoval { monitor, failed: AtomicU64::new(0) };
     let (_, error) = watch_legs(ready, monitor, &removal, hosts);
-    summary.failed += removal.failed();
+    summary.failed += removal.failed.into_inner();
     (summary, error)
 }

@@ -42,7 +42,7 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
     let reported = ReportedOnce::default();
     let shown = copy.to_all.iter().map(|(dest, _)| dest.to_string());
     let reports: Vec<_> =
-        shown.map(|dest| DestinationReport::new(report, &reported, dest)).collect();
+        shown.map(|dest| DestinationReport { report, reported: &reported, dest }).collect();
     let shared = SharedBlocks::new(SHARED_LEN_MAX);
     let jobs: Vec<DestinationJob<'_>> = routed_jobs
         .into_iter()
@@ -176,8 +176,8 @@ impl DestinationJob<'_> {
         }
         let message = error.map(|error| error.to_string());
         let figures = figures(summary, message.is_some(), code);
-        let dest = self.report.dest();
-        self.report.combined().message(&Lazy {
+        let dest = &*self.report.dest;
+        self.report.report.message(&Lazy {
             level: Show::Normal,
             // The text report has already shown the error that ended the job early.
             text: || match message {
@@ -190,7 +190,7 @@ impl DestinationJob<'_> {
             },
         });
         // The other jobs may take long, so this result is shown now.
-        self.report.flush();
+        self.report.output().flush();
         (summary, code)
     }
 }
@@ -199,7 +199,7 @@ impl DestinationJob<'_> {
 fn tick_until(stop: &Receiver<()>, jobs: &[DestinationJob<'_>], report: &dyn Report) {
     let mut signal_progress = SignalProgress::new();
     while stop.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
-        report.flush();
+        report.output().flush();
         let of = |run: &DestinationJob<'_>| match run.has_ended.load(Ordering::Relaxed) {
             true => run.monitor.counts().completed(),
             false => run.monitor.counts(),
@@ -207,7 +207,7 @@ fn tick_until(stop: &Receiver<()>, jobs: &[DestinationJob<'_>], report: &dyn Rep
         let counts = jobs.iter().map(of).reduce(Counts::merge).unwrap_or_default();
         report.progress(Some(counts.clone()));
         if let Some(line) = signal_progress.line(|| counts) {
-            report.print_status(&line);
+            report.output().error_line(&line);
         }
     }
     report.progress(None);

@@ -49,7 +49,8 @@ fn fetch(
         ..Job::default()
     };
     let routed_job = RoutedJob { job, route: Route::Download(machine.clone()) };
-    let monitor = FetchMonitor::of(questions.monitor());
+    let (progress, reason) = Default::default();
+    let monitor = FetchMonitor { monitor: questions.monitor(), progress, reason };
     questions
         .hosts()
         .run(&routed_job, &monitor)
@@ -86,12 +87,6 @@ struct FetchMonitor<'m> {
     monitor: &'m dyn Monitor,
     progress: Progress,
     reason: Mutex<Option<String>>,
-}
-
-impl<'m> FetchMonitor<'m> {
-    fn of(monitor: &'m dyn Monitor) -> Self {
-        Self { monitor, progress: Progress::default(), reason: Mutex::default() }
-    }
 }
 
 impl Monitor for FetchMonitor<'_> {
