@@ -75,6 +75,9 @@ pub(super) struct SyncArgs {
     version: Option<bool>,
 }
 
+/// The attributes of `--perms`.
+const PERMS: Kept = Kept::MODE.with(Kept::SET_ID).with(Kept::LENT);
+
 /// The combined effect of all options.
 #[derive(Debug, Default)]
 struct SyncOptions {
@@ -130,23 +133,15 @@ struct SyncOptions {
     deletes_excluded: bool,
     from0: bool,
     force: bool,
-    perms: bool,
-    times: bool,
-    owner: bool,
-    group: bool,
-    acls: bool,
-    xattrs: bool,
+    /// The attributes that options preserve or do not preserve.
+    keeps: Kept,
     executability: bool,
-    hard_links: bool,
     altered: Altered,
     /// The option that maps users, and the one that maps groups.
     mapped: [Option<&'static str>; 2],
-    atimes: bool,
     omits_dir_times: bool,
     omits_link_times: bool,
     numeric_ids: bool,
-    devices: bool,
-    specials: bool,
     dry_run: bool,
     fsync: bool,
     verbose: u8,
@@ -208,7 +203,7 @@ pub(super) fn flags_help(words: &[OsString]) -> Option<String> {
 impl SyncArgs {
     pub(super) fn into_sync(mut self, config: &Config) -> Result<Sync, CommandError> {
         self.switches.unsupported.map_or(Ok(()), |unsupported| Err(unsupported.to_error()))?;
-        let mut options = SyncOptions { readable: 1, ..SyncOptions::default() };
+        let mut options = SyncOptions { readable: 1, keeps: Kept::NONE, ..SyncOptions::default() };
         for (_, given) in &self.switches.given {
             match given {
                 Given::On(word, value) => word.apply(&mut options, true, value)?,
@@ -271,7 +266,8 @@ impl SyncArgs {
         };
         let when = options.when.unwrap_or_default();
         let removes_sources = options.removes_sources && !options.dry_run;
-        let (readable, atimes, targets) = (options.readable, options.atimes, mirror.links);
+        let (readable, atimes, targets) =
+            (options.readable, options.keeps.has(Kept::ATIMES), mirror.links);
         let list = options.list_only.then_some(Columns { readable, atimes, targets });
         Ok(Sync { copy, mirror, when, removes_sources, list, remote_list, stats, readable })
     }
@@ -350,23 +346,24 @@ impl SyncOptions {
 
     /// All attributes to preserve.
     fn keeps(&self) -> Kept {
-        let times = self.times;
+        let times = self.keeps.has(Kept::TIMES);
         // As in rsync: backups beside their files change the times of directories.
-        let has_sibling_backups = self.has_sibling_backups();
-        let perms = Kept::MODE.with(Kept::SET_ID).with(Kept::LENT);
-        perms
-            .only_if(self.perms || self.acls)
-            .with(Kept::TIMES.only_if(times))
-            .with(Kept::DIR_TIMES.only_if(times && !self.omits_dir_times && !has_sibling_backups))
+        let omits_dir_times = self.omits_dir_times || self.has_sibling_backups();
+        // Owners and devices need root.
+        let of_root = Kept::USER.with(Kept::DEVICES).only_if(self.no_super);
+        self.keeps
+            .with(PERMS.only_if(self.keeps.has(Kept::ACL)))
+            .with(Kept::DIR_TIMES.only_if(times && !omits_dir_times))
             .with(Kept::LINK_TIMES.only_if(times && !self.omits_link_times))
-            .with(Kept::USER.only_if(self.owner && !self.no_super))
-            .with(Kept::GROUP.only_if(self.group))
-            .with(Kept::ACL.only_if(self.acls))
-            .with(Kept::XATTRS.only_if(self.xattrs))
-            .with(Kept::ATIMES.only_if(self.atimes))
-            .with(Kept::LINKS.only_if(self.hard_links))
-            .with(Kept::DEVICES.only_if(self.devices && !self.no_super))
-            .with(Kept::SPECIALS.only_if(self.specials))
+            .without(of_root)
+    }
+
+    /// Turns the preservation of attributes on or off.
+    fn keep(&mut self, attributes: Kept, on: bool) {
+        self.keeps = match on {
+            true => self.keeps.with(attributes),
+            false => self.keeps.without(attributes),
+        };
     }
 
     fn mirror(&self) -> Result<Mirror, CommandError> {

@@ -443,6 +443,31 @@ fn the_last_compression_option_wins() {
 }
 
 #[test]
+fn a_mirror_preserves_what_its_options_say() {
+    let keeps = |line: &str| match parse(line) {
+        Ok(Command::Sync(sync)) => sync.copy.request.policy.keeps,
+        other => panic!("{other:?}"),
+    };
+    let perms = Kept::MODE.with(Kept::SET_ID).with(Kept::LENT);
+    let times = Kept::TIMES.with(Kept::DIR_TIMES).with(Kept::LINK_TIMES);
+    let special = Kept::DEVICES.with(Kept::SPECIALS);
+    let archive = perms.with(times).with(Kept::OWNER).with(special);
+    assert_eq!(keeps("sync -r a b"), Kept::NONE);
+    assert_eq!(keeps("sync -a a b"), archive);
+    assert_eq!(
+        keeps("sync -aAXHU a b"),
+        archive.with(Kept::EXTENDED).with(Kept::LINKS).with(Kept::ATIMES)
+    );
+    assert_eq!(keeps("sync -a --no-p --no-o --no-D a b"), times.with(Kept::GROUP));
+    assert_eq!(keeps("sync -A --no-p a b"), perms.with(Kept::ACL));
+    assert_eq!(keeps("sync -A --no-A a b"), perms);
+    assert_eq!(keeps("sync -tO a b"), Kept::TIMES.with(Kept::LINK_TIMES));
+    assert_eq!(keeps("sync -tbJ a b"), Kept::TIMES);
+    assert_eq!(keeps("sync -a --no-super a b"), archive.without(Kept::USER.with(Kept::DEVICES)));
+    assert_eq!(keeps("sync --chown=ann a b"), Kept::USER);
+}
+
+#[test]
 fn deletion_times_exclude_each_other_as_in_rsync() {
     for wrong in [
         "sync -a --delete-before --delete-after a b",

@@ -7,7 +7,7 @@ use super::{SyncArgs, SyncOptions};
 use crate::config::{Settings, from_command_line};
 use crate::error::CommandError;
 use haul_engine::Links;
-use haul_model::{AccountMap, Compression, Filter, Style};
+use haul_model::{AccountMap, Compression, Filter, Kept, Style};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
@@ -30,12 +30,12 @@ pub(super) fn chown(options: &mut SyncOptions, value: &OsStr) -> Result<(), Stri
     if !user.is_empty() {
         set_once(options, USERS, CHOWN)?;
         options.altered.users = AccountMap::all_to(user).map_err(|error| error.to_string())?;
-        options.owner = true;
+        options.keep(Kept::USER, true);
     }
     if !group.is_empty() {
         set_once(options, GROUPS, CHOWN)?;
         options.altered.groups = AccountMap::all_to(group).map_err(|error| error.to_string())?;
-        options.group = true;
+        options.keep(Kept::GROUP, true);
     }
     Ok(())
 }
@@ -45,7 +45,7 @@ pub(super) fn usermap(options: &mut SyncOptions, value: &OsStr) -> Result<(), St
     set_once(options, USERS, "usermap")?;
     options.altered.users =
         AccountMap::parse(value.as_bytes()).map_err(|error| error.to_string())?;
-    options.owner = true;
+    options.keep(Kept::USER, true);
     Ok(())
 }
 
@@ -54,7 +54,7 @@ pub(super) fn groupmap(options: &mut SyncOptions, value: &OsStr) -> Result<(), S
     set_once(options, GROUPS, "groupmap")?;
     options.altered.groups =
         AccountMap::parse(value.as_bytes()).map_err(|error| error.to_string())?;
-    options.group = true;
+    options.keep(Kept::GROUP, true);
     Ok(())
 }
 

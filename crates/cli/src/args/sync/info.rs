@@ -4,6 +4,7 @@
 use super::{Stats, SyncOptions};
 use crate::error::CommandError;
 use crate::lines::Lines;
+use haul_model::Kept;
 
 /// The requested levels.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -98,7 +99,8 @@ impl SyncOptions {
         lines.prints_created = names > 0 || lines.itemizes;
         lines.backup = self.backup()?.filter(|_| prints_backups);
         lines.eight_bit = self.eight_bit;
-        (lines.keeps_times, lines.keeps_link_times) = (self.times, !self.omits_link_times);
+        lines.keeps_times = self.keeps.has(Kept::TIMES);
+        lines.keeps_link_times = !self.omits_link_times;
         let (log, format) = (self.log_file.as_deref(), self.log_format.as_deref());
         let lines = lines.with_log(log, self.links(), format)?;
         Ok(if self.quiet && !is_json { lines.log_only() } else { lines })

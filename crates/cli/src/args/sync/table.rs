@@ -1,8 +1,8 @@
 //! The options of rsync that `haul sync` has.
 
 use super::given;
-use super::{DeleteTiming, Recursion, Sameness, SyncOptions, number, size};
-use haul_model::Bases;
+use super::{DeleteTiming, PERMS, Recursion, Sameness, SyncOptions, number, size};
+use haul_model::{Bases, Kept};
 use std::ffi::OsStr;
 use std::str::FromStr;
 
@@ -50,8 +50,14 @@ macro_rules! flag {
     };
 }
 
-/// An option without a value, with an opposite.
+/// The attributes of `-D`.
+const SPECIAL_FILES: Kept = Kept::DEVICES.with(Kept::SPECIALS);
+
+/// An option without a value, with an opposite. `keeps` preserves these attributes.
 macro_rules! switch {
+    ($long:literal, $short:expr, $negated_short:literal, keeps $attributes:expr) => {
+        switch!($long, $short, $negated_short, |options, on| options.keep($attributes, on))
+    };
     ($long:literal, $short:expr, $negated_short:literal, = $($field:ident).+) => {
         switch!($long, $short, $negated_short, |options, on| options.$($field).+ = on)
     };
@@ -134,9 +140,8 @@ const OPTIONS: &[OptionSpec] = &[
             (false, _) => Recursion::No,
         };
         options.mirror.links = on;
-        (options.perms, options.times) = (on, on);
-        (options.owner, options.group) = (on, on);
-        (options.devices, options.specials) = (on, on);
+        let owners = Kept::USER.with(Kept::GROUP);
+        options.keep(PERMS.with(Kept::TIMES).with(owners).with(SPECIAL_FILES), on);
     }),
     switch!("recursive", Some('r'), "no-r", |options, on| {
         options.recursive = if on { Recursion::Yes } else { Recursion::No };
@@ -167,33 +172,33 @@ const OPTIONS: &[OptionSpec] = &[
         options.mirror.block_len = (len > 0).then_some(len);
         Ok(())
     }),
-    switch!("hard-links", Some('H'), "no-H", = hard_links),
-    switch!("perms", Some('p'), "no-p", = perms),
+    switch!("hard-links", Some('H'), "no-H", keeps Kept::LINKS),
+    switch!("perms", Some('p'), "no-p", keeps PERMS),
     flag!("executability", Some('E'), = executability),
     value!("chmod", None, &[], "MODES", given::chmod),
     value!("chown", None, &[], "USER:GROUP", given::chown),
     value!("usermap", None, &[], "FROM:TO,...", given::usermap),
     value!("groupmap", None, &[], "FROM:TO,...", given::groupmap),
-    switch!("times", Some('t'), "no-t", = times),
-    switch!("owner", Some('o'), "no-o", = owner),
-    switch!("group", Some('g'), "no-g", = group),
+    switch!("times", Some('t'), "no-t", keeps Kept::TIMES),
+    switch!("owner", Some('o'), "no-o", keeps Kept::USER),
+    switch!("group", Some('g'), "no-g", keeps Kept::GROUP),
     switch!("acls", Some('A'), "no-A", |options, on| {
-        options.acls = on;
-        options.perms |= on;
+        options.keep(Kept::ACL, on);
+        options.keeps = options.keeps.with(PERMS.only_if(on));
     }),
-    switch!("xattrs", Some('X'), "no-X", = xattrs),
+    switch!("xattrs", Some('X'), "no-X", keeps Kept::XATTRS),
     switch!("atimes", Some('U'), "no-U", |options, on| {
         // As in rsync, -U given twice also means --open-noatime.
-        options.mirror.keeps_atimes |= on && options.atimes;
-        options.atimes = on;
+        options.mirror.keeps_atimes |= on && options.keeps.has(Kept::ATIMES);
+        options.keep(Kept::ATIMES, on);
     }),
     switch!("open-noatime", None, "", = mirror.keeps_atimes),
     switch!("omit-dir-times", Some('O'), "no-O", = omits_dir_times),
     switch!("omit-link-times", Some('J'), "no-J", = omits_link_times),
     switch!("numeric-ids", None, "", = numeric_ids),
-    switch!("devices", None, "", = devices),
-    switch!("specials", None, "", = specials),
-    switch!("D", Some('D'), "", |options, on| (options.devices, options.specials) = (on, on)),
+    switch!("devices", None, "", keeps Kept::DEVICES),
+    switch!("specials", None, "", keeps Kept::SPECIALS),
+    switch!("D", Some('D'), "", keeps SPECIAL_FILES),
     switch!("partial", None, "", = partial),
     value!("partial-dir", None, &[], "DIR", = partial_dir),
     flag!("P", Some('P'), |options, on| (options.partial, options.progress) = (on, on)),
