@@ -25,16 +25,17 @@ pub(crate) use deploy::{Deploy, Deployment};
 pub(crate) use doctor::Doctor;
 pub(crate) use keep::{Keep, KeepAction};
 pub(crate) use places::{CompletedShell, Generate, Places};
-pub(crate) use server::{Server, ServerAction, Terms};
+pub(crate) use server::{Server, Terms};
 pub(crate) use stats::Stats;
 pub(crate) use sync::list::{LIST_LEN_MAX, RemoteList, paths as paths_of_list};
 pub(crate) use sync::{Sync, rate, size};
 
-use self::compat::{CompatArgs, explain};
+use self::compat::explain;
 use self::deferred::Deferred;
 use self::help::{CHECK_USAGE, COPY_USAGE, MOVE_USAGE};
+use self::remote::HostResolver;
 use self::words::{
-    CheckArgs, Cli, CommandArgs, ConfigArgs, CopyArgs, DetailArgs, MoveArgs, switch,
+    CheckArgs, Cli, CommandArgs, ConfigArgs, CopyArgs, DetailArgs, MoveArgs, TreeArgs,
 };
 use crate::config::{Config, Settings};
 use crate::deadline::Deadline;
@@ -42,10 +43,10 @@ use crate::error::{CommandError, ExitCode};
 use crate::lines::Lines;
 use crate::report::{Detail, Show};
 use crate::stdout;
-use clap::{CommandFactory, Parser};
+use clap::{Args, CommandFactory, Parser};
 use haul::{Location, Request, TransferOptions, parse_host};
-use haul_engine::{CleanRules, Links, Summary};
-use haul_model::{Conflict, Moving, Policy, Resume, Style};
+use haul_engine::{CleanRules, Summary};
+use haul_model::{Moving, Policy, Resume};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -157,11 +158,13 @@ pub(crate) struct ShowConfig {
 }
 
 /// `haul serve`.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq, Args)]
 pub(crate) struct Serve {
     /// The only directory that the client may access; `None`: no restriction.
+    #[arg(long, value_name = "DIR")]
     pub(crate) root: Option<PathBuf>,
     /// The client may only read.
+    #[arg(long, requires = "root")]
     pub(crate) read_only: bool,
 }
 
@@ -275,15 +278,11 @@ impl Cli {
             CommandArgs::Deploy(Deferred(words)) => Command::Deploy(words.into_deploy(&load()?)?),
             CommandArgs::Doctor(Deferred(words)) => Command::Doctor(words.into_doctor(&load()?)?),
             CommandArgs::Completions(Deferred(words)) => Command::Completions(words.shell),
-            CommandArgs::Generate(Deferred(words)) => {
-                Command::Generate(Generate { dir: words.dir })
-            }
+            CommandArgs::Generate(Deferred(generate)) => Command::Generate(generate),
             CommandArgs::Places(Deferred(words)) => Command::Places(words.into_places(&load()?)),
             CommandArgs::Help(Deferred(words)) => read(&words.help_args())?,
             CommandArgs::Server(words) => Command::Server(words.into_server(load)?),
-            CommandArgs::Serve(Deferred(words)) => {
-                Command::Serve(Serve { root: words.root, read_only: words.read_only })
-            }
+            CommandArgs::Serve(Deferred(serve)) => Command::Serve(serve),
         })
     }
 }
@@ -298,8 +297,6 @@ impl Copy {
 
 impl CopyArgs {
     fn into_copy(self, config: &Config) -> Result<Copy, CommandError> {
-        // clap accepts at most one option of each group.
-        let conflict = conflict(self.force, self.no_clobber, self.update);
         let safety = config.with(self.safety.settings(), None);
         let resume = match (self.strict, self.no_resume) {
             (true, _) => Resume::Strict,
@@ -312,9 +309,9 @@ impl CopyArgs {
             );
             return Err(error.with_hint("add --no-verify; 'haul config' shows where verify is set"));
         }
-        let DetailArgs { quiet, verbose, json } = self.detail;
-        self.compat.refuse_port(&self.paths)?;
-        let (sources, dest) = self.remote.sources_and_dest(&self.paths, COPY_USAGE, config)?;
+        let TreeArgs { paths, attributes, compat, .. } = &self.tree;
+        compat.refuse_port(paths)?;
+        let (sources, dest) = self.remote.sources_and_dest(paths, COPY_USAGE, config)?;
         let (sources, dest, to_all) = match self.to_all {
             true => to_all::split(sources, dest)?,
             false => (sources, dest, Vec::new()),
@@ -325,31 +322,23 @@ impl CopyArgs {
             (dest, transfer_options)
         });
         let to_all = to_all.collect();
-        let detail = detail(quiet, verbose, json);
         let request = Request {
-            recursive: self.recursive || self.attributes.archive,
-            follow: follows(
-                self.dereference,
-                self.recursive || self.attributes.archive,
-                &self.compat,
-            ),
-            filter: self.filter.rules(Style::default(), Links::All, |_| false)?,
             policy: Policy {
-                conflict,
+                conflict: self.conflict.conflict(),
                 dry_run: self.dry_run,
                 resume,
                 verify: safety.verify.is_some_and(|given| given.value),
                 sync: safety.sync.is_some_and(|given| given.value),
                 strict_source: self.strict_source,
                 trusts_transit: self.fast,
-                keeps: self.attributes.keeps(),
-                numeric_ids: self.attributes.numeric_ids,
+                keeps: attributes.keeps(),
+                numeric_ids: attributes.numeric_ids,
                 moving: None,
             },
             transfer_options,
-            ..Request::new(sources, dest)
+            ..self.tree.request(sources, dest)?
         };
-        Ok(Copy { to_all, ..Copy::of(request, detail) })
+        Ok(Copy { to_all, ..Copy::of(request, self.detail.detail()) })
     }
 }
 
@@ -357,16 +346,13 @@ impl MoveArgs {
     fn into_copy(self, config: &Config) -> Result<Copy, CommandError> {
         let (sources, dest) = self.remote.sources_and_dest(&self.paths, MOVE_USAGE, config)?;
         let transfer_options = self.remote.transfer_options(&sources, &dest, config);
-        let DetailArgs { quiet, verbose, json } = self.detail;
-        let conflict = conflict(self.force, self.no_clobber, self.update);
-        let verify = switch(self.verify, self.no_verify);
+        let verify = self.verify.setting();
         let safety = config.with(Settings { verify, ..Settings::default() }, None);
         let moving = if self.lossy { Moving::Lossy } else { Moving::Whole };
-        let detail = detail(quiet, verbose, json);
         let request = Request {
             recursive: true,
             policy: Policy {
-                conflict,
+                conflict: self.conflict.conflict(),
                 sync: true,
                 verify: safety.verify.is_some_and(|given| given.value),
                 moving: Some(moving),
@@ -376,15 +362,14 @@ impl MoveArgs {
             transfer_options,
             ..Request::new(sources, dest)
         };
-        Ok(Copy::of(request, detail))
+        Ok(Copy::of(request, self.detail.detail()))
     }
 }
 
 impl ConfigArgs {
     fn into_show_config(self, config: Config) -> Result<ShowConfig, CommandError> {
-        let words = self.parallel.add_to(&self.remote);
         let Settings { verify, sync, .. } = self.safety.settings();
-        let words = Settings { verify, sync, ..words };
+        let words = Settings { verify, sync, ..self.remote.settings() };
         let host = self.host.map(|host| parse_host(&host)).transpose()?;
         let host = host.map(|host| host.name().to_owned());
         Ok(ShowConfig {
@@ -397,40 +382,24 @@ impl ConfigArgs {
     }
 }
 
-/// True if links in the sources are followed. Without `-r` only named entries are copied, and a
-/// named link is followed, as in cp.
-fn follows(dereference: bool, recursive: bool, compat: &CompatArgs) -> bool {
-    dereference || !(recursive || compat.keeps_links)
-}
-
-/// clap accepts at most one of them.
-fn conflict(force: bool, no_clobber: bool, update: bool) -> Conflict {
-    match (force, no_clobber, update) {
-        (true, ..) => Conflict::ReplaceAll,
-        (_, true, _) => Conflict::Keep,
-        (.., true) => Conflict::ReplaceOlder,
-        _ => Conflict::ReplaceChanged,
+impl CheckArgs {
+    fn into_check(self, config: &Config) -> Result<Check, CommandError> {
+        let TreeArgs { paths, attributes, compat, .. } = &self.tree;
+        compat.refuse_port(paths)?;
+        let resolver = HostResolver::new(self.remote.settings(), config);
+        let (sources, dest) = resolver.sources_and_dest(paths, CHECK_USAGE)?;
+        let detail = detail(self.quiet, self.verbose.into(), self.json);
+        let request = Request {
+            policy: Policy { keeps: attributes.keeps(), ..Policy::default() },
+            ..self.tree.request(sources, dest)?
+        };
+        Ok(Check { copy: Copy::of(request, detail), content: self.content })
     }
 }
 
-impl CheckArgs {
-    fn into_check(self, config: &Config) -> Result<Check, CommandError> {
-        self.compat.refuse_port(&self.paths)?;
-        let (sources, dest) =
-            self.remote.sources_and_dest(&self.paths, CHECK_USAGE, &self.retry, config)?;
-        let detail = detail(self.quiet, self.verbose.into(), self.json);
-        let request = Request {
-            recursive: self.recursive || self.attributes.archive,
-            follow: follows(
-                self.dereference,
-                self.recursive || self.attributes.archive,
-                &self.compat,
-            ),
-            filter: self.filter.rules(Style::default(), Links::All, |_| false)?,
-            policy: Policy { keeps: self.attributes.keeps(), ..Policy::default() },
-            ..Request::new(sources, dest)
-        };
-        Ok(Check { copy: Copy::of(request, detail), content: self.content })
+impl DetailArgs {
+    fn detail(&self) -> Detail {
+        detail(self.quiet, self.verbose, self.json)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The command line of `haul cache`.
 
-use super::server::{Server, ServerAction, reached};
+use super::server::{Server, reached};
 use super::usage_error::is_misspelt;
 use super::{Command, Config};
 use crate::error::CommandError;
@@ -88,8 +88,7 @@ impl CacheArgs {
         };
         let words = ["cache", word].into_iter().chain(json.then_some("--json"));
         let words = words.map(str::to_owned).collect();
-        let action = ServerAction::OnHost { host: reached(&host, rsh, &load()?)?, words };
-        Ok(Command::Server(Server { action, json }))
+        Ok(Command::Server(Server::OnHost { host: reached(&host, rsh, &load()?)?, words }))
     }
 }
 
@@ -127,9 +126,7 @@ mod tests {
             ("cache clear nas", ["cache", "clear"]),
         ] {
             match command(words) {
-                Ok(Command::Server(Server {
-                    action: ServerAction::OnHost { words, .. }, ..
-                })) => {
+                Ok(Command::Server(Server::OnHost { words, .. })) => {
                     assert_eq!(words, expected);
                 }
                 other => panic!("{words}: {other:?}"),
@@ -148,12 +145,7 @@ mod tests {
             }
         }
         for words in ["cache verifi:", "cache ann@cler", "cache shadow"] {
-            let is_there = |command| {
-                matches!(
-                    command,
-                    Command::Server(Server { action: ServerAction::OnHost { .. }, .. })
-                )
-            };
+            let is_there = |command| matches!(command, Command::Server(Server::OnHost { .. }));
             assert!(command(words).is_ok_and(is_there), "{words}");
         }
     }

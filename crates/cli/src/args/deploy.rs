@@ -1,6 +1,6 @@
 //! The command line of `haul deploy`.
 
-use super::remote::{TimeoutArgs, set_up};
+use super::remote::{set_up, timeout};
 use crate::config::{Config, Settings, from_command_line};
 use crate::error::CommandError;
 use clap::Args;
@@ -59,8 +59,8 @@ pub(super) struct DeployArgs {
     quiet: bool,
     #[arg(short = 'e', long, value_name = "COMMAND")]
     rsh: Option<String>,
-    #[command(flatten)]
-    timeout: TimeoutArgs,
+    #[arg(long, value_name = "SECONDS", value_parser = timeout())]
+    timeout: Option<u32>,
 }
 
 impl DeployArgs {
@@ -68,7 +68,7 @@ impl DeployArgs {
         let host = parse_host(&self.host)?;
         let words = Settings {
             rsh: self.rsh.map(from_command_line),
-            timeout: self.timeout.timeout.map(from_command_line),
+            timeout: self.timeout.map(from_command_line),
             ..Settings::default()
         };
         let mut settings = config.with(words, Some(host.name()));

@@ -1,7 +1,7 @@
 //! The command line of `haul doctor`.
 
 use super::detail;
-use super::remote::RemoteArgs;
+use super::remote::{HostResolver, RemoteArgs};
 use crate::config::Config;
 use crate::error::CommandError;
 use crate::report::Detail;
@@ -57,7 +57,8 @@ pub(super) struct DoctorArgs {
 impl DoctorArgs {
     pub(super) fn into_doctor(self, config: &Config) -> Result<Doctor, CommandError> {
         let words = as_location(&self.host)?;
-        let location = self.remote.location(&words, config)?;
+        let resolver = HostResolver::new(self.remote.settings(), config);
+        let location = resolver.locations(std::slice::from_ref(&words))?.remove(0);
         let path = has_path(&words, &location).then_some(location.path);
         let detail = detail(false, 0, self.json);
         Ok(Doctor { machine: location.machine, path, ports: self.port_range, detail })

@@ -307,15 +307,26 @@ fn usage_error(at: &str, why: &str) -> CommandError {
 }
 
 fn read(path: &OsStr, links: Links) -> io::Result<Vec<u8>> {
-    let mut content = Vec::new();
+    let too_long = format!("it is larger than {} KiB", Filter::FILE_LEN_MAX >> 10);
+    read_named(path, links, Filter::FILE_LEN_MAX, &too_long)
+}
+
+/// Reads a file that the command line names; `-` is standard input. Only `links` are followed to
+/// it. `too_long` is the error if it is longer than `len_max`.
+pub(super) fn read_named(
+    path: &OsStr,
+    links: Links,
+    len_max: u64,
+    too_long: &str,
+) -> io::Result<Vec<u8>> {
     let input: Box<dyn Read> = match path.as_bytes() {
         b"-" => Box::new(io::stdin()),
         _ => Box::new(haul_engine::open_named(path.as_ref(), links)?),
     };
-    input.take(Filter::FILE_LEN_MAX + 1).read_to_end(&mut content)?;
-    if content.len() as u64 > Filter::FILE_LEN_MAX {
-        let message = format!("it is larger than {} KiB", Filter::FILE_LEN_MAX >> 10);
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+    let mut content = Vec::new();
+    input.take(len_max + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > len_max {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, too_long));
     }
     Ok(content)
 }

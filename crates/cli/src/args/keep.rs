@@ -18,15 +18,12 @@ pub(crate) struct Keep {
 /// An action on kept connections.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum KeepAction {
+    /// Show the connections.
     List,
     /// Close the connections to this host, or all.
     Stop(Option<String>),
     /// Hold the connection whose streams are sent over standard input.
-    Hold {
-        dir: PathBuf,
-        name: String,
-        host: String,
-    },
+    Hold { dir: PathBuf, name: String, host: String },
 }
 
 pub(super) const USAGE: &str = "haul keep [OPTIONS] [stop [HOST]]";

@@ -18,9 +18,10 @@ pub(crate) enum CompletedShell {
 }
 
 /// `haul generate`.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Args)]
 pub(crate) struct Generate {
-    /// The directory below which the files are written.
+    /// Directory for man/, bash-completion/, zsh/ and fish/
+    #[arg(value_name = "DIR")]
     pub(crate) dir: PathBuf,
 }
 

@@ -6,7 +6,8 @@ use crate::config::{
     Transport, from_command_line,
 };
 use crate::error::CommandError;
-use clap::Args;
+use clap::builder::RangedI64ValueParser;
+use clap::{Args, value_parser};
 use haul::state;
 use haul::{Host, Location, Machine, TransferOptions, UseServer, WithoutHaul};
 use haul_model::{Compression, Ports, Via};
@@ -26,39 +27,32 @@ pub(super) struct RemoteArgs {
     rsh: Option<String>,
     #[arg(long, value_enum, value_name = "haul|sftp", hide_possible_values = true)]
     transport: Option<Transport>,
-    #[command(flatten)]
-    timeout: TimeoutArgs,
+    #[arg(long, value_name = "SECONDS", value_parser = timeout())]
+    timeout: Option<u32>,
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = KEEP_DEFAULT)]
     keep: Option<KeepFor>,
 }
 
-/// The timeout of a host.
-#[derive(Debug, Args)]
-pub(super) struct TimeoutArgs {
-    #[arg(long, value_name = "SECONDS")]
-    #[arg(value_parser = clap::value_parser!(u32).range(0..=i64::from(TIMEOUT_MAX)))]
-    pub(super) timeout: Option<u32>,
+/// The parser of a timeout.
+pub(super) fn timeout() -> RangedI64ValueParser<u32> {
+    value_parser!(u32).range(0..=i64::from(TIMEOUT_MAX))
 }
 
 /// The options of commands that only read metadata or hashes.
 #[derive(Debug, Args)]
 pub(super) struct RequestArgs {
     #[command(flatten)]
-    remote: RemoteArgs,
+    remote: RetriedArgs,
     #[arg(short, long)]
     quiet: bool,
-    #[command(flatten)]
-    retry: RetryArgs,
 }
 
 /// The options of commands that transfer contents.
 #[derive(Debug, Args)]
 pub(super) struct TransferArgs {
     #[command(flatten)]
-    remote: RemoteArgs,
-    #[command(flatten)]
-    parallel: ParallelArgs,
+    remote: ParallelArgs,
     #[arg(long, value_name = "HOW")]
     compress: Option<Compression>,
     #[arg(long, value_name = "WAY")]
@@ -100,36 +94,36 @@ pub(super) fn transfer_options(
     }
 }
 
-/// The number of connections, and of retries.
+/// The options for reaching hosts, and the number of connections.
 #[derive(Debug, Args)]
 pub(super) struct ParallelArgs {
-    #[arg(long, value_name = "N")]
-    #[arg(value_parser = clap::value_parser!(u8).range(1..=i64::from(PARALLEL_MAX)))]
-    parallel: Option<u8>,
     #[command(flatten)]
-    retry: RetryArgs,
-}
-
-/// The number of retries after a lost connection.
-#[derive(Debug, Args)]
-pub(super) struct RetryArgs {
+    remote: RetriedArgs,
     #[arg(long, value_name = "N")]
-    #[arg(value_parser = clap::value_parser!(u32).range(0..=i64::from(RETRIES_MAX)))]
-    retries: Option<u32>,
+    #[arg(value_parser = value_parser!(u8).range(1..=i64::from(PARALLEL_MAX)))]
+    parallel: Option<u8>,
 }
 
 impl ParallelArgs {
-    /// Combines these options with the options in `remote`.
-    pub(super) fn add_to(&self, remote: &RemoteArgs) -> Settings {
+    pub(super) fn settings(&self) -> Settings {
         let parallel = self.parallel.and_then(NonZeroU8::new).map(from_command_line);
-        Settings { parallel, ..self.retry.add_to(remote) }
+        Settings { parallel, ..self.remote.settings() }
     }
 }
 
-impl RetryArgs {
-    /// Combines the option with the options in `remote`.
-    fn add_to(&self, remote: &RemoteArgs) -> Settings {
-        Settings { retries: self.retries.map(from_command_line), ..remote.settings() }
+/// The options for reaching hosts, and the number of retries after a lost connection.
+#[derive(Debug, Args)]
+pub(super) struct RetriedArgs {
+    #[command(flatten)]
+    remote: RemoteArgs,
+    #[arg(long, value_name = "N")]
+    #[arg(value_parser = value_parser!(u32).range(0..=i64::from(RETRIES_MAX)))]
+    retries: Option<u32>,
+}
+
+impl RetriedArgs {
+    pub(super) fn settings(&self) -> Settings {
+        Settings { retries: self.retries.map(from_command_line), ..self.remote.settings() }
     }
 }
 
@@ -142,13 +136,12 @@ fn exclude(one: &dyn fmt::Display, other: &str) -> CommandError {
 }
 
 impl RemoteArgs {
-    /// The settings of these options.
-    fn settings(&self) -> Settings {
+    pub(super) fn settings(&self) -> Settings {
         Settings {
             rsh: self.rsh.clone().map(from_command_line),
             remote_haul: self.remote_haul.clone().map(from_command_line),
             transport: self.transport.map(from_command_line),
-            timeout: self.timeout.timeout.map(from_command_line),
+            timeout: self.timeout.map(from_command_line),
             keep: self.keep.clone().map(from_command_line),
             ..Settings::default()
         }
@@ -289,29 +282,6 @@ fn keep(keep_time: Duration) -> Option<Keep> {
     Some(Keep::Held { dir, keep_time, holder: vec![program.into(), "keep".into(), "hold".into()] })
 }
 
-impl RemoteArgs {
-    /// Parses one location, and sets up its host.
-    pub(super) fn location(
-        &self,
-        words: &OsString,
-        config: &Config,
-    ) -> Result<Location, CommandError> {
-        let resolver = HostResolver::new(self.settings(), config);
-        Ok(resolver.locations(std::slice::from_ref(words))?.remove(0))
-    }
-
-    /// The sources and the destination, which is the last location.
-    pub(super) fn sources_and_dest(
-        &self,
-        words: &[OsString],
-        usage: &str,
-        retry: &RetryArgs,
-        config: &Config,
-    ) -> Result<(Vec<Location>, Location), CommandError> {
-        HostResolver::new(retry.add_to(self), config).sources_and_dest(words, usage)
-    }
-}
-
 impl TransferArgs {
     /// How contents travel between these locations.
     pub(super) fn transfer_options(
@@ -332,11 +302,11 @@ impl TransferArgs {
             via: self.via.map(from_command_line),
             congestion: self.congestion.map(from_command_line),
             port_range: self.port_range.map(from_command_line),
-            ..self.parallel.add_to(&self.remote)
+            ..self.remote.settings()
         }
     }
 
-    /// Like [`RemoteArgs::sources_and_dest`].
+    /// Like [`HostResolver::sources_and_dest`].
     pub(super) fn sources_and_dest(
         &self,
         words: &[OsString],
@@ -361,8 +331,8 @@ impl RequestArgs {
         words: &[OsString],
         config: &Config,
     ) -> Result<Vec<Location>, CommandError> {
-        let mut locations =
-            HostResolver::new(self.retry.add_to(&self.remote), config).locations(words)?;
+        let resolver = HostResolver::new(self.remote.settings(), config);
+        let mut locations = resolver.locations(words)?;
         for location in locations.iter_mut().filter(|_| self.quiet) {
             if let Machine::Remote(host) = &mut location.machine
                 && host.without_haul == WithoutHaul::Continue

@@ -14,66 +14,39 @@ use std::path::PathBuf;
 
 /// `haul server`.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Server {
-    pub(crate) action: ServerAction,
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum ServerAction {
+pub(crate) enum Server {
     /// Run in the foreground.
-    Run {
-        listen: Vec<String>,
-    },
+    Run { listen: Vec<String> },
     /// Run in the background. `reached`: also listen at the address to which ssh connected.
-    Start {
-        listen: Vec<String>,
-        reached: bool,
-    },
+    Start { listen: Vec<String>, reached: bool },
+    /// Stop the server.
     Stop,
-    Status,
+    /// Show whether it runs, and its jobs.
+    Status { json: bool },
+    /// Read the settings and the clients again.
     Reload,
-    Config,
-    Clients,
+    /// Show the settings in effect.
+    Config { json: bool },
+    /// List the clients.
+    Clients { json: bool },
     /// Enroll a client by its public key.
-    Admit {
-        key: PublicKey,
-        terms: Terms,
-    },
-    Invite {
-        terms: Terms,
-        addresses: Vec<String>,
-    },
+    Admit { key: PublicKey, terms: Terms, json: bool },
+    /// Print an invitation.
+    Invite { terms: Terms, addresses: Vec<String> },
     /// Accept an invitation.
-    Join {
-        invitation: Box<Invitation>,
-        name: Option<String>,
-        host: Option<String>,
-    },
+    Join { invitation: Box<Invitation>, name: Option<String>, host: Option<String> },
     /// Enroll this user at a host, through ssh.
-    Enroll {
-        host: Host,
-        terms: Terms,
-        yes: bool,
-    },
-    Revoke {
-        name: String,
-    },
+    Enroll { host: Host, terms: Terms, yes: bool },
+    /// Remove a client.
+    Revoke { name: String },
     /// Create a new key of the server.
     Rotate,
     /// Write the unit files of a service.
-    Install {
-        user: bool,
-    },
+    Install { user: bool },
     /// Run the command on a host, through ssh.
-    OnHost {
-        host: Host,
-        words: Vec<String>,
-    },
+    OnHost { host: Host, words: Vec<String> },
     /// Serve a client that connected through ssh.
-    Agent {
-        key: PublicKey,
-    },
+    Agent { key: PublicKey },
     /// Run `haul cache` for another machine.
     Cache(CacheCommand),
     /// Run the command whose arguments are on standard input.
@@ -81,12 +54,16 @@ pub(crate) enum ServerAction {
 }
 
 /// The terms on which a client is enrolled.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq, Args)]
 pub(crate) struct Terms {
-    pub(crate) name: Option<String>,
     /// The directory that the client may access; `None`: the home directory.
+    #[arg(long, value_name = "DIR")]
     pub(crate) root: Option<PathBuf>,
+    #[arg(long)]
     pub(crate) read_only: bool,
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    #[arg(long, value_name = "USER")]
     pub(crate) run_as: Option<String>,
 }
 
@@ -181,24 +158,12 @@ pub(super) struct ShowArgs {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct TermsArgs {
-    #[arg(long, value_name = "DIR")]
-    root: Option<PathBuf>,
-    #[arg(long)]
-    read_only: bool,
-    #[arg(long, value_name = "NAME")]
-    name: Option<String>,
-    #[arg(long, value_name = "USER")]
-    run_as: Option<String>,
-}
-
-#[derive(Debug, Args)]
 pub(super) struct EnrollArgs {
     /// Host, as ssh takes it
     #[arg(value_name = "HOST")]
     host: OsString,
     #[command(flatten)]
-    terms: TermsArgs,
+    terms: Terms,
     #[arg(long)]
     yes: bool,
     #[arg(short = 'e', long, value_name = "COMMAND")]
@@ -208,7 +173,7 @@ pub(super) struct EnrollArgs {
 #[derive(Debug, Args)]
 pub(super) struct InviteArgs {
     #[command(flatten)]
-    terms: TermsArgs,
+    terms: Terms,
     #[arg(long, value_name = "ADDRESS")]
     address: Vec<String>,
     #[command(flatten)]
@@ -232,7 +197,7 @@ pub(super) struct AdmitArgs {
     #[arg(value_name = "KEY")]
     key: String,
     #[command(flatten)]
-    terms: TermsArgs,
+    terms: Terms,
     #[arg(long)]
     json: bool,
 }
@@ -273,36 +238,16 @@ pub(super) fn reached(
     set_up(host, &settings)
 }
 
-impl HostArgs {
-    /// `action`, or the same command with `words` on the host if one is given.
-    fn or_on_host(
-        self,
-        action: ServerAction,
-        words: Vec<String>,
-        load: impl FnOnce() -> Result<Config, CommandError>,
-    ) -> Result<ServerAction, CommandError> {
-        match self.host {
-            None => Ok(action),
-            Some(host) => {
-                let host = reached(&host, self.rsh, &load()?)?;
-                Ok(ServerAction::OnHost { host, words })
-            }
-        }
-    }
-}
-
-impl TermsArgs {
-    fn terms(self) -> Result<Terms, CommandError> {
-        let Self { root, read_only, name, run_as } = self;
-        if name.as_ref().is_some_and(|name| !is_client_name(name)) {
+impl Terms {
+    /// Refuses a name that no client can have.
+    fn checked(self) -> Result<Self, CommandError> {
+        if self.name.as_ref().is_some_and(|name| !is_client_name(name)) {
             let message = "--name: use letters, digits and '.', '-', '_' or '@'";
             return Err(CommandError::usage(message));
         }
-        Ok(Terms { name, root, read_only, run_as })
+        Ok(self)
     }
-}
 
-impl Terms {
     /// The options for these terms.
     pub(crate) fn words(&self) -> Result<Vec<String>, CommandError> {
         let mut words = Vec::new();
@@ -323,74 +268,72 @@ impl ServerArgs {
         self,
         load: impl FnOnce() -> Result<Config, CommandError>,
     ) -> Result<Server, CommandError> {
-        use ServerAction as A;
-        let mut shows_json = false;
-        let mut shown = |name: &str, json: bool| {
-            shows_json = json;
-            [Some(name), json.then_some("--json")]
-                .into_iter()
-                .flatten()
-                .map(str::to_owned)
-                .collect()
+        use Server as S;
+        let words =
+            |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let shown = |name: &str, json: bool| match json {
+            true => words(&[name, "--json"]),
+            false => words(&[name]),
         };
-        let one = |name: &str| vec![name.to_owned()];
-        let action = match self {
-            Self::Run(Deferred(words)) => A::Run { listen: words.listen },
+        // The command, and its words on a host.
+        let (at, server, words) = match self {
+            Self::Run(Deferred(RunArgs { listen })) => return Ok(S::Run { listen }),
             Self::Start(Deferred(StartArgs { listen, reached, at })) => {
                 let addresses = listen.iter().map(|address| format!("--listen={address}"));
-                let words = one("start").into_iter().chain(addresses).collect();
-                at.or_on_host(A::Start { listen, reached }, words, load)?
+                let words = words(&["start"]).into_iter().chain(addresses).collect();
+                (at, S::Start { listen, reached }, words)
             }
-            Self::Stop(Deferred(at)) => at.or_on_host(A::Stop, one("stop"), load)?,
-            Self::Reload(Deferred(at)) => at.or_on_host(A::Reload, one("reload"), load)?,
-            Self::Rotate(Deferred(at)) => at.or_on_host(A::Rotate, one("rotate"), load)?,
-            Self::Status(Deferred(words)) => {
-                words.at.or_on_host(A::Status, shown("status", words.json), load)?
+            Self::Stop(Deferred(at)) => (at, S::Stop, words(&["stop"])),
+            Self::Reload(Deferred(at)) => (at, S::Reload, words(&["reload"])),
+            Self::Rotate(Deferred(at)) => (at, S::Rotate, words(&["rotate"])),
+            Self::Status(Deferred(ShowArgs { json, at })) => {
+                (at, S::Status { json }, shown("status", json))
             }
-            Self::Config(Deferred(words)) => {
-                words.at.or_on_host(A::Config, shown("config", words.json), load)?
+            Self::Config(Deferred(ShowArgs { json, at })) => {
+                (at, S::Config { json }, shown("config", json))
             }
-            Self::Clients(Deferred(words)) => {
-                words.at.or_on_host(A::Clients, shown("clients", words.json), load)?
+            Self::Clients(Deferred(ShowArgs { json, at })) => {
+                (at, S::Clients { json }, shown("clients", json))
             }
             Self::Revoke(Deferred(RevokeArgs { name, at })) => {
-                let words = vec!["revoke".to_owned(), "--".to_owned(), name.clone()];
-                at.or_on_host(A::Revoke { name }, words, load)?
+                let words = words(&["revoke", "--", &name]);
+                (at, S::Revoke { name }, words)
             }
             Self::Install(Deferred(InstallArgs { user, at })) => {
-                let option = user.then(|| "--user".to_owned());
-                let words = one("install").into_iter().chain(option).collect();
-                at.or_on_host(A::Install { user }, words, load)?
+                let words = if user { words(&["install", "--user"]) } else { words(&["install"]) };
+                (at, S::Install { user }, words)
+            }
+            Self::Invite(Deferred(InviteArgs { terms, address, at })) => {
+                let terms = terms.checked()?;
+                let mut words = words(&["invite"]);
+                words.extend(terms.words()?);
+                words.extend(address.iter().map(|address| format!("--address={address}")));
+                (at, S::Invite { terms, addresses: address }, words)
             }
             Self::Enroll(Deferred(EnrollArgs { host, terms, yes, rsh })) => {
                 let host = reached(&host, rsh, &load()?)?;
-                A::Enroll { host, terms: terms.terms()?, yes }
-            }
-            Self::Invite(Deferred(InviteArgs { terms, address, at })) => {
-                let terms = terms.terms()?;
-                let mut words = one("invite");
-                words.extend(terms.words()?);
-                words.extend(address.iter().map(|address| format!("--address={address}")));
-                at.or_on_host(A::Invite { terms, addresses: address }, words, load)?
+                return Ok(S::Enroll { host, terms: terms.checked()?, yes });
             }
             Self::Join(Deferred(JoinArgs { invitation, name, host })) => {
-                let invitation = invitation.parse().map_err(CommandError::usage)?;
-                A::Join { invitation: Box::new(invitation), name, host }
+                let invitation = Box::new(invitation.parse().map_err(CommandError::usage)?);
+                return Ok(S::Join { invitation, name, host });
             }
             Self::Admit(Deferred(AdmitArgs { key, terms, json })) => {
-                shows_json = json;
                 let key = key.parse().map_err(CommandError::usage)?;
-                A::Admit { key, terms: terms.terms()? }
+                return Ok(S::Admit { key, terms: terms.checked()?, json });
             }
             Self::Agent(AgentArgs { key }) => {
-                A::Agent { key: key.parse().map_err(CommandError::usage)? }
+                return Ok(S::Agent { key: key.parse().map_err(CommandError::usage)? });
             }
-            Self::Cache(Deferred(words)) => match words.into_command(load)? {
-                Command::Cache(command) => A::Cache(command),
+            Self::Cache(Deferred(args)) => match args.into_command(load)? {
+                Command::Cache(command) => return Ok(S::Cache(command)),
                 _ => return Err(CommandError::usage("not a command for another machine")),
             },
-            Self::Words => A::Words,
+            Self::Words => return Ok(S::Words),
         };
-        Ok(Server { action, json: shows_json })
+        match at.host {
+            None => Ok(server),
+            Some(host) => Ok(S::OnHost { host: reached(&host, at.rsh, &load()?)?, words }),
+        }
     }
 }

@@ -1,6 +1,5 @@
 //! The clap definitions of the commands, and the options of most of them.
 
-use super::CompletedShell;
 use super::attributes::AttributeArgs;
 use super::cache::{self, CacheArgs};
 use super::compat::CompatArgs;
@@ -10,14 +9,18 @@ use super::doctor::{self, DoctorArgs};
 use super::filter::FilterArgs;
 use super::help::*;
 use super::keep::{self, KeepArgs};
-use super::places::PlacesArgs;
-use super::remote::{ParallelArgs, RemoteArgs, RequestArgs, RetryArgs, TransferArgs};
+use super::places::{Generate, PlacesArgs};
+use super::remote::{ParallelArgs, RequestArgs, RetriedArgs, TransferArgs};
 use super::server::ServerArgs;
 use super::sync::SyncArgs;
+use super::{CompletedShell, Serve};
 use crate::config::{Setting, Settings, from_command_line};
+use crate::error::CommandError;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueHint};
+use haul::{Location, Request};
+use haul_engine::Links;
+use haul_model::{Conflict, Style};
 use std::ffi::OsString;
-use std::path::PathBuf;
 
 /// Copy and synchronise files, here and over ssh
 #[derive(Debug, Parser)]
@@ -81,7 +84,7 @@ pub(super) enum CommandArgs {
     Completions(Deferred<CompletionsArgs>),
     /// Write man pages and shell completions below DIR
     #[command(override_usage = "haul generate DIR", after_help = GENERATE_HELP)]
-    Generate(Deferred<GenerateArgs>),
+    Generate(Deferred<Generate>),
     /// Print the hosts, and the paths of a host, that begin with WORD
     #[command(name = "__places", hide = true)]
     Places(Deferred<PlacesArgs>),
@@ -90,34 +93,18 @@ pub(super) enum CommandArgs {
     Help(Deferred<HelpArgs>),
     /// Serve a haul client on standard input and output
     #[command(hide = true, override_usage = "haul serve [OPTIONS]", after_help = SERVE_HELP)]
-    Serve(Deferred<ServeArgs>),
+    Serve(Deferred<Serve>),
 }
 
 #[derive(Debug, Args)]
 pub(super) struct CopyArgs {
-    /// The sources and, last, the destination. clap has no arguments of which
-    /// the last is another, if they may follow "--".
-    #[arg(value_name = "SOURCE", required = true, hide = true, value_hint = ValueHint::AnyPath)]
-    pub(super) paths: Vec<OsString>,
-
-    #[arg(short, long, short_alias = 'R')]
-    pub(super) recursive: bool,
-    #[arg(short = 'L', long)]
-    pub(super) dereference: bool,
     #[arg(long)]
     pub(super) to_all: bool,
     #[arg(short = 'n', long)]
     pub(super) dry_run: bool,
 
     #[command(flatten)]
-    pub(super) filter: FilterArgs,
-
-    #[arg(short, long, group = "conflict")]
-    pub(super) force: bool,
-    #[arg(long, group = "conflict")]
-    pub(super) no_clobber: bool,
-    #[arg(short, long, group = "conflict")]
-    pub(super) update: bool,
+    pub(super) conflict: ConflictArgs,
 
     #[arg(long, group = "resume")]
     pub(super) strict: bool,
@@ -138,10 +125,7 @@ pub(super) struct CopyArgs {
     pub(super) remote: TransferArgs,
 
     #[command(flatten)]
-    pub(super) attributes: AttributeArgs,
-
-    #[command(flatten)]
-    pub(super) compat: CompatArgs,
+    pub(super) tree: TreeArgs,
 }
 
 #[derive(Debug, Args)]
@@ -150,18 +134,10 @@ pub(super) struct MoveArgs {
     #[arg(value_name = "SOURCE", required = true, hide = true, value_hint = ValueHint::AnyPath)]
     pub(super) paths: Vec<OsString>,
 
-    #[arg(short, long, group = "conflict")]
-    pub(super) force: bool,
-    #[arg(long, group = "conflict")]
-    pub(super) no_clobber: bool,
-    #[arg(short, long, group = "conflict")]
-    pub(super) update: bool,
-
-    #[arg(short = 'V', long)]
-    pub(super) verify: bool,
-    /// Undoes verify.
-    #[arg(long, overrides_with = "verify", hide = true)]
-    pub(super) no_verify: bool,
+    #[command(flatten)]
+    pub(super) conflict: ConflictArgs,
+    #[command(flatten)]
+    pub(super) verify: VerifyArgs,
     #[arg(long)]
     pub(super) lossy: bool,
 
@@ -178,19 +154,8 @@ pub(super) struct MoveArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct CheckArgs {
-    /// The sources and, last, the destination
-    #[arg(value_name = "SOURCE", required = true, hide = true, value_hint = ValueHint::AnyPath)]
-    pub(super) paths: Vec<OsString>,
-
-    #[arg(short, long, short_alias = 'R')]
-    pub(super) recursive: bool,
-    #[arg(short = 'L', long)]
-    pub(super) dereference: bool,
     #[arg(short, long)]
     pub(super) content: bool,
-
-    #[command(flatten)]
-    pub(super) filter: FilterArgs,
 
     #[arg(short, long, group = "detail")]
     pub(super) quiet: bool,
@@ -200,15 +165,71 @@ pub(super) struct CheckArgs {
     pub(super) json: bool,
 
     #[command(flatten)]
-    pub(super) remote: RemoteArgs,
-    #[command(flatten)]
-    pub(super) retry: RetryArgs,
+    pub(super) remote: RetriedArgs,
 
+    #[command(flatten)]
+    pub(super) tree: TreeArgs,
+}
+
+/// What a command copies or compares.
+#[derive(Debug, Args)]
+pub(super) struct TreeArgs {
+    /// The sources and, last, the destination. clap has no arguments of which
+    /// the last is another, if they may follow "--".
+    #[arg(value_name = "SOURCE", required = true, hide = true, value_hint = ValueHint::AnyPath)]
+    pub(super) paths: Vec<OsString>,
+
+    #[arg(short, long, short_alias = 'R')]
+    recursive: bool,
+    #[arg(short = 'L', long)]
+    dereference: bool,
+
+    #[command(flatten)]
+    filter: FilterArgs,
     #[command(flatten)]
     pub(super) attributes: AttributeArgs,
-
     #[command(flatten)]
     pub(super) compat: CompatArgs,
+}
+
+impl TreeArgs {
+    /// The request. Without `-r` only named entries are copied, and a named link is followed, as in
+    /// cp.
+    pub(super) fn request(
+        &self,
+        sources: Vec<Location>,
+        dest: Location,
+    ) -> Result<Request, CommandError> {
+        let recursive = self.recursive || self.attributes.archive;
+        Ok(Request {
+            recursive,
+            follow: self.dereference || !(recursive || self.compat.keeps_links),
+            filter: self.filter.rules(Style::default(), Links::All, |_| false)?,
+            ..Request::new(sources, dest)
+        })
+    }
+}
+
+/// Which existing files are replaced. clap accepts at most one of the options.
+#[derive(Debug, Args)]
+pub(super) struct ConflictArgs {
+    #[arg(short, long, group = "conflict")]
+    force: bool,
+    #[arg(long, group = "conflict")]
+    no_clobber: bool,
+    #[arg(short, long, group = "conflict")]
+    update: bool,
+}
+
+impl ConflictArgs {
+    pub(super) fn conflict(&self) -> Conflict {
+        match (self.force, self.no_clobber, self.update) {
+            (true, ..) => Conflict::ReplaceAll,
+            (_, true, _) => Conflict::Keep,
+            (.., true) => Conflict::ReplaceOlder,
+            _ => Conflict::ReplaceChanged,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -279,11 +300,8 @@ pub(super) struct CleanArgs {
 /// The options for verification and durability.
 #[derive(Debug, Args)]
 pub(super) struct SafetyArgs {
-    #[arg(short = 'V', long)]
-    verify: bool,
-    /// Undoes verify.
-    #[arg(long, overrides_with = "verify", hide = true)]
-    no_verify: bool,
+    #[command(flatten)]
+    verify: VerifyArgs,
     #[arg(long)]
     sync: bool,
     /// Undoes sync.
@@ -294,15 +312,30 @@ pub(super) struct SafetyArgs {
 impl SafetyArgs {
     pub(super) fn settings(&self) -> Settings {
         Settings {
-            verify: switch(self.verify, self.no_verify),
+            verify: self.verify.setting(),
             sync: switch(self.sync, self.no_sync),
             ..Settings::default()
         }
     }
 }
 
+#[derive(Debug, Args)]
+pub(super) struct VerifyArgs {
+    #[arg(short = 'V', long)]
+    verify: bool,
+    /// Undoes verify.
+    #[arg(long, overrides_with = "verify", hide = true)]
+    no_verify: bool,
+}
+
+impl VerifyArgs {
+    pub(super) fn setting(&self) -> Option<Setting<bool>> {
+        switch(self.verify, self.no_verify)
+    }
+}
+
 /// A switch with an option for on and one for off. clap keeps the last one given.
-pub(super) fn switch(on: bool, off: bool) -> Option<Setting<bool>> {
+fn switch(on: bool, off: bool) -> Option<Setting<bool>> {
     (on || off).then(|| from_command_line(on))
 }
 
@@ -319,10 +352,7 @@ pub(super) struct ConfigArgs {
     pub(super) safety: SafetyArgs,
 
     #[command(flatten)]
-    pub(super) remote: RemoteArgs,
-
-    #[command(flatten)]
-    pub(super) parallel: ParallelArgs,
+    pub(super) remote: ParallelArgs,
 }
 
 #[derive(Debug, Args)]
@@ -330,13 +360,6 @@ pub(super) struct CompletionsArgs {
     /// Shell
     #[arg(value_name = "SHELL")]
     pub(super) shell: CompletedShell,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct GenerateArgs {
-    /// Directory for man/, bash-completion/, zsh/ and fish/
-    #[arg(value_name = "DIR")]
-    pub(super) dir: PathBuf,
 }
 
 #[derive(Debug, Args)]
@@ -354,14 +377,6 @@ impl HelpArgs {
         words.push("--help".into());
         words
     }
-}
-
-#[derive(Debug, Args)]
-pub(super) struct ServeArgs {
-    #[arg(long, value_name = "DIR")]
-    pub(super) root: Option<PathBuf>,
-    #[arg(long, requires = "root")]
-    pub(super) read_only: bool,
 }
 
 /// How much a command that changes files prints.

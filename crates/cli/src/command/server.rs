@@ -4,7 +4,7 @@ mod enroll;
 mod install;
 mod remote;
 
-use crate::args::{self, Command, Server, ServerAction, Terms};
+use crate::args::{self, Command, Server, Terms};
 use crate::error::{CommandError, ErrorKind, ExitCode};
 use crate::report::print_error;
 use crate::server::{
@@ -44,26 +44,25 @@ pub(super) fn run(server: &Server) -> ExitCode {
 }
 
 fn execute(server: &Server) -> Result<ExitCode, CommandError> {
-    let json = server.json;
-    match &server.action {
-        ServerAction::Run { listen } => return server::run(listen),
-        ServerAction::Start { listen, reached } => start(listen, *reached)?,
-        ServerAction::Stop => stop()?,
-        ServerAction::Status => return status(json),
-        ServerAction::Reload => reload()?,
-        ServerAction::Config => config(json)?,
-        ServerAction::Clients => clients(json)?,
-        ServerAction::Admit { key, terms } => admit(*key, terms, json)?,
-        ServerAction::Invite { terms, addresses } => invite(terms, addresses)?,
-        ServerAction::Join { invitation, name, host } => join(invitation, name, host)?,
-        ServerAction::Enroll { host, terms, yes } => enroll::run(host, terms, *yes)?,
-        ServerAction::Revoke { name } => revoke(name)?,
-        ServerAction::Rotate => rotate()?,
-        ServerAction::Install { user } => install::run(*user)?,
-        ServerAction::OnHost { host, words } => return remote::run(host, words),
-        ServerAction::Agent { key } => return Ok(server::serve_through_ssh(*key)),
-        ServerAction::Cache(command) => return Ok(super::cache::run(command)),
-        ServerAction::Words => return words(),
+    match server {
+        Server::Run { listen } => return server::run(listen),
+        Server::Start { listen, reached } => start(listen, *reached)?,
+        Server::Stop => stop()?,
+        Server::Status { json } => return status(*json),
+        Server::Reload => reload()?,
+        Server::Config { json } => config(*json)?,
+        Server::Clients { json } => clients(*json)?,
+        Server::Admit { key, terms, json } => admit(*key, terms, *json)?,
+        Server::Invite { terms, addresses } => invite(terms, addresses)?,
+        Server::Join { invitation, name, host } => join(invitation, name, host)?,
+        Server::Enroll { host, terms, yes } => enroll::run(host, terms, *yes)?,
+        Server::Revoke { name } => revoke(name)?,
+        Server::Rotate => rotate()?,
+        Server::Install { user } => install::run(*user)?,
+        Server::OnHost { host, words } => return remote::run(host, words),
+        Server::Agent { key } => return Ok(server::serve_through_ssh(*key)),
+        Server::Cache(command) => return Ok(super::cache::run(command)),
+        Server::Words => return words(),
     }
     Ok(ExitCode::Success)
 }
@@ -457,14 +456,9 @@ fn words() -> Result<ExitCode, CommandError> {
     let words: Vec<String> =
         serde_json::from_slice(&line).map_err(|_| CommandError::usage("not a line of words"))?;
     match args::server_command(&words)? {
-        Command::Server(Server {
-            action:
-                ServerAction::Run { .. }
-                | ServerAction::OnHost { .. }
-                | ServerAction::Enroll { .. }
-                | ServerAction::Words,
-            ..
-        }) => Err(CommandError::usage("not a command for another machine")),
+        Command::Server(
+            Server::Run { .. } | Server::OnHost { .. } | Server::Enroll { .. } | Server::Words,
+        ) => Err(CommandError::usage("not a command for another machine")),
         Command::Server(server) => execute(&server),
         _ => Err(CommandError::usage("not a command of 'haul server'")),
     }

@@ -1,11 +1,11 @@
 //! The file of `--files-from`: paths below the only source, interpreted as in rsync.
 
+use super::super::filter::read_named;
 use crate::error::CommandError;
 use haul::{Location, Machine};
 use haul_engine::Links;
 use haul_model::{Fault, Side, escape_bytes, words};
 use std::ffi::OsStr;
-use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 
 /// Maximum length of a list, in bytes: it is kept in memory.
@@ -50,7 +50,8 @@ pub(super) fn read(
             false => Err(usage("the list must be local, or on the host of this copy")),
         };
     }
-    let text = read_text(path, links).map_err(|error| {
+    let too_long = format!("it is larger than {} MiB", LIST_LEN_MAX >> 20);
+    let text = read_named(path, links, LIST_LEN_MAX, &too_long).map_err(|error| {
         let fault = Fault::from_io(Side::Source, "read it", &error);
         usage(&fault.message).for_named_file(&fault)
     })?;
@@ -64,20 +65,6 @@ fn is_at(list: &Machine, host: &Machine) -> bool {
             && (list.user().is_none() || list.user() == host.user())
             && (list.port().is_none() || list.port() == host.port())
     })
-}
-
-fn read_text(path: &OsStr, links: Links) -> io::Result<Vec<u8>> {
-    let input: Box<dyn Read> = match path.as_bytes() {
-        b"-" => Box::new(io::stdin()),
-        _ => Box::new(haul_engine::open_named(path.as_ref(), links)?),
-    };
-    let mut text = Vec::new();
-    input.take(LIST_LEN_MAX + 1).read_to_end(&mut text)?;
-    if text.len() as u64 > LIST_LEN_MAX {
-        let message = format!("it is larger than {} MiB", LIST_LEN_MAX >> 20);
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
-    }
-    Ok(text)
 }
 
 /// The paths in `text`, without comments.
