@@ -76,16 +76,25 @@ impl<const ALL: bool> FilterArgs<ALL> {
     }
 }
 
+/// An option with this name. A name of one letter is not a long option, but is accepted as one.
+pub(super) fn named_arg(name: &'static str, short: Option<char>) -> Arg {
+    let arg = Arg::new(name).short(short);
+    if name.len() > 1 { arg.long(name) } else { arg.alias(name) }
+}
+
+/// The values of an option, each with its position on the command line.
+pub(super) fn values_of(
+    matches: &ArgMatches,
+    name: &str,
+) -> impl Iterator<Item = (usize, OsString)> {
+    let values = matches.get_many::<OsString>(name).into_iter().flatten();
+    matches.indices_of(name).into_iter().flatten().zip(values.cloned())
+}
+
 impl<const ALL: bool> clap::Args for FilterArgs<ALL> {
     fn augment_args(command: clap::Command) -> clap::Command {
         Self::options().iter().fold(command, |command, option| {
-            let mut arg = Arg::new(option.name);
-            // A name of one letter is not a long option, but is accepted as one.
-            arg =
-                if option.name.len() > 1 { arg.long(option.name) } else { arg.alias(option.name) };
-            if let Some(short) = option.short {
-                arg = arg.short(short);
-            }
+            let arg = named_arg(option.name, option.short);
             let hint = match option.value_kind {
                 OptionValue::Nothing => {
                     // Counting the option would keep only one position.
@@ -120,9 +129,8 @@ impl<const ALL: bool> FromArgMatches for FilterArgs<ALL> {
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         let of_form = |option: FilterOption| {
-            let indices = matches.indices_of(option.name).into_iter().flatten();
-            let values = matches.get_many::<OsString>(option.name).into_iter().flatten();
-            indices.zip(values).map(move |(index, value)| (index, option, value.clone()))
+            let values = values_of(matches, option.name);
+            values.map(move |(index, value)| (index, option, value))
         };
         let mut given: Vec<_> = Self::options().iter().copied().flat_map(of_form).collect();
         given.sort_by_key(|(index, ..)| *index);

@@ -1,5 +1,6 @@
 //! Parses the options of `haul sync` with clap.
 
+use super::super::filter::{named_arg, values_of};
 use super::SyncOptions;
 use super::table::{Effect, OptionSpec, TABLE};
 use super::unsupported::{UNSUPPORTED, Unsupported};
@@ -24,10 +25,8 @@ pub(super) enum Given {
 impl Args for Switches {
     fn augment_args(command: clap::Command) -> clap::Command {
         let command = TABLE.iter().copied().flatten().fold(command, |command, word| {
-            let mut arg = Arg::new(word.long).aliases(word.aliases.iter().copied());
-            // A name of one letter is not a long option, but is accepted as one.
-            arg = if word.long.len() > 1 { arg.long(word.long) } else { arg.alias(word.long) };
-            arg = match word.effect {
+            let arg = named_arg(word.long, word.short).aliases(word.aliases.iter().copied());
+            let command = command.arg(match word.effect {
                 // The option can be repeated; the help need not say so.
                 Effect::Flag(_) => arg
                     .action(ArgAction::Append)
@@ -46,31 +45,18 @@ impl Args for Switches {
                     .require_equals(true)
                     .default_missing_value(default)
                     .value_parser(value_parser!(OsString)),
-            };
-            if let Some(short) = word.short {
-                arg = arg.short(short);
-            }
-            let command = command.arg(arg);
-            if !word.can_negate {
-                return command;
-            }
-            let mut negated =
-                Arg::new(word.negated).long(word.negated).action(ArgAction::Count).hide(true);
-            if !word.negated_short.is_empty() {
-                negated = negated.alias(word.negated_short);
-            }
-            command.arg(negated)
+            });
+            let Some((long, others)) = word.negated.split_first() else { return command };
+            let aliases = others.iter().copied().filter(|alias| !alias.is_empty());
+            let negated = Arg::new(*long).long(*long).aliases(aliases);
+            command.arg(negated.action(ArgAction::Count).hide(true))
         });
         UNSUPPORTED.iter().fold(command, |command, unsupported| {
-            let mut arg = Arg::new(unsupported.long).long(unsupported.long).hide(true);
-            arg = match unsupported.takes_value {
+            let arg = named_arg(unsupported.long, unsupported.short).hide(true);
+            command.arg(match unsupported.takes_value {
                 true => arg.action(ArgAction::Append).value_parser(value_parser!(OsString)),
                 false => arg.action(ArgAction::Count),
-            };
-            if let Some(short) = unsupported.short {
-                arg = arg.short(short);
-            }
-            command.arg(arg)
+            })
         })
     }
 
@@ -93,12 +79,10 @@ impl FromArgMatches for Switches {
         };
         self.unsupported = UNSUPPORTED.iter().find(is_given);
         for word in TABLE.iter().copied().flatten() {
-            let values = matches.get_many::<OsString>(word.long).into_iter().flatten();
-            let indices = matches.indices_of(word.long).into_iter().flatten();
-            let given = indices.zip(values);
-            self.given.extend(given.map(|(at, value)| (at, Given::On(word, value.clone()))));
-            if word.can_negate && matches.get_count(word.negated) > 0 {
-                let indices = matches.indices_of(word.negated).into_iter().flatten();
+            let given = values_of(matches, word.long);
+            self.given.extend(given.map(|(at, value)| (at, Given::On(word, value))));
+            if let Some(negated) = word.negated.first().filter(|it| matches.get_count(it) > 0) {
+                let indices = matches.indices_of(negated).into_iter().flatten();
                 self.given.extend(indices.map(|at| (at, Given::Off(word))));
             }
         }
@@ -134,7 +118,7 @@ impl OptionSpec {
 pub(in super::super) fn has(word: &str) -> bool {
     TABLE.iter().copied().flatten().any(|known| match word.strip_prefix("--") {
         Some(long) => {
-            let is_off = known.can_negate && known.negated == long;
+            let is_off = known.negated.first() == Some(&long);
             known.long == long || is_off || known.aliases.contains(&long)
         }
         None => known.short.is_some_and(|short| word.strip_prefix('-') == Some(&short.to_string())),
@@ -147,8 +131,8 @@ mod tests {
 
     #[test]
     fn opposites_have_their_own_words() {
-        for word in TABLE.iter().copied().flatten().filter(|word| word.can_negate) {
-            assert_eq!(word.negated, format!("no-{}", word.long));
+        for word in TABLE.iter().copied().flatten().filter(|word| !word.negated.is_empty()) {
+            assert_eq!(word.negated[0], format!("no-{}", word.long));
         }
     }
 }

@@ -12,10 +12,8 @@ pub(super) struct OptionSpec {
     pub(super) long: &'static str,
     pub(super) short: Option<char>,
     pub(super) aliases: &'static [&'static str],
-    /// The option has a `--no-` form that undoes it.
-    pub(super) can_negate: bool,
-    pub(super) negated: &'static str,
-    pub(super) negated_short: &'static str,
+    /// The names of the option that undoes it, the long one first; empty without such an option.
+    pub(super) negated: &'static [&'static str],
     pub(super) effect: Effect,
 }
 
@@ -42,9 +40,7 @@ macro_rules! flag {
             long: $long,
             short: $short,
             aliases: &[],
-            can_negate: false,
-            negated: "",
-            negated_short: "",
+            negated: &[],
             effect: Effect::Flag($effect),
         }
     };
@@ -66,9 +62,7 @@ macro_rules! switch {
             long: $long,
             short: $short,
             aliases: &[],
-            can_negate: true,
-            negated: concat!("no-", $long),
-            negated_short: $negated_short,
+            negated: &[concat!("no-", $long), $negated_short],
             effect: Effect::Flag($effect),
         }
     };
@@ -100,9 +94,7 @@ macro_rules! value {
             long: $long,
             short: $short,
             aliases: $aliases,
-            can_negate: false,
-            negated: "",
-            negated_short: "",
+            negated: &[],
             effect: Effect::Value($name, $take),
         }
     };
