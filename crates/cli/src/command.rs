@@ -23,13 +23,12 @@ pub(crate) use self::doctor::doctor_samples;
 
 use crate::args::Command;
 use crate::error::{CommandError, ErrorKind, ExitCode};
-use crate::interrupt::Interrupt;
 use crate::monitor::JobMonitor;
 use crate::progress::{Screen, diagnostics};
 use crate::report::{Detail, Report};
 use haul::{Hosts, Location, Peers, Questions};
-use haul_engine::{Event, Monitor, Progress, RequestError, Requests};
-use haul_model::{Fault, Kind, Outcome, Task};
+use haul_engine::{RequestError, Requests};
+use haul_model::Fault;
 use std::cell::Cell;
 
 /// Runs the command, prints its results, and returns the exit code.
@@ -68,10 +67,9 @@ fn ask_each_path(
     let report = &*detail.report(&screen);
     let diagnostics = diagnostics(&screen);
     let hosts = Hosts::new(&diagnostics);
-    // A signal may end the program at once: a question leaves nothing to clean up.
-    let monitor = QuestionMonitor(JobMonitor::new(report, Task::default(), Interrupt::default()));
+    let monitor = JobMonitor::of_questions(report);
     let abort = |error: CommandError| match error.kind {
-        // Standard output is closed: see `QuestionMonitor`.
+        // Standard output is closed.
         ErrorKind::Interrupted => report.finish(ExitCode::Success),
         _ => report.abort(&error.for_query(), None),
     };
@@ -100,27 +98,6 @@ fn ask_each_path(
         }
     }
     report.finish(ExitCode::Success)
-}
-
-/// The monitor of questions. It cancels them when standard output is closed.
-struct QuestionMonitor<'r>(JobMonitor<'r>);
-
-impl Monitor for QuestionMonitor<'_> {
-    fn progress(&self) -> &Progress {
-        self.0.progress()
-    }
-
-    fn event(&self, event: Event<'_>) {
-        self.0.event(event);
-    }
-
-    fn shows(&self, kind: &Kind, outcome: &Outcome) -> bool {
-        self.0.shows(kind, outcome)
-    }
-
-    fn cancelled(&self) -> bool {
-        self.0.report.output().is_broken()
-    }
 }
 
 /// A question about one path.

@@ -9,7 +9,7 @@ pub(crate) use self::listed::{Columns, ListedLine};
 use crate::error::CommandError;
 use crate::json::{self, Object};
 use crate::quantity;
-use crate::report::{Message, Report, Show};
+use crate::report::{Lazy, Message, Report};
 use haul_engine::Links;
 use haul_model::{
     Attributes, Backup, Changes, ContentHash, Kind, Mirror, escape_octal, escape_text,
@@ -88,21 +88,10 @@ pub(crate) struct Listed {
     pub(crate) hash: Option<ContentHash>,
 }
 
-/// A line in which bytes above ASCII are printed unescaped.
-struct EightBit<'a>(&'a dyn Message);
-
-impl Message for EightBit<'_> {
-    fn text(&self) -> Vec<u8> {
-        unescape_high(&self.0.text())
-    }
-
-    fn json(&self) -> Option<Object> {
-        self.0.json()
-    }
-
-    fn level(&self) -> Show {
-        self.0.level()
-    }
+/// The line with bytes above ASCII unescaped.
+fn eight_bit(line: &dyn Message) -> impl Message + '_ {
+    let text = || unescape_high(&line.text());
+    Lazy { level: line.level(), text, json: || line.json() }
 }
 
 /// An entry's line.
@@ -174,7 +163,7 @@ impl Lines {
 
     pub(crate) fn print(&self, line: &dyn Message, report: &dyn Report) {
         match self.eight_bit {
-            true => report.message(&EightBit(line)),
+            true => report.message(&eight_bit(line)),
             false => report.message(line),
         }
     }
@@ -515,7 +504,7 @@ mod tests {
         let line =
             Itemized { lines: &lines, path: b"a\xfc", kind, listed, fate, is_outgoing: false };
         assert_eq!(line.text(), b".L...p..... a\\#374 -> \\#373\\#012\n");
-        assert_eq!(EightBit(&line).text(), b".L...p..... a\xfc -> \xfb\\#012\n");
+        assert_eq!(eight_bit(&line).text(), b".L...p..... a\xfc -> \xfb\\#012\n");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::hint;
 use crate::interrupt::Interrupt;
 use crate::json::{self, JsonOutcome, Mismatch};
 use crate::lines::{self, Itemized, Lines, Listed, ListedLine, SyncFate};
-use crate::progress::{Counts, PeriodicProgress, SignalProgress};
+use crate::progress::{Counts, PeriodicProgress, SignalProgress, while_ticking};
 use crate::quantity;
 use crate::report::{Lazy, LogFile, Message, Report, Show};
 use haul::Machine;
@@ -23,8 +23,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 mod compared;
 mod fate;
@@ -37,9 +36,6 @@ use self::fate::{CopyFate, copy_skip_reason, unsafe_link_line};
 use self::job_paths::{HostPath, JobPaths};
 use self::order::OrderedLines;
 pub(crate) use self::removal::SourceRemoval;
-
-/// Interval for writing output and drawing the progress line.
-pub(crate) const TICK: Duration = Duration::from_millis(100);
 
 /// Maximum number of differences that a comparison names without `-v`.
 const NAMED_MAX: u64 = 20;
@@ -75,6 +71,8 @@ pub(crate) struct JobMonitor<'r> {
     running: Mutex<bool>,
     /// Further jobs follow, which add to the totals.
     has_more_jobs: AtomicBool,
+    /// The work only produces output: it is cancelled when standard output is closed.
+    is_for_output: bool,
 }
 
 impl<'r> JobMonitor<'r> {
@@ -98,7 +96,15 @@ impl<'r> JobMonitor<'r> {
             job_paths: Mutex::default(),
             running: Mutex::new(false),
             has_more_jobs: AtomicBool::new(false),
+            is_for_output: false,
         }
+    }
+
+    /// Creates the monitor of questions. A signal may end the program at once: a question leaves
+    /// nothing to clean up.
+    pub(crate) fn of_questions(report: &'r dyn Report) -> Self {
+        let monitor = Self::new(report, Task::default(), Interrupt::default());
+        Self { is_for_output: true, ..monitor }
     }
 
     /// Sets the time at which jobs end, and the format of a mirror's lines about entries. They are
@@ -153,12 +159,12 @@ impl<'r> JobMonitor<'r> {
         self.progress.summary().since(*self.before.lock())
     }
 
-    /// Writes output and shows progress, until the sender of `stop` is dropped.
-    pub(crate) fn tick_until(&self, stop: &Receiver<()>) {
+    /// Does `work`, while a thread writes output and shows progress.
+    pub(crate) fn watch<T>(&self, work: impl FnOnce() -> T) -> T {
         let mut signal_progress = SignalProgress::new();
         let begun = Instant::now();
         let mut periodic = self.prints_progress().then(|| PeriodicProgress::new(&self.counts()));
-        while stop.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+        let tick = || {
             if self.report.draws_progress() {
                 self.order.lock().tick(|line| self.lines.print(line, self.report));
             }
@@ -168,21 +174,22 @@ impl<'r> JobMonitor<'r> {
             if *running {
                 self.report.progress(Some(self.counts()));
             }
-            if let Some(line) = periodic
-                .as_mut()
-                .and_then(|periodic| periodic.line(begun.elapsed(), &self.counts()))
+            if let Some(periodic) = &mut periodic
+                && let Some(line) = periodic.line(begun.elapsed(), &self.counts())
             {
                 self.report.message(&line);
             }
             if let Some(line) = signal_progress.line(|| self.counts()) {
                 self.report.output().error_line(&line);
             }
-        }
-        if let Some(line) =
-            periodic.and_then(|mut periodic| periodic.last_line(begun.elapsed(), &self.counts()))
+        };
+        let done = while_ticking(tick, work);
+        if let Some(mut periodic) = periodic
+            && let Some(line) = periodic.last_line(begun.elapsed(), &self.counts())
         {
             self.report.message(&line);
         }
+        done
     }
 
     /// True if progress lines are printed between the lines about entries.
@@ -554,7 +561,8 @@ impl Monitor for JobMonitor<'_> {
     }
 
     fn cancelled(&self) -> bool {
-        self.interrupt.is_set() || self.is_expired()
+        let is_unread = || self.is_for_output && self.report.output().is_broken();
+        self.interrupt.is_set() || self.is_expired() || is_unread()
     }
 }
 
@@ -565,7 +573,7 @@ mod tests {
     use crate::report::Detail;
     use haul_engine::{Job, Route};
     use haul_model::{Conflict, Mirror, Policy, Sameness};
-    use std::time::SystemTime;
+    use std::time::{Duration, SystemTime};
 
     #[test]
     fn finished_files_are_skipped_only_where_they_are_found_unchanged() {

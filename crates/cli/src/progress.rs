@@ -4,9 +4,11 @@ use console::Term;
 use haul_model::escape_bytes;
 use haul_net::Diagnostics;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 use std::time::Duration;
 
 mod meter;
@@ -25,6 +27,27 @@ const COLUMNS_UNKNOWN: usize = 80;
 
 /// Maximum updates of the progress line per second.
 const DRAWS_PER_SECOND: u8 = 10;
+
+/// Interval for writing output and drawing the progress line.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Does `work`, while a thread calls `tick` in intervals. It writes output and shows progress.
+pub(crate) fn while_ticking<T>(tick: impl FnMut() + Send, work: impl FnOnce() -> T) -> T {
+    thread::scope(|scope| {
+        let (stop, stopped) = mpsc::channel::<()>();
+        let mut tick = tick;
+        let run = move || {
+            while stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+                tick();
+            }
+        };
+        // Without the thread there is no progress, and all output is written at the end.
+        let _ = thread::Builder::new().name("ticks".to_owned()).spawn_scoped(scope, run);
+        let done = work();
+        drop(stop);
+        done
+    })
+}
 
 /// Standard error, with the progress line at its bottom. Clones share the line.
 #[derive(Clone, Default)]
@@ -62,7 +85,7 @@ impl Screen {
         if !haul_engine::is_in_foreground(std::io::stderr()) {
             return;
         }
-        let mut bar = self.bar();
+        let mut bar = self.bar.lock();
         let bar = bar.get_or_insert_with(|| {
             let target = ProgressDrawTarget::stderr_with_hz(DRAWS_PER_SECOND);
             let style = ProgressStyle::with_template("{wide_msg}").expect("a template that parses");
@@ -73,14 +96,14 @@ impl Screen {
 
     /// Removes the progress line.
     pub(crate) fn clear(&self) {
-        if let Some(bar) = self.bar().take() {
+        if let Some(bar) = self.bar.lock().take() {
             bar.finish_and_clear();
         }
     }
 
     /// Runs `write`, which may write to the terminal, with the progress line hidden.
     pub(crate) fn above<R>(&self, write: impl FnOnce() -> R) -> R {
-        match &*self.bar() {
+        match &*self.bar.lock() {
             Some(bar) => bar.suspend(write),
             None => write(),
         }
@@ -92,10 +115,6 @@ impl Screen {
         self.above(|| {
             let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
         });
-    }
-
-    fn bar(&self) -> MutexGuard<'_, Option<ProgressBar>> {
-        self.bar.lock()
     }
 }
 

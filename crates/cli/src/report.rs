@@ -7,6 +7,7 @@ use crate::error::{CommandError, ExitCode};
 use crate::hint;
 use crate::json::Object;
 use crate::progress::{Counts, Screen};
+use crate::stdout::Stdout;
 use haul_engine::{LinkEvent, Outcome};
 use haul_model::{Fault, Kind, Task};
 use parking_lot::MutexGuard;
@@ -89,18 +90,19 @@ pub(crate) struct Lazy<T, J> {
     pub(crate) json: J,
 }
 
-impl<T, B, J> Message for Lazy<T, J>
+impl<T, B, J, L> Message for Lazy<T, J>
 where
     T: Fn() -> B,
     B: Into<Vec<u8>>,
-    J: Fn() -> Object,
+    J: Fn() -> L,
+    L: Into<Option<Object>>,
 {
     fn text(&self) -> Vec<u8> {
         (self.text)().into()
     }
 
     fn json(&self) -> Option<Object> {
-        Some((self.json)())
+        (self.json)().into()
     }
 
     fn level(&self) -> Show {
@@ -196,4 +198,14 @@ pub(crate) trait Report: Sync {
 pub(crate) fn print_error(error: &CommandError) -> ExitCode {
     Output::new(&Screen::default()).command_error(error);
     error.kind.exit_code()
+}
+
+/// Writes `bytes` to standard output, for a command without a report. Returns the exit code.
+pub(crate) fn print_answer(bytes: &[u8]) -> ExitCode {
+    let mut out = Stdout::default();
+    out.push(bytes);
+    match out.finish() {
+        Ok(()) => ExitCode::Success,
+        Err(error) => print_error(&error),
+    }
 }

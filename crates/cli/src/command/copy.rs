@@ -12,20 +12,19 @@ use self::ready::Refuse;
 pub(super) use self::ready::{Prepared, prepare};
 use crate::args::Copy;
 use crate::error::{CommandError, ErrorKind, ExitCode};
-use crate::json::{self, Object};
+use crate::json;
 use crate::monitor::JobMonitor;
 use crate::progress::Screen;
 use crate::quantity;
-use crate::report::{LogFile, LoggedReport, Message};
+use crate::report::{Lazy, LogFile, LoggedReport, Message, Show};
 use haul::{
     Hosts, JobObserver, Location, Machine, Next, Questions, Ready, Request, WarnOnce, in_parts,
     without_missing,
 };
 use haul_engine::{EntryCounts, Monitor, RoutedJob, Summary};
 use haul_model::{Fault, Mirror, Part, Task, Via};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, mpsc};
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// Appended to the figures if contents were not hashed.
@@ -86,7 +85,7 @@ pub(super) fn execute_in_parts<F: Message>(
         report = Box::new(LoggedReport { report, log: Arc::clone(log) });
     }
     let report = &*report;
-    report.message(&Started { copy, dry_run: task.keeps_destination() });
+    report.message(&start_message(copy, task.keeps_destination()));
     let figures = |summary, relayed, ended_early, code, entry_counts| {
         figures(End { summary, time: started.elapsed(), ended_early, relayed, code, entry_counts })
     };
@@ -142,21 +141,16 @@ pub(super) fn execute_in_parts<F: Message>(
     report.conclude(code, &figures(summary, relayed, error.is_some(), code, entry_counts))
 }
 
-/// The statement that a command starts to copy or compare.
-pub(super) struct Started<'a> {
-    pub(super) copy: &'a Copy,
-    /// The command changes nothing.
-    pub(super) dry_run: bool,
-}
-
-impl Message for Started<'_> {
-    fn json(&self) -> Option<Object> {
-        let Copy { request: Request { sources, dest, .. }, to_all, .. } = self.copy;
-        let given = |location: &'_ Location| String::from_utf8_lossy(&location.given).into_owned();
+/// The statement that a command starts to copy or compare. `dry_run`: it changes nothing.
+pub(super) fn start_message(copy: &Copy, dry_run: bool) -> impl Message + '_ {
+    let Copy { request: Request { sources, dest, .. }, to_all, .. } = copy;
+    let given = |location: &Location| String::from_utf8_lossy(&location.given).into_owned();
+    let json = move || {
         let dests = to_all.iter().map(|(dest, _)| given(dest)).collect();
         let dest = to_all.is_empty().then(|| given(dest));
-        Some(json::start(sources.iter().map(given).collect(), dest, dests, self.dry_run))
-    }
+        json::start(sources.iter().map(given).collect(), dest, dests, dry_run)
+    };
+    Lazy { level: Show::Quiet, text: String::new, json }
 }
 
 /// Runs the jobs, whose events `watch` receives, while the monitor shows their progress. Returns
@@ -167,46 +161,17 @@ pub(super) fn watch_legs(
     watch: &dyn Monitor,
     hosts: &Hosts,
 ) -> (Summary, Option<ErrorKind>) {
-    with_progress(monitor, || run_routed_jobs(routed_jobs, monitor, watch, hosts))
-}
-
-/// Does `work`, while a thread writes output and shows progress.
-pub(super) fn with_progress<T>(monitor: &JobMonitor<'_>, work: impl FnOnce() -> T) -> T {
-    thread::scope(|scope| {
-        let (stop, stopped) = mpsc::channel();
-        let tick = move || monitor.tick_until(&stopped);
-        // Without the thread there is no progress, and all output is written at the end.
-        let _ = thread::Builder::new().name("ticks".to_owned()).spawn_scoped(scope, tick);
-        let done = work();
-        drop(stop);
-        done
-    })
-}
-
-/// Runs the jobs. Returns their figures, and the kind of the error that decides the exit code.
-pub(super) fn run_routed_jobs(
-    routed_jobs: Vec<RoutedJob<Machine>>,
-    monitor: &JobMonitor<'_>,
-    watch: &dyn Monitor,
-    hosts: &Hosts,
-) -> (Summary, Option<ErrorKind>) {
-    let mut observer = CommandObserver::new(monitor);
-    let (summary, _) = haul::run_routed_jobs(routed_jobs, hosts, watch, &mut observer);
+    let mut observer = CommandObserver { monitor, first_error: None };
+    let run = || haul::run_routed_jobs(routed_jobs, hosts, watch, &mut observer);
+    let (summary, _) = monitor.watch(run);
     (summary, observer.first_error)
 }
 
 /// The course of a command's jobs, as it is reported to the user.
 pub(super) struct CommandObserver<'m, 'r> {
-    monitor: &'m JobMonitor<'r>,
+    pub(super) monitor: &'m JobMonitor<'r>,
     /// The kind of the error that decides the exit code.
     pub(super) first_error: Option<ErrorKind>,
-}
-
-impl<'m, 'r> CommandObserver<'m, 'r> {
-    /// Creates the course before the first job.
-    pub(super) fn new(monitor: &'m JobMonitor<'r>) -> Self {
-        Self { monitor, first_error: None }
-    }
 }
 
 impl JobObserver for CommandObserver<'_, '_> {

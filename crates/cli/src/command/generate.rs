@@ -5,8 +5,7 @@ mod remote_completions;
 
 use crate::args::{CompletedShell, Generate, words};
 use crate::error::{CommandError, ErrorKind, ExitCode};
-use crate::report::print_error;
-use crate::stdout::Stdout;
+use crate::report::{print_answer, print_error};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
@@ -33,7 +32,9 @@ pub(super) fn run(words: &Generate) -> ExitCode {
     let dir = &words.dir;
     let written = man_pages(&dir.join(MAN)).and_then(|pages| Ok((pages, completions(dir)?)));
     match written {
-        Ok((pages, files)) => print_bytes(summary(dir, pages, &files, is_searched(dir)).as_bytes()),
+        Ok((pages, files)) => {
+            print_answer(summary(dir, pages, &files, is_searched(dir)).as_bytes())
+        }
         Err((path, error)) => {
             let (path, error) = (display_path(&path), os_text(&error));
             let error = CommandError::new(ErrorKind::Io, format!("{path}: can't write: {error}"));
@@ -143,17 +144,7 @@ fn completions(dir: &Path) -> Result<Vec<PathBuf>, Failed> {
 
 /// Prints the completions of one shell.
 pub(super) fn print(shell: CompletedShell) -> ExitCode {
-    print_bytes(&script(shell))
-}
-
-/// Writes `bytes` to standard output.
-fn print_bytes(bytes: &[u8]) -> ExitCode {
-    let mut out = Stdout::default();
-    out.push(bytes);
-    match out.finish() {
-        Ok(()) => ExitCode::Success,
-        Err(error) => print_error(&error),
-    }
+    print_answer(&script(shell))
 }
 
 /// The completion script of `shell`.

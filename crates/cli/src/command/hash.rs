@@ -5,16 +5,13 @@ use super::{PathQuestion, ask_each_path};
 use crate::args::Hash;
 use crate::error::ExitCode;
 use crate::json;
-use crate::monitor::TICK;
-use crate::progress::{Counts, SignalProgress};
-use crate::report::{Lazy, Report, Show};
+use crate::progress::{Counts, SignalProgress, while_ticking};
+use crate::report::{Lazy, Show};
 use haul::Location;
 use haul_engine::Hashing;
 use haul_model::{ContentHash, escape_bytes};
 use parking_lot::Mutex;
 use std::io::IsTerminal;
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
 
 /// Prints a line for each file.
 pub(super) fn run(hash: &Hash) -> ExitCode {
@@ -27,8 +24,15 @@ pub(super) fn run(hash: &Hash) -> ExitCode {
                 report.output().error_line(&line);
             }
         };
-        let work = || requests.hash(&location.path, &mut on_progress);
-        let hash = with_progress(report, location, &hashing, work)?;
+        let mut work = || requests.hash(&location.path, &mut on_progress);
+        let hash = match report.draws_progress() {
+            true => {
+                while_ticking(|| report.progress(Some(counts(location, *hashing.lock()))), work)
+            }
+            false => work(),
+        };
+        report.progress(None);
+        let hash = hash?;
         let (host, path) = (location.machine.name(), &location.path);
         report.message(&Lazy {
             level: Show::Quiet,
@@ -57,34 +61,6 @@ fn counts(location: &Location, hashing: Hashing) -> Counts {
         current: location.path.clone(),
         ..Counts::default()
     }
-}
-
-/// Does `work`, and shows the progress of `hashing` on a terminal.
-fn with_progress<T>(
-    report: &dyn Report,
-    location: &Location,
-    hashing: &Mutex<Hashing>,
-    work: impl FnOnce() -> T,
-) -> T {
-    if !report.draws_progress() {
-        return work();
-    }
-    let done = thread::scope(|scope| {
-        let (stop, stopped) = mpsc::channel::<()>();
-        let tick = move || {
-            while stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
-                let hashing = *hashing.lock();
-                report.progress(Some(counts(location, hashing)));
-            }
-        };
-        // Without the thread there is no progress.
-        let _ = thread::Builder::new().name("ticks".to_owned()).spawn_scoped(scope, tick);
-        let done = work();
-        drop(stop);
-        done
-    });
-    report.progress(None);
-    done
 }
 
 /// The line that `b3sum --check` reads. A name with backslashes or line ends has them escaped, and

@@ -4,8 +4,7 @@
 
 use crate::args::Places;
 use crate::error::ExitCode;
-use crate::report::print_error;
-use crate::stdout::Stdout;
+use crate::report::print_answer;
 use haul::Host;
 use haul::servers;
 use haul_engine::Requests;
@@ -31,14 +30,8 @@ pub(super) fn run(request: &Places) -> ExitCode {
         Some(_) => Vec::new(),
         None => hosts(request),
     };
-    let mut out = Stdout::default();
-    for place in places.into_iter().take(PLACES_MAX) {
-        out.push(&[&place[..], b"\n"].concat());
-    }
-    match out.finish() {
-        Ok(()) => ExitCode::Success,
-        Err(error) => print_error(&error),
-    }
+    let lines = places.into_iter().take(PLACES_MAX).map(|place| [&place[..], b"\n"].concat());
+    print_answer(&lines.collect::<Vec<_>>().concat())
 }
 
 /// The hosts that complete the word. A `user@` in the word is kept.

@@ -1,6 +1,6 @@
 //! `haul move`: runs a move of the engine, and reports its result.
 
-use super::copy::{CommandObserver, Prepared, Started, prepare, with_progress};
+use super::copy::{CommandObserver, Prepared, prepare, start_message};
 use crate::args::Copy;
 use crate::error::{CommandError, ErrorKind, ExitCode};
 use crate::json;
@@ -18,7 +18,7 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
     let task = Task::Copy(copy.request.policy);
     let screen = Screen::default();
     let report = &*copy.detail.report(&screen);
-    report.message(&Started { copy, dry_run: copy.request.policy.dry_run });
+    report.message(&start_message(copy, copy.request.policy.dry_run));
     let figures = |summary: Summary, code| {
         let time = started.elapsed();
         Lazy {
@@ -48,9 +48,9 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
         return report.conclude(code, &figures(none, code));
     }
     let monitor = JobMonitor::new(report, task, interrupt);
-    let mut observer = CommandObserver::new(&monitor);
+    let mut observer = CommandObserver { monitor: &monitor, first_error: None };
     let (mut summary, result) =
-        with_progress(&monitor, || request.run_move(&hosts, peers, &monitor, &mut observer));
+        monitor.watch(|| request.run_move(&hosts, peers, &monitor, &mut observer));
     summary.failed += unmatched;
     let error = result.err().map(|error| match error {
         // The cause was reported during the copy.

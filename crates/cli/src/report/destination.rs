@@ -1,7 +1,7 @@
 //! The report of one of several simultaneous jobs with different destinations. Its messages name
 //! their destination. The caller shows the progress of all jobs together.
 
-use super::{Detail, Message, Output, Report, Show};
+use super::{Detail, Lazy, Message, Output, Report};
 use crate::error::{CommandError, ErrorKind, ExitCode};
 use crate::hint;
 use crate::json::{self, Object};
@@ -25,30 +25,18 @@ impl DestinationReport<'_> {
     }
 }
 
-struct WithDestination<'s> {
-    dest: &'s str,
-    statement: &'s dyn Message,
-}
-
-impl Message for WithDestination<'_> {
-    fn text(&self) -> Vec<u8> {
-        let text = self.statement.text();
-        let lines = text.split_inclusive(|byte| *byte == b'\n');
-        lines.flat_map(|line| [self.dest.as_bytes(), b": ", line]).flatten().copied().collect()
-    }
-
-    fn json(&self) -> Option<Object> {
-        Some(self.statement.json()?.with("dest", self.dest))
-    }
-
-    fn level(&self) -> Show {
-        self.statement.level()
-    }
-}
-
 impl Report for DestinationReport<'_> {
     fn message(&self, statement: &dyn Message) {
-        self.report.message(&WithDestination { dest: &self.dest, statement });
+        self.report.message(&Lazy {
+            level: statement.level(),
+            text: || {
+                let text = statement.text();
+                let lines = text.split_inclusive(|byte| *byte == b'\n');
+                let lines = lines.map(|line| [self.dest.as_bytes(), b": ", line].concat());
+                lines.collect::<Vec<_>>().concat()
+            },
+            json: || Some(statement.json()?.with("dest", &self.dest)),
+        });
     }
 
     fn fault_with(&self, host: Option<String>, path: &[u8], fault: &Fault, hint: Option<&str>) {

@@ -1,22 +1,22 @@
 //! `haul copy --to-all`: one job for each destination, all at the same time. Each job has its own
 //! connection and result, and waits for no other. They share the content that is read here.
 
+use super::End;
 use super::figures::Figures;
-use super::{End, Started};
 use crate::args::Copy;
 use crate::error::{CommandError, ExitCode};
 use crate::interrupt::Interrupt;
 use crate::json::Object;
-use crate::monitor::{JobMonitor, TICK};
-use crate::progress::{Counts, Screen, SignalProgress, diagnostics};
+use crate::monitor::JobMonitor;
+use crate::progress::{Counts, Screen, SignalProgress, diagnostics, while_ticking};
 use crate::report::{DestinationReport, Lazy, Message, Report, Show};
 use haul::{Hosts, Machine, ReportedOnce, Request, WarnOnce, is_stream};
 use haul_engine::{
     EntryCounts, JobError, Monitor, Route, RoutedJob, SHARED_LEN_MAX, SharedBlocks, Summary,
 };
 use haul_model::Task;
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Instant;
 
@@ -27,7 +27,7 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
     let report = copy.detail.report(&screen);
     let report = &*report;
     let task = Task::Copy(copy.request.policy);
-    report.message(&Started { copy, dry_run: copy.request.policy.dry_run });
+    report.message(&super::start_message(copy, copy.request.policy.dry_run));
     let figures = |summary, ended_early, code| {
         let (time, entry_counts) = (started.elapsed(), EntryCounts::default());
         Figures::of(copy, End { summary, time, ended_early, relayed: 0, code, entry_counts })
@@ -60,7 +60,7 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
             }
         })
         .collect();
-    let (summary, code) = run_all(jobs, report, &figures);
+    let (summary, code) = run_all(&jobs, report, &figures);
     report.conclude(code, &total(&figures(summary, false, code)))
 }
 
@@ -96,39 +96,46 @@ type MakeFigures<'f> = dyn Fn(Summary, bool, ExitCode) -> Figures + Sync + 'f;
 /// Runs all jobs at the same time, while `report` shows their combined progress. Returns the sum of
 /// their figures, and their highest exit code.
 fn run_all(
-    jobs: Vec<DestinationJob<'_>>,
+    jobs: &[DestinationJob<'_>],
     report: &dyn Report,
     figures: &MakeFigures<'_>,
 ) -> (Summary, ExitCode) {
-    thread::scope(|scope| {
-        let jobs = &jobs;
-        let (stop, stopped) = mpsc::channel::<()>();
-        let tick = move || tick_until(&stopped, jobs, report);
-        // Without the thread there is no progress, and all output is written at the end.
-        let _ = thread::Builder::new().name("ticks".to_owned()).spawn_scoped(scope, tick);
-        let begin = |run| {
-            let spawned = thread::Builder::new().name("destination".to_owned());
-            let spawned =
-                spawned.spawn_scoped(scope, move || DestinationJob::run_to_end(run, figures));
-            (run, spawned)
+    let run = || {
+        thread::scope(|scope| {
+            let begin = |run| {
+                let spawned = thread::Builder::new().name("destination".to_owned());
+                let spawned =
+                    spawned.spawn_scoped(scope, move || DestinationJob::run_to_end(run, figures));
+                (run, spawned)
+            };
+            let spawned: Vec<_> = jobs.iter().map(begin).collect();
+            let results = spawned.into_iter().map(|(run, thread)| match thread {
+                Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+                Err(error) => run.report_failure(JobError::Threads(error).into(), figures),
+            });
+            let none = (Summary::default(), ExitCode::Success);
+            results.fold(none, |(mut total, code), (summary, job_code)| {
+                total += summary;
+                (total, if code.number() < job_code.number() { job_code } else { code })
+            })
+        })
+    };
+    let mut signal_progress = SignalProgress::new();
+    let tick = || {
+        report.output().flush();
+        let of = |run: &DestinationJob<'_>| match run.has_ended.load(Ordering::Relaxed) {
+            true => run.monitor.counts().completed(),
+            false => run.monitor.counts(),
         };
-        let spawned: Vec<_> = jobs.iter().map(begin).collect();
-        let results = spawned.into_iter().map(|(run, thread)| match thread {
-            Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-            Err(error) => run.report_failure(JobError::Threads(error).into(), figures),
-        });
-        let worst = |one: ExitCode, other: ExitCode| match one.number() < other.number() {
-            true => other,
-            false => one,
-        };
-        let none = (Summary::default(), ExitCode::Success);
-        let all = results.fold(none, |(mut total, code), (summary, job_code)| {
-            total += summary;
-            (total, worst(code, job_code))
-        });
-        drop(stop);
-        all
-    })
+        let counts = jobs.iter().map(of).reduce(Counts::merge).unwrap_or_default();
+        report.progress(Some(counts.clone()));
+        if let Some(line) = signal_progress.line(|| counts) {
+            report.output().error_line(&line);
+        }
+    };
+    let all = while_ticking(tick, run);
+    report.progress(None);
+    all
 }
 
 impl DestinationJob<'_> {
@@ -193,24 +200,6 @@ impl DestinationJob<'_> {
         self.report.output().flush();
         (summary, code)
     }
-}
-
-/// Shows the combined progress of all jobs, until the sender of `stop` is dropped.
-fn tick_until(stop: &Receiver<()>, jobs: &[DestinationJob<'_>], report: &dyn Report) {
-    let mut signal_progress = SignalProgress::new();
-    while stop.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
-        report.output().flush();
-        let of = |run: &DestinationJob<'_>| match run.has_ended.load(Ordering::Relaxed) {
-            true => run.monitor.counts().completed(),
-            false => run.monitor.counts(),
-        };
-        let counts = jobs.iter().map(of).reduce(Counts::merge).unwrap_or_default();
-        report.progress(Some(counts.clone()));
-        if let Some(line) = signal_progress.line(|| counts) {
-            report.output().error_line(&line);
-        }
-    }
-    report.progress(None);
 }
 
 /// The figures of all jobs together, only for JSON: text has one line per destination.
