@@ -87,11 +87,7 @@ pub(crate) fn link(event: &LinkEvent<'_>) -> Option<Object> {
         LinkEvent::ServerUnavailable { host, reason } => {
             Object::line("server_away").with("host", host).with("message", reason)
         }
-        LinkEvent::Deployed { .. }
-        | LinkEvent::Direct { .. }
-        | LinkEvent::NotDirect { .. }
-        | LinkEvent::LoggedIn { .. }
-        | LinkEvent::NotLoggedIn { .. } => return None,
+        _ => return None,
     })
 }
 

@@ -21,6 +21,7 @@ use haul_model::{
 };
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -195,7 +196,8 @@ impl<'r> JobMonitor<'r> {
     /// True if progress lines are printed between the lines about entries.
     fn prints_progress(&self) -> bool {
         let is_wanted = self.lines.prints_progress && !self.task.keeps_destination();
-        is_wanted && PeriodicProgress::is_needed(self.report.draws_progress())
+        // Without them, a terminal shows the progress line.
+        is_wanted && !(self.report.draws_progress() && io::stdout().is_terminal())
     }
 
     /// The error after an interrupt or the time limit. It mentions the partial content of a large

@@ -1,6 +1,6 @@
 //! Prints the lines about entries in the order of the listing.
 
-use crate::report::{Message, Show};
+use crate::report::{Lazy, Message, Show};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum bytes of waiting lines. Beyond it, lines are printed as entries finish.
@@ -24,22 +24,8 @@ pub(super) struct OrderedLines {
     is_over: bool,
 }
 
-/// A waiting line.
-#[derive(Debug)]
-struct Held {
-    text: Vec<u8>,
-    level: Show,
-}
-
-impl Message for Held {
-    fn text(&self) -> Vec<u8> {
-        self.text.clone()
-    }
-
-    fn level(&self) -> Show {
-        self.level
-    }
-}
+/// A waiting line, and its level.
+type Held = (Vec<u8>, Show);
 
 impl OrderedLines {
     /// Records that entry `number` was listed.
@@ -51,9 +37,9 @@ impl OrderedLines {
 
     /// Stores a line about entry `number`. It is printed in order, after [`Self::done`].
     pub(super) fn hold(&mut self, number: u64, line: &dyn Message) {
-        let held = Held { text: line.text(), level: line.level() };
-        self.held_bytes += held.text.len();
-        self.held.entry(number).or_default().push(held);
+        let text = line.text();
+        self.held_bytes += text.len();
+        self.held.entry(number).or_default().push((text, line.level()));
     }
 
     /// Records that entry `number` has its outcome and all its lines, and prints the lines in turn.
@@ -96,9 +82,9 @@ impl OrderedLines {
     }
 
     fn print_lines(&mut self, lines: Vec<Held>, mut print: impl FnMut(&dyn Message)) {
-        for line in lines {
-            self.held_bytes -= line.text.len();
-            print(&line);
+        for (text, level) in lines {
+            self.held_bytes -= text.len();
+            print(&Lazy { level, text: || text.clone(), json: || None });
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Progress as one line per second, for output without a terminal: `haul sync --progress`.
 
 use super::{Counts, Meter};
-use std::io::IsTerminal;
 use std::time::Duration;
 
 /// Interval between two lines, as in rsync.
@@ -23,12 +22,6 @@ impl PeriodicProgress {
         // The first sample: even a very short job then has a rate.
         meter.line(Duration::ZERO, counts, usize::MAX);
         Self { meter, moved_before: counts.bytes_moved, printed: None }
-    }
-
-    /// True if standard output needs progress lines. `draws_progress`: a terminal shows the
-    /// progress line.
-    pub(crate) fn is_needed(draws_progress: bool) -> bool {
-        !draws_progress || !std::io::stdout().is_terminal()
     }
 
     /// The line for `counts`, if a second has passed. `now` is the time since the start.

@@ -2,7 +2,8 @@
 
 use super::Settings;
 use crate::error::{CommandError, ErrorKind};
-use haul_engine::{Activated, sockets_from_parent};
+pub(super) use haul_engine::Activated as Sockets;
+use haul_engine::sockets_from_parent;
 use haul_net::{Gate, bind_udp, listen_on};
 use std::env;
 use std::io;
@@ -56,35 +57,28 @@ pub(crate) fn shown(addresses: &[SocketAddr], quic: &[SocketAddr]) -> String {
     format!("{}{by}{only}", texts(addresses))
 }
 
-pub(super) struct Sockets {
-    pub(super) tcp: Vec<TcpListener>,
-    /// The sockets for QUIC.
-    pub(super) udp: Vec<UdpSocket>,
-}
-
-/// The sockets that systemd opened, or else sockets at the addresses in `settings`.
+/// The sockets that systemd opened, or else sockets at the addresses in `settings`. Those for UDP
+/// are for QUIC.
 pub(super) fn sockets(settings: &Settings) -> Result<Sockets, CommandError> {
-    let Activated { tcp, udp } = systemd_sockets();
-    match tcp.is_empty() {
-        true => bind(&settings.addresses()?, settings.quic, BIND_RETRY_MAX),
-        false if settings.quic => Ok(Sockets { tcp, udp }),
-        false => Ok(Sockets { tcp, udp: Vec::new() }),
-    }
-}
-
-fn systemd_sockets() -> Activated {
     let number = |name| env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
-    match (number(PID), number(COUNT)) {
+    let mut sockets = match (number(PID), number(COUNT)) {
         (Some(pid), Some(count)) if pid == std::process::id() => sockets_from_parent(count),
-        _ => Activated::default(),
+        _ => Sockets::default(),
+    };
+    if sockets.tcp.is_empty() {
+        return bind(&settings.addresses()?, settings.quic, BIND_RETRY_MAX);
     }
+    if !settings.quic {
+        sockets.udp.clear();
+    }
+    Ok(sockets)
 }
 
 /// Opens sockets on `addresses`. Without IPv6, its loopback and unspecified addresses are skipped.
 /// An address in use is retried for `timeout`.
 fn bind(addresses: &[SocketAddr], quic: bool, timeout: Duration) -> Result<Sockets, CommandError> {
     let deadline = Instant::now() + timeout;
-    let mut bound = Sockets { tcp: Vec::new(), udp: Vec::new() };
+    let mut bound = Sockets::default();
     for address in addresses {
         match bind_until(*address, quic, deadline) {
             Ok((tcp, udp)) => {
@@ -150,7 +144,7 @@ fn is_ipv6_missing(address: &SocketAddr, error: &io::Error) -> bool {
 
 /// The sockets for `settings`: existing ones of `gate`, and new ones.
 pub(super) fn rebind(settings: &Settings, gate: &Gate) -> Result<Sockets, CommandError> {
-    let (mut sockets, mut new) = (Sockets { tcp: Vec::new(), udp: Vec::new() }, Vec::new());
+    let (mut sockets, mut new) = (Sockets::default(), Vec::new());
     for address in settings.addresses()? {
         let Some(listener) = gate.listener(address).map_err(CommandError::io)? else {
             new.push(address);

@@ -81,32 +81,24 @@ impl Settings {
             settings.audit_log = paths.audit_log();
         }
         settings.addresses()?;
-        let numbers = [
-            ("jobs-per-client", settings.jobs_per_client),
-            ("handshakes", settings.handshakes),
-            ("handshakes-per-source", settings.handshakes_per_source),
+        let is_number = |number: usize| (1..=NUMBER_MAX).contains(&number);
+        let of_number = |key| format!("'{key}' must be a number from 1 to {NUMBER_MAX}");
+        let has_enough = settings.open_files_per_job >= 64 && settings.memory_per_job_mib >= 512;
+        let of_few =
+            "'open-files-per-job' must be 64 or more, and 'memory-per-job-mib' 512 or more";
+        let of_many =
+            format!("'listen' can have {QUIC_SOCKETS_MAX} addresses, and more with 'quic = false'");
+        let checks = [
+            (is_number(settings.jobs_per_client), of_number("jobs-per-client")),
+            (is_number(settings.handshakes), of_number("handshakes")),
+            (is_number(settings.handshakes_per_source), of_number("handshakes-per-source")),
+            (has_enough, of_few.to_owned()),
+            (!settings.quic || settings.listen.len() <= QUIC_SOCKETS_MAX, of_many),
         ];
-        let bad = numbers.iter().find(|(_, number)| !(1..=NUMBER_MAX).contains(number));
-        let bad = bad.map(|(key, _)| format!("'{key}' must be a number from 1 to {NUMBER_MAX}"));
-        let bad = bad.or_else(|| {
-            let few = settings.open_files_per_job < 64 || settings.memory_per_job_mib < 512;
-            few.then(|| {
-                "'open-files-per-job' must be 64 or more, and 'memory-per-job-mib' 512 or more"
-                    .to_owned()
-            })
-        });
-        let bad = bad.or_else(|| {
-            let many = settings.quic && settings.listen.len() > QUIC_SOCKETS_MAX;
-            many.then(|| {
-                format!(
-                    "'listen' can have {QUIC_SOCKETS_MAX} addresses, and more with 'quic = false'"
-                )
-            })
-        });
-        match bad {
-            Some(message) => {
+        match checks.into_iter().find(|(is_right, _)| !is_right) {
+            Some((_, problem)) => {
                 let file = files::shown(paths.config());
-                Err(CommandError::usage(format!("{file}: {message}")))
+                Err(CommandError::usage(format!("{file}: {problem}")))
             }
             None => Ok(settings),
         }

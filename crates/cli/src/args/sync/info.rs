@@ -8,10 +8,10 @@ use haul_model::Kept;
 
 /// The requested levels.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Info([Option<u8>; SHOWN_FLAGS.len()]);
+pub(super) struct Info([Option<u8>; SHOWN_FLAGS]);
 
-/// Flags that have an effect.
-const SHOWN_FLAGS: [&str; 7] = ["name", "del", "backup", "skip", "symsafe", "progress", "stats"];
+/// The number of [`FLAGS`] that stand for themselves alone.
+const SHOWN_FLAGS: usize = 7;
 
 /// Flags that have no effect in haul.
 const IGNORED_FLAGS: [&str; 6] = ["copy", "flist", "misc", "mount", "nonreg", "remove"];
@@ -38,6 +38,11 @@ pub(super) fn help() -> String {
     )
 }
 
+/// The position of a flag among [`FLAGS`].
+fn position(name: &str) -> Option<usize> {
+    FLAGS[..SHOWN_FLAGS].iter().position(|(flag, _)| flag.eq_ignore_ascii_case(name))
+}
+
 impl Info {
     /// Applies one value. It overrides earlier ones.
     ///
@@ -54,7 +59,7 @@ impl Info {
             match name {
                 "none" => self.0.fill(Some(0)),
                 "all" => self.0.fill(Some(level)),
-                name => match SHOWN_FLAGS.iter().position(|flag| *flag == name) {
+                name => match position(name) {
                     Some(at) => self.0[at] = Some(level),
                     None if IGNORED_FLAGS.contains(&name) => {}
                     None => return Err("not a flag of rsync"),
@@ -64,9 +69,9 @@ impl Info {
         Ok(())
     }
 
-    /// The requested level of one of [`SHOWN_FLAGS`].
+    /// The requested level of one of the flags.
     fn level(self, flag: &str) -> Option<u8> {
-        self.0[SHOWN_FLAGS.iter().position(|shown| *shown == flag)?]
+        self.0[position(flag)?]
     }
 
     /// True if the level of the flag, or else the `default`, asks for its messages.
