@@ -330,14 +330,6 @@ impl Config {
     }
 }
 
-#[cfg(test)]
-impl Config {
-    /// Parses `text` as the file.
-    pub(crate) fn of_text(text: &str) -> Self {
-        file::parse(text, std::path::Path::new("config.toml")).expect("a right configuration")
-    }
-}
-
 /// Reads the variables: `HAUL_` and the key in capitals. An empty variable is ignored.
 fn environment(value: impl Fn(&str) -> Option<OsString>) -> Result<Settings, CommandError> {
     let mut settings = Settings::default();

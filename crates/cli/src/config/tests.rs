@@ -3,6 +3,13 @@
 use super::*;
 use std::path::Path;
 
+impl Config {
+    /// Parses `text` as the file.
+    pub(crate) fn of_text(text: &str) -> Self {
+        file::parse(text, Path::new("config.toml")).expect("a right configuration")
+    }
+}
+
 fn parsed(text: &str) -> Result<Config, CommandError> {
     file::parse(text, Path::new("/c/haul.toml"))
 }
