@@ -269,7 +269,7 @@ fn for_shell_syntax(path: &[u8]) -> Option<&'static str> {
 }
 
 #[cfg(test)]
-mod messages;
+mod messages_tests;
 
 #[cfg(test)]
 mod tests {

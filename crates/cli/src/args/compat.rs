@@ -1,7 +1,6 @@
 //! Options of cp, mv, scp and rsync: the ones that haul accepts, and hints for the others.
 
 mod attributes;
-mod reading;
 
 use super::help::{CHECK_USAGE, COPY_USAGE, MOVE_USAGE, SYNC_USAGE};
 use super::usage_error;
@@ -52,11 +51,8 @@ fn port_refused(port: &str) -> CommandError {
         .with_hint(format!("use ssh://host:{port}/path or -e 'ssh -p {port}'"))
 }
 
-/// The hint for an option of ssh.
-const FOR_SSH: &str = "pass options of ssh with -e, such as: -e 'ssh -p 2222 -J JUMP'";
-
-/// The hint for scp's -3.
-const THROUGH_HERE: &str = "leave it out: contents go directly between hosts if possible; --via ssh sends them through this machine";
+/// The hints for options of other programs.
+const ANSWERS: &str = include_str!("compat/answers.txt");
 
 /// Digits of the largest port number.
 const PORT_DIGITS_MAX: usize = 5;
@@ -115,7 +111,7 @@ fn no_option(error: &clap::Error, command: &str, words: &[OsString]) -> Option<C
         return Some(port_refused(port));
     }
     let hint = attributes::answer(command, word, words)
-        .or_else(|| answer_to_option(command, word).map(str::to_owned))
+        .or_else(|| answer_in(sections(command), word).map(str::to_owned))
         .or_else(|| sync_has(command, word))
         .or_else(|| answer_to_any(command, word).map(str::to_owned))?;
     Some(CommandError::usage(format!("'haul {command}' has no {word}")).with_hint(hint))
@@ -128,7 +124,7 @@ const MISSPELT_LEN_MIN: usize = 3;
 /// The command most similar to `first`, by clap's measure.
 fn similar<'e>(error: &'e clap::Error, first: &str) -> Option<&'e str> {
     // These resemble a command, but mean something else.
-    if first.len() < MISSPELT_LEN_MIN || alternative(first).is_some() {
+    if first.len() < MISSPELT_LEN_MIN || answer_in(&["commands"], first).is_some() {
         return None;
     }
     let begins_alike = |command: &&str| {
@@ -144,26 +140,14 @@ fn similar<'e>(error: &'e clap::Error, first: &str) -> Option<&'e str> {
     }
 }
 
-/// The hint for another program's name in place of a command.
-fn alternative(first: &str) -> Option<&'static str> {
-    Some(match first {
-        "rm" | "delete" => "use rm, on a host through ssh",
-        "rsync" => "use 'haul sync', which takes rsync's options",
-        "scp" | "sftp" | "get" | "put" => "use 'haul copy'",
-        "diff" | "cmp" | "compare" | "verify" => "use 'haul check'",
-        "dir" | "list" => "use 'haul ls'",
-        "b3sum" | "sum" => "use 'haul hash'",
-        _ => return None,
-    })
-}
-
 fn not_a_command(first: &str) -> CommandError {
     CommandError::usage(format!("'{first}' is not a command of haul"))
 }
 
 /// The error if the first word is no command.
 fn no_command(first: &str) -> CommandError {
-    let hint = alternative(first).unwrap_or("start with a command: haul copy SOURCE... DEST");
+    let hint =
+        answer_in(&["commands"], first).unwrap_or("start with a command: haul copy SOURCE... DEST");
     not_a_command(first).with_hint(format!("{hint}; run 'haul help' for all commands"))
 }
 
@@ -205,168 +189,62 @@ fn sync_has(command: &str, word: &str) -> Option<String> {
     }
 }
 
-/// The hint for an option that the command does not have.
-fn answer_to_option(command: &str, word: &str) -> Option<&'static str> {
+/// The sections of [`ANSWERS`] for the options of a command, in their order.
+fn sections(command: &str) -> &'static [&'static str] {
     match command {
-        "copy" | "cp" => answer_to_copy(word).or_else(|| answer_to_transfer(false, word)),
-        "move" | "mv" => answer_to_move(word).or_else(|| answer_to_transfer(true, word)),
-        "sync" => answer_to_sync(word),
-        "check" => answer_to_check(word).or_else(|| answer_to_transfer(false, word)),
-        _ => reading::answer(command, word),
+        "copy" | "cp" => &["copy", "copy and check", "transfer"],
+        "move" | "mv" => &["move", "transfer"],
+        "sync" => &["sync"],
+        "check" => &["check", "copy and check", "transfer"],
+        "ls" => &["ls", "reading", "hosts"],
+        "stat" => &["stat", "reading", "hosts"],
+        "hash" => &["hash", "reading", "hosts"],
+        "doctor" => &["reading", "hosts"],
+        "deploy" => &["deploy", "reading", "hosts"],
+        "clean" => &["clean", "reading"],
+        _ => &["reading"],
     }
-}
-
-/// The hint for an option that only `haul copy` answers.
-fn answer_to_copy(word: &str) -> Option<&'static str> {
-    Some(match word {
-        "-3" => THROUGH_HERE,
-        "-s" => "for cp's use 'ln -s'; for scp's use --transport sftp",
-        "-O" => "for rsync's use 'haul sync -O'; for scp's leave it out: haul has its own protocol",
-        "--no-dereference" => "use -P; with -r, links stay links anyway",
-        _ => return None,
-    })
-}
-
-/// The hint for an option that only `haul move` answers.
-fn answer_to_move(word: &str) -> Option<&'static str> {
-    Some(match word {
-        "--progress" | "--partial" => {
-            "leave it out: haul shows progress on a terminal, and resumes interrupted files"
-        }
-        "--strip-trailing-slashes" => "leave it out, and the slash",
-        _ => return None,
-    })
-}
-
-/// The hint for an option of cp or scp; `haul sync` has all of rsync's.
-fn answer_to_sync(word: &str) -> Option<&'static str> {
-    Some(match word {
-        "-3" => THROUGH_HERE,
-        "--symbolic-link" | "--link" => "use 'ln', or --link-dest=DIR for links to another copy",
-        "--reflink" => "leave it out: haul shares content where the file system can",
-        "--parents" => "use -R",
-        "--preserve" => {
-            "use -a (modes, times, owners, groups), -A (access control lists), -X (extended attributes), -H (hard links)"
-        }
-        "--no-preserve" => "use --no-perms, --no-times, --no-owner or --no-group",
-        "--no-dereference" => "use -l (part of -a)",
-        "--dereference" => "use -L",
-        "--no-clobber" => "use --ignore-existing",
-        "--target-directory" => "put the destination last",
-        "--no-target-directory" => "end the source with '/' to copy its content",
-        _ => return None,
-    })
 }
 
 /// The hint for an option of cp or mv that no command has.
 fn answer_to_any(command: &str, word: &str) -> Option<&'static str> {
-    if !matches!(command, "copy" | "cp" | "move" | "mv" | "sync" | "check") {
-        return None;
+    let takes_places = matches!(command, "copy" | "cp" | "move" | "mv" | "sync" | "check");
+    answer_in(&["any"], word).filter(|_| takes_places)
+}
+
+/// The first answer to `word` in these sections of [`ANSWERS`].
+fn answer_in(sections: &[&str], word: &str) -> Option<&'static str> {
+    sections.iter().find_map(|section| {
+        let from = ANSWERS.lines().skip_while(|line| *line != format!("[{section}]"));
+        let lines = from.skip(1).take_while(|line| !line.starts_with('['));
+        let mut answers = lines.filter_map(|line| line.split_once(": "));
+        let (_, answer) = answers.find(|(words, _)| words.split(' ').any(|it| it == word))?;
+        Some(answer)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_answer_can_be_found() {
+        let mut section = "";
+        for line in ANSWERS.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            if let Some(name) = line.strip_prefix('[') {
+                section = name.strip_suffix(']').expect("a section");
+                continue;
+            }
+            let (words, answer) = line.split_once(": ").expect("words and an answer");
+            for word in words.split(' ') {
+                assert_eq!(answer_in(&[section], word), Some(answer), "{section}: {word}");
+                assert!(word.starts_with('-') || section == "commands", "{word}");
+            }
+        }
+        let commands =
+            ["copy", "mv", "sync", "check", "ls", "stat", "hash", "doctor", "deploy", "clean"];
+        for section in commands.into_iter().flat_map(sections) {
+            assert!(ANSWERS.contains(&format!("\n[{section}]\n")), "{section}");
+        }
     }
-    Some(match word {
-        "--attributes-only" => {
-            "use 'haul copy -a', which only sets attributes if size and mtime match"
-        }
-        "--context" | "-Z" => {
-            "leave it out: haul sets no security context; -X preserves extended attributes"
-        }
-        "--copy-contents" => {
-            "leave it out: haul reads FIFOs and devices only if they are named without -r"
-        }
-        "--debug" => "use -v, or HAUL_LOG=debug",
-        "--dereference" => "use 'haul copy -L'",
-        "--exchange" | "--no-copy" => "use 'mv'",
-        "--interactive" => "leave it out: haul asks nothing",
-        "--keep-directory-symlink" => "use 'haul sync -K'",
-        "--link" | "--symbolic-link" => "use 'ln': haul makes copies",
-        "--no-dereference" => "leave it out: symbolic links stay links",
-        "--no-preserve" => "use 'haul sync -rl', which preserves neither modes nor mtimes",
-        "--parents" => "use 'haul sync -aR'",
-        "--reflink" => "leave it out: haul shares content where the file system can",
-        "--remove-destination" => "leave it out: haul replaces files instead of writing into them",
-        "--strip-trailing-slashes" => "leave it out, and the slash",
-        "--version" => "use 'haul --version'",
-        "-3" => "leave it out: haul chooses the way of contents",
-        _ => return None,
-    })
-}
-
-/// The hint for an option that only `haul check` answers.
-fn answer_to_check(word: &str) -> Option<&'static str> {
-    Some(match word {
-        "-u" | "--update" | "--force" | "--no-clobber" => "leave it out: check changes nothing",
-        "-i" | "--itemize-changes" => "leave it out: check names what differs",
-        "-c" | "--checksum" => {
-            "use --content to compare contents; for scp's use -e 'ssh -c CIPHER'"
-        }
-        _ => return None,
-    })
-}
-
-/// The hint for an option of any command with sources and a destination. `moves`: the command
-/// removes the sources.
-fn answer_to_transfer(moves: bool, word: &str) -> Option<&'static str> {
-    Some(match word {
-        "--exclude" | "--include" | "--exclude-from" | "--include-from" => {
-            "name the parts to move, or use 'haul copy' with --exclude"
-        }
-        "--filter" | "-f" | "-F" if !moves => {
-            "use --exclude or --include, or 'haul sync' with --filter; for scp's -F use -e 'ssh -F FILE'"
-        }
-        "--files-from" | "--relative" | "--no-implied-dirs" if !moves => {
-            "name the parts, or use 'haul sync', which has it"
-        }
-        "--filter" | "--files-from" | "--cvs-exclude" => {
-            "name the parts to move, or use 'haul sync -a --remove-source-files', which has it"
-        }
-        "--delete" | "--del" | "--delete-before" | "--delete-during" | "--delete-delay"
-        | "--delete-after" | "--delete-excluded" => {
-            "use 'haul sync -a --delete'; 'haul check -r' shows what is extra"
-        }
-        "-n" | "--dry-run" if moves => "use 'haul copy -rn' to see what would be copied",
-        "-n" | "--dry-run" => "leave it out: check changes nothing",
-        "-r" | "-R" | "--recursive" | "-a" | "--archive" => {
-            "leave it out: move takes whole directories"
-        }
-        "-c" | "--checksum" => {
-            "for rsync's use 'haul check --content' to compare contents, or --force; for scp's use -e 'ssh -c CIPHER'"
-        }
-        "--mkpath" => "leave it out, and end DEST with '/' to create it",
-        "--info" if !moves => {
-            "leave it out: haul shows progress and figures anyway; 'haul sync' has --info"
-        }
-        "--remove-source-files" => "use 'haul move'",
-        "-A" | "-X" | "-H" | "-o" | "-g" | "-D" | "--acls" | "--xattrs" | "--owner" | "--group"
-        | "--hard-links" | "--devices" | "--specials" | "-p" | "-d" | "--preserve"
-            if moves =>
-        {
-            "leave it out: move preserves all attributes"
-        }
-        "-D" => "use --devices and --specials",
-        "-g" => "use --group",
-        "-P" => "use ssh://host:PORT/path or -e 'ssh -p PORT' for a port; progress needs no option",
-        "-d" => "for cp's use -P and -H; for rsync's use 'haul sync -d'",
-        "--links" | "--times" | "--perms" | "--sparse" => {
-            "leave it out: modes, times, links in trees and holes are always preserved"
-        }
-        "-t" | "--target-directory" => "put the destination last; times are always preserved",
-        "-T" | "--no-target-directory" => {
-            "for cp's use 'haul copy -r SOURCE/. DEST'; for rsync's use 'haul sync -T DIR'; scp's is not needed"
-        }
-        "-C" | "-z" | "--compress" => "leave it out: haul compresses where it pays",
-        "-o" if !moves => {
-            "for rsync's use --owner; pass options of ssh with -e, such as: -e 'ssh -p 2222 -J JUMP'"
-        }
-        "-i" => "for scp's use -e 'ssh -i KEY'; for cp's leave it out: haul asks nothing",
-        "-o" | "-F" | "-J" | "-4" | "-6" | "--port" => FOR_SSH,
-        "--rsync-path" => "use --remote-haul PATH",
-        "-x" | "--one-file-system" => "use 'haul sync -ax'",
-        "-b" | "--backup" => "use 'haul sync -ab'",
-        "--inplace" | "--append" if !moves => {
-            "use 'haul sync', which has it: copy replaces files in one step"
-        }
-        "-W" | "--whole-file" => "leave it out: copy sends changed files whole",
-        "--stats" => "leave it out: the last line has the figures",
-        _ => return None,
-    })
 }

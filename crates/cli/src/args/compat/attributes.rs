@@ -27,10 +27,11 @@ pub(super) fn answer(command: &str, word: &str, words: &[OsString]) -> Option<St
         "--preserve" if !moves => preserved(value_of(word, words)),
         "-l" => match number_behind('l', words) {
             Some(kbits) => limit(kbits),
-            None => "for cp's use 'ln'; for scp's use --bwlimit=RATE; rsync's is always on in trees".to_owned(),
+            None => {
+                "for cp's use 'ln'; for scp's use --bwlimit=RATE; rsync's is always on in trees"
+                    .to_owned()
+            }
         },
-        "-S" if moves => "for mv's use 'haul sync -a --remove-source-files -b --suffix=SUFFIX'; for scp's use -e PROGRAM".to_owned(),
-        "-S" => "for cp's use 'haul sync -ab --suffix=SUFFIX'; for scp's use -e PROGRAM; for rsync's use 'haul sync -aS'".to_owned(),
         _ => return None,
     })
 }

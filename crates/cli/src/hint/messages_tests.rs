@@ -205,6 +205,12 @@ fn collect(dir: &Path, table: &mut String) {
         }
         if path.is_dir() {
             collect(&path, table);
+        } else if path.extension().is_some_and(|extension| extension == "txt") {
+            // Each line is words, and the answer to them.
+            let lines = fs::read_to_string(&path).expect("text");
+            let answers = lines.lines().filter_map(|line| Some(line.split_once(": ")?.1));
+            let answers = answers.filter(|text| text.split_whitespace().count() >= WORDS_MIN);
+            answers.for_each(|text| table.push_str(&format!("{text}\n")));
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let source = fs::read_to_string(&path).expect("text");
             for text in texts(&source) {
