@@ -2,7 +2,7 @@
 //! between them. Data from a disk or a peer is escaped before it is printed.
 
 pub(crate) use self::destination::DestinationReport;
-pub(crate) use self::log_file::{LogFile, LoggedReport};
+pub(crate) use self::log_file::LogFile;
 use crate::error::{CommandError, ExitCode};
 use crate::hint;
 use crate::json::Object;
@@ -185,7 +185,13 @@ pub(crate) trait Report: Sync {
     /// failed.
     fn conclude(&self, code: ExitCode, figures: &dyn Message) -> ExitCode {
         self.message(figures);
-        self.finish(code)
+        let code = self.finish(code);
+        // Errors about the log are not logged.
+        let log = self.output().log.take();
+        let Some(error) = log.and_then(|log| log.end(code)) else { return code };
+        self.command_error(&error);
+        self.output().flush();
+        if code.number() == 0 { ExitCode::Rsync(23) } else { code }
     }
 
     /// Ends a command without figures, like [`Report::conclude`].

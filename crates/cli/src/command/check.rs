@@ -12,11 +12,13 @@ use haul_model::Task;
 
 pub(super) fn run(check: &Check) -> ExitCode {
     let task = Task::Check { content: check.content, keeps: check.copy.request.policy.keeps };
-    execute(&check.copy, task, &Request::refuse_to_check, |end| Lazy {
+    let figures = |end: End| Lazy {
         level: Show::Normal,
         text: move || text(&end),
         json: move || json::check_summary(&end.summary, end.time, end.code),
-    })
+    };
+    let refuse = &Request::refuse_to_check;
+    execute(&check.copy, task, &[task], refuse, |_, _| Ok(()), figures)
 }
 
 /// The figures of a check. A check that ended early or had failures has not compared everything.

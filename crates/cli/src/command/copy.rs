@@ -16,14 +16,13 @@ use crate::json;
 use crate::monitor::JobMonitor;
 use crate::progress::Screen;
 use crate::quantity;
-use crate::report::{Lazy, LogFile, LoggedReport, Message, Show};
+use crate::report::{Lazy, LogFile, Message, Show};
 use haul::{
     Hosts, JobObserver, Location, Machine, Next, Questions, Ready, Request, WarnOnce, in_parts,
     without_missing,
 };
 use haul_engine::{EntryCounts, Monitor, RoutedJob, Summary};
 use haul_model::{Fault, Mirror, Part, Task, Via};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -35,7 +34,7 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
         return to_all::run(copy);
     }
     let task = Task::Copy(copy.request.policy);
-    execute(copy, task, &|_| Ok(()), |end| Figures::of(copy, end))
+    execute(copy, task, &[task], &|_| Ok(()), |_, _| Ok(()), |end| Figures::of(copy, end))
 }
 
 /// The end of a command that copies or compares.
@@ -53,20 +52,10 @@ pub(super) struct End {
 }
 
 /// Runs the jobs of `copy` with `task`, unless `refuse` rejects the request, and prints the
-/// `figures` at the end.
+/// `figures` at the end. A task has one or several `parts` per job, which run one after the other.
+/// The next part runs even if one fails, with one exception: removals at the end are skipped if a
+/// part failed or a source could not be read. `complete` may ask hosts to complete the request.
 pub(super) fn execute<F: Message>(
-    copy: &Copy,
-    task: Task,
-    refuse: &Refuse,
-    figures: impl Fn(End) -> F,
-) -> ExitCode {
-    execute_in_parts(copy, task, &[task], refuse, |_, _| Ok(()), figures)
-}
-
-/// Like [`execute`], for a task with several `parts` per job, which run one after the other. The
-/// next part runs even if one fails, with one exception: removals at the end are skipped if a part
-/// failed or a source could not be read. `complete` may ask hosts to complete the request.
-pub(super) fn execute_in_parts<F: Message>(
     copy: &Copy,
     task: Task,
     parts: &[Task],
@@ -76,15 +65,12 @@ pub(super) fn execute_in_parts<F: Message>(
 ) -> ExitCode {
     let started = Instant::now();
     let screen = Screen::default();
-    let mut report = copy.detail.report(&screen);
+    let report = &*copy.detail.report(&screen);
     let log = match copy.lines.log.as_deref().map(LogFile::open).transpose() {
         Ok(log) => log,
         Err(error) => return report.abort(&error, None).as_rsync(&Summary::default(), 0),
     };
-    if let Some(log) = &log {
-        report = Box::new(LoggedReport { report, log: Arc::clone(log) });
-    }
-    let report = &*report;
+    report.output().log.clone_from(&log);
     report.message(&start_message(copy, task.keeps_destination()));
     let figures = |summary, relayed, ended_early, code, entry_counts| {
         figures(End { summary, time: started.elapsed(), ended_early, relayed, code, entry_counts })

@@ -5,7 +5,7 @@ mod figures;
 mod listing;
 
 use self::figures::Figures;
-use super::copy::execute_in_parts;
+use super::copy::execute;
 use crate::args::Sync;
 use crate::error::ExitCode;
 use haul::{Questions, Request};
@@ -28,5 +28,5 @@ pub(super) fn run(sync: &Sync) -> ExitCode {
         let mirror = Mirror { part: Part::RemovesSources, delete: None, ..*mirror };
         parts.push(Task::Sync(copy.request.policy, mirror));
     }
-    execute_in_parts(copy, task, &parts, &Request::refuse_to_mirror, complete, figures)
+    execute(copy, task, &parts, &Request::refuse_to_mirror, complete, figures)
 }

@@ -39,19 +39,23 @@ impl Report for Json {
     }
 
     fn fault_with(&self, host: Option<String>, path: &[u8], fault: &Fault, hint: Option<&str>) {
-        self.output().fail();
+        self.output().fault(host.as_deref(), path, fault);
         self.print(json::fault(host.as_deref(), path, fault, hint));
     }
 
     fn entry_fault(&self, path: &[u8], host: Option<String>, there: &[u8], fault: &Fault) {
-        self.fault_with(None, path, fault, hint::for_fault_at(fault, host.is_some(), there));
+        self.output().fault(host.as_deref(), there, fault);
+        let hint = hint::for_fault_at(fault, host.is_some(), there);
+        self.print(json::fault(None, path, fault, hint));
     }
 
-    fn not_removed(&self, path: &[u8], _: Option<String>, _: &[u8], fault: &Fault) {
-        self.fault(None, path, fault);
+    fn not_removed(&self, path: &[u8], host: Option<String>, there: &[u8], fault: &Fault) {
+        self.output().fault(host.as_deref(), there, fault);
+        self.print(json::fault(None, path, fault, hint::for_fault_at(fault, false, path)));
     }
 
     fn warning(&self, path: &[u8], message: &str) {
+        self.output().warning(path, message);
         self.print(json::warning(path, message));
     }
 
@@ -65,6 +69,7 @@ impl Report for Json {
     }
 
     fn command_error(&self, error: &CommandError) {
+        self.output().log_error(error);
         self.print(json::command_error(error));
     }
 

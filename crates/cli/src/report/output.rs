@@ -1,9 +1,11 @@
 //! The output of a report: buffered standard output, and errors above the progress line.
 
+use super::LogFile;
 use crate::error::{CommandError, ExitCode};
 use crate::progress::Screen;
 use crate::stdout::Stdout;
-use haul_model::escape_controls;
+use haul_model::{Fault, escape_bytes, escape_controls, escape_text};
+use std::sync::Arc;
 
 /// Writes the output of one report, and records failures.
 pub(crate) struct Output {
@@ -11,13 +13,15 @@ pub(crate) struct Output {
     stdout: Stdout,
     hints_given: Vec<String>,
     failed: bool,
+    /// The log that also has the faults, warnings and errors.
+    pub(crate) log: Option<Arc<LogFile>>,
 }
 
 impl Output {
     /// Creates an empty output on `screen`.
     pub(super) fn new(screen: &Screen) -> Self {
         let (stdout, hints_given) = (Stdout::default(), Vec::new());
-        Self { screen: screen.clone(), stdout, hints_given, failed: false }
+        Self { screen: screen.clone(), stdout, hints_given, failed: false, log: None }
     }
 
     /// Adds bytes to standard output. They may be written later.
@@ -50,6 +54,30 @@ impl Output {
         self.failed
     }
 
+    /// Records and logs a fault. Returns its line.
+    pub(super) fn fault(&mut self, host: Option<&str>, path: &[u8], fault: &Fault) -> String {
+        self.failed = true;
+        let place = host.map(|host| format!("{host}:")).unwrap_or_default();
+        let (path, message) = (escape_bytes(path), escape_text(&fault.message));
+        self.logged(format!("haul: {place}{path}: {message}"))
+    }
+
+    /// Logs a warning. Returns its line.
+    pub(super) fn warning(&self, path: &[u8], message: &str) -> String {
+        let (path, message) = (escape_bytes(path), escape_text(message));
+        self.logged(format!("haul: warning: {path}: {message}"))
+    }
+
+    /// Logs the error that ended the command or one of its jobs.
+    pub(super) fn log_error(&self, error: &CommandError) {
+        self.logged(error_line(error));
+    }
+
+    fn logged(&self, line: String) -> String {
+        self.log.iter().for_each(|log| log.lines(&line));
+        line
+    }
+
     /// Prints a line on standard error, after all earlier output.
     pub(crate) fn error_line(&mut self, line: &str) {
         self.flush();
@@ -66,7 +94,7 @@ impl Output {
 
     /// Prints the error that ended the command or one of its jobs.
     pub(super) fn command_error(&mut self, error: &CommandError) {
-        self.error_line(&format!("haul: {}", escape_controls(&error.to_string())));
+        self.error_line(&error_line(error));
         if !error.hints.is_empty() {
             self.hint(&error.hints.join("; "));
         }
@@ -81,4 +109,8 @@ impl Output {
         }
         if self.failed { code.or_failed() } else { code }
     }
+}
+
+fn error_line(error: &CommandError) -> String {
+    format!("haul: {}", escape_controls(&error.to_string()))
 }

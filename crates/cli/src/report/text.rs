@@ -8,7 +8,7 @@ use crate::hint::Hint;
 use crate::progress::{Counts, Meter, SHOW_AFTER, Screen};
 use crate::quantity;
 use haul_engine::{LinkEvent, Outcome, Skip};
-use haul_model::{Fault, FaultKind, Kind, Task, escape_bytes, escape_text};
+use haul_model::{Fault, FaultKind, Kind, Task};
 use parking_lot::{Mutex, MutexGuard};
 use std::time::Instant;
 
@@ -47,14 +47,12 @@ impl Report for Text {
 
     fn fault_with(&self, host: Option<String>, path: &[u8], fault: &Fault, hint: Option<&str>) {
         let mut output = self.output();
-        output.fail();
+        let line = output.fault(host.as_deref(), path, fault);
         // The directory's own fault was reported. A line for each entry in it would hide that.
         if fault.kind == FaultKind::Parent {
             return;
         }
-        let place = host.map(|host| format!("{host}:")).unwrap_or_default();
-        let (path, message) = (escape_bytes(path), escape_text(&fault.message));
-        output.error_line(&format!("haul: {place}{path}: {message}"));
+        output.error_line(&line);
         if let Some(hint) = hint {
             output.hint(hint);
         }
@@ -73,8 +71,9 @@ impl Report for Text {
     }
 
     fn warning(&self, path: &[u8], message: &str) {
-        let (path, message) = (escape_bytes(path), escape_text(message));
-        self.output().error_line(&format!("haul: warning: {path}: {message}"));
+        let mut output = self.output();
+        let line = output.warning(path, message);
+        output.error_line(&line);
     }
 
     fn link(&self, notice: LinkEvent<'_>) {
@@ -124,7 +123,9 @@ impl Report for Text {
     }
 
     fn command_error(&self, error: &CommandError) {
-        self.output().command_error(error);
+        let mut output = self.output();
+        output.log_error(error);
+        output.command_error(error);
     }
 
     fn detail(&self) -> Detail {

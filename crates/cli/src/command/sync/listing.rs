@@ -2,7 +2,7 @@
 
 use super::fetching;
 use crate::args::{Copy, RemoteList};
-use crate::command::copy::{End, execute_in_parts};
+use crate::command::copy::{End, execute};
 use crate::error::ExitCode;
 use crate::lines::Columns;
 use haul::{Location, Questions, Request, use_dir_contents};
@@ -34,5 +34,5 @@ pub(super) fn run(
     let task = Task::Sync(copy.request.policy, mirror);
     // A list has no figures.
     let none = |_: End| String::new();
-    execute_in_parts(&copy, task, &[task], &Request::refuse_to_mirror, complete, none)
+    execute(&copy, task, &[task], &Request::refuse_to_mirror, complete, none)
 }
