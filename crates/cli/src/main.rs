@@ -6,16 +6,16 @@
 //!
 //! - `args.rs`: commands as plain structs. `args/words.rs`: the clap definitions; those of one
 //!   command are in a file beside it (`args/sync/`: rsync's options). `args/options.rs`: the help
-//!   of options, from one table. `args/deferred.rs`: defers a command's options until clap needs
-//!   them. `args/compat.rs`: answers to options of other programs.
+//!   of options, from one table. `args/deferred.rs`: defers a command's options until clap needs them.
+//!   `args/compat.rs`: answers to options of other programs, from a text file.
 //! - `command/`: one file for each command, with its parts in a folder.
-//! - `monitor.rs`: receives the events of jobs. `monitor/`: statements about the entries of copies,
+//! - `monitor.rs`: receives the events of jobs. `monitor/`: messages about the entries of copies,
 //!   comparisons and moves, and the paths of entries on both sides.
-//! - `report.rs`: the traits of reports and of statements. `report/text.rs` and `report/json.rs`:
-//!   the two reports, over `report/output.rs`. `report/destination.rs`, `report/log_file.rs`:
-//!   reports that wrap one of them.
-//! - `json.rs`: the JSON lines and their fields. `json/`: the lines of some commands, and the words
-//!   of closed sets. `lines.rs`: the lines of rsync.
+//! - `report.rs`: the traits of reports and of messages. `report/text.rs` and `report/json.rs`:
+//!   the two reports, over `report/output.rs`. `report/destination.rs`: a report
+//!   that wraps one of them. `report/log_file.rs`: the log of their errors.
+//! - `json.rs`: the JSON lines and their fields. `json/`: how they are written, and the words of
+//!   closed sets. `lines.rs`: the lines of rsync.
 //! - `progress.rs`: the progress line. `progress/meter.rs`: its text. `progress/on_signal.rs`:
 //!   progress on a signal. `progress/periodic.rs`: progress without a terminal.
 //! - `quantity.rs`: sizes, rates, times and counts for people. `stdout.rs`: standard output.
