@@ -248,18 +248,18 @@ impl Cli {
             CommandArgs::Check(Deferred(words)) => Command::Check(words.into_check(&load()?)?),
             CommandArgs::Ls(Deferred(words)) => {
                 let paths = words.remote.locations(&words.paths, &load()?)?;
-                let detail = detail(false, 0, words.json);
+                let detail = detail(false, 0, words.remote.json);
                 let (long, readable) = (words.long, words.human_readable);
                 Command::Ls(Ls { paths, long, readable, null: words.null, detail })
             }
             CommandArgs::Stat(Deferred(words)) => {
                 let paths = words.remote.locations(&words.paths, &load()?)?;
-                let detail = detail(false, 0, words.json);
+                let detail = detail(false, 0, words.remote.json);
                 Command::Stat(Stat { paths, follow: words.dereference, detail })
             }
             CommandArgs::Hash(Deferred(words)) => {
                 let paths = words.remote.locations(&words.paths, &load()?)?;
-                Command::Hash(Hash { paths, detail: detail(false, 0, words.json) })
+                Command::Hash(Hash { paths, detail: detail(false, 0, words.remote.json) })
             }
             CommandArgs::Config(Deferred(words)) => {
                 Command::Config(words.into_show_config(load()?)?)

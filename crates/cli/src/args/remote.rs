@@ -46,6 +46,8 @@ pub(super) struct RequestArgs {
     remote: RetriedArgs,
     #[arg(short, long)]
     quiet: bool,
+    #[arg(long, group = "detail")]
+    pub(super) json: bool,
 }
 
 /// The options of commands that transfer contents.

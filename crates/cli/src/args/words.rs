@@ -171,7 +171,7 @@ pub(super) struct CheckArgs {
     pub(super) tree: TreeArgs,
 }
 
-/// What a command copies or compares.
+/// The sources of a command, and how they are copied or compared.
 #[derive(Debug, Args)]
 pub(super) struct TreeArgs {
     /// The sources and, last, the destination. clap has no arguments of which
@@ -244,8 +244,6 @@ pub(super) struct LsArgs {
     pub(super) human_readable: bool,
     #[arg(short = '0', long, group = "detail")]
     pub(super) null: bool,
-    #[arg(long, group = "detail")]
-    pub(super) json: bool,
 
     #[command(flatten)]
     pub(super) remote: RequestArgs,
@@ -260,9 +258,6 @@ pub(super) struct StatArgs {
     #[arg(short = 'L', long)]
     pub(super) dereference: bool,
 
-    #[arg(long)]
-    pub(super) json: bool,
-
     #[command(flatten)]
     pub(super) remote: RequestArgs,
 }
@@ -272,9 +267,6 @@ pub(super) struct HashArgs {
     /// Files to hash
     #[arg(value_name = "PATH", required = true, value_hint = ValueHint::AnyPath)]
     pub(super) paths: Vec<OsString>,
-
-    #[arg(long)]
-    pub(super) json: bool,
 
     #[command(flatten)]
     pub(super) remote: RequestArgs,

@@ -7,7 +7,6 @@ use crate::quantity;
 use crate::report::Message;
 use haul::doctor::{Amount, ExamineStep, Examined, Machine, Rates, Startups};
 use haul_model::{Fault, escape_bytes, escape_text};
-use std::fmt::Write as _;
 use std::time::Duration;
 
 /// The version of the protocol, which both sides have.
@@ -46,7 +45,7 @@ impl Message for Diagnosis<'_> {
         }
         out.push('\n');
         for advice in &self.advice {
-            line(&mut out, format_args!("- {}", advice.text));
+            out.push_str(&format!("- {}\n", advice.text));
         }
         out.into_bytes()
     }
@@ -87,16 +86,11 @@ impl Message for Diagnosis<'_> {
     }
 }
 
-/// Writing to a String can't fail.
-fn line(out: &mut String, words: std::fmt::Arguments<'_>) {
-    let _ = writeln!(out, "{words}");
-}
-
 impl Diagnosis<'_> {
     /// How the host is reached.
     fn way(&self, out: &mut String) {
         let row = |out: &mut String, name: &str, value: &str| {
-            line(out, format_args!("  {name:<14}{value}"));
+            out.push_str(&format!("  {name:<14}{value}\n"));
         };
         let (name, what) = if self.by_server { ("server", "handshake") } else { ("ssh", "login") };
         row(out, name, &format!("{what} {}", milliseconds(self.login)));
@@ -137,20 +131,17 @@ impl Diagnosis<'_> {
         let Some(there) = there else { return };
         let here = &self.findings.here;
         heading(out, "here", "there");
-        let row = |out: &mut String, name: &str, here: &str, there: &str| {
-            figures(out, name, here, there);
-        };
         let rate = |rate: u64| match rate {
             0 => "unknown".to_owned(),
             rate => quantity::rate(rate as f64),
         };
         let (a, b) = (here.rates, there.rates);
-        row(out, "BLAKE3", &rate(a.blake3), &rate(b.blake3));
-        row(out, "AES-256-GCM", &rate(a.aes_256_gcm), &rate(b.aes_256_gcm));
-        row(out, "ChaCha20-Poly1305", &rate(a.chacha20_poly1305), &rate(b.chacha20_poly1305));
+        figures(out, "BLAKE3", &rate(a.blake3), &rate(b.blake3));
+        figures(out, "AES-256-GCM", &rate(a.aes_256_gcm), &rate(b.aes_256_gcm));
+        figures(out, "ChaCha20-Poly1305", &rate(a.chacha20_poly1305), &rate(b.chacha20_poly1305));
         let name =
             |machine: &Machine| machine.congestion.clone().unwrap_or_else(|| "not told".to_owned());
-        row(out, "congestion control", &name(here), &name(there));
+        figures(out, "congestion control", &name(here), &name(there));
     }
 
     /// The rates of each way, in bytes per second.
@@ -193,8 +184,7 @@ fn heading(out: &mut String, first: &str, second: &str) {
 }
 
 fn figures(out: &mut String, name: &str, first: &str, second: &str) {
-    let row = format!("  {name:<NAME_WIDTH$}{first:>FIGURE_WIDTH$}{second:>FIGURE_WIDTH$}");
-    line(out, format_args!("{row}"));
+    out.push_str(&format!("  {name:<NAME_WIDTH$}{first:>FIGURE_WIDTH$}{second:>FIGURE_WIDTH$}\n"));
 }
 
 fn disk_text(disk: &Result<(Amount, Amount), Fault>, path: &[u8]) -> String {
