@@ -89,7 +89,6 @@ struct SyncOptions {
     files_from: Option<OsString>,
     copy_links: bool,
     munges: bool,
-    update: bool,
     removes_sources: bool,
     log_file: Option<OsString>,
     log_format: Option<OsString>,
@@ -110,8 +109,7 @@ struct SyncOptions {
     checksum: bool,
     whole_file: bool,
     mirror: Mirror,
-    /// Make holes, even if `--preallocate` reserves space.
-    sparse: bool,
+    policy: Policy,
     bases: Vec<(Bases, OsString)>,
     backup: bool,
     backup_dir: Option<OsString>,
@@ -135,14 +133,11 @@ struct SyncOptions {
     force: bool,
     /// The attributes that options preserve or do not preserve.
     keeps: Kept,
-    executability: bool,
     altered: Altered,
     /// The option that maps users, and the one that maps groups.
     mapped: [Option<&'static str>; 2],
     omits_dir_times: bool,
     omits_link_times: bool,
-    numeric_ids: bool,
-    dry_run: bool,
     fsync: bool,
     verbose: u8,
     info: Info,
@@ -160,7 +155,6 @@ struct SyncOptions {
     level: Option<u8>,
     /// Do not use the chunk cache.
     no_cache: bool,
-    fast: bool,
     /// `--fake-super` on this side, and on the other side.
     fake_super_here: bool,
     fake_super_there: Option<bool>,
@@ -265,7 +259,7 @@ impl SyncArgs {
             false => options.info.figures(options.verbose, options.stats),
         };
         let when = options.when.unwrap_or_default();
-        let removes_sources = options.removes_sources && !options.dry_run;
+        let removes_sources = options.removes_sources && !options.policy.dry_run;
         let (readable, atimes, targets) =
             (options.readable, options.keeps.has(Kept::ATIMES), mirror.links);
         let list = options.list_only.then_some(Columns { readable, atimes, targets });
@@ -299,7 +293,7 @@ impl SyncOptions {
 
     /// True if the user is asked before most of the destination is removed.
     fn asks(&self) -> bool {
-        self.deletes && !self.yes && !self.dry_run && !self.list_only
+        self.deletes && !self.yes && !self.policy.dry_run && !self.list_only
     }
 
     /// The paths of `--files-from`, if given.
@@ -331,16 +325,13 @@ impl SyncOptions {
         };
         Policy {
             conflict,
-            dry_run: self.dry_run,
             // Sources are removed only after their copies are durable.
             sync: self.fsync || self.removes_sources,
-            moving: (self.removes_sources && !self.dry_run).then_some(Moving::Lossy),
+            moving: (self.removes_sources && !self.policy.dry_run).then_some(Moving::Lossy),
             keeps: self.keeps(),
-            numeric_ids: self.numeric_ids,
             // A partial file would be searched in the wrong directory: where the file is to appear.
             resume: if self.temp_dir.is_some() { Resume::Never } else { Resume::default() },
-            trusts_transit: self.fast,
-            ..Policy::default()
+            ..self.policy
         }
     }
 
@@ -385,17 +376,14 @@ impl SyncOptions {
         Ok(Mirror {
             walking: Walking { only_dirs, relative, ..self.mirror.walking },
             window: u32::try_from(self.window).ok(),
-            skips_newer: self.update,
             bases: self.base_mode()?,
             sameness: self.sameness(),
-            executability: self.executability,
             replaces_dirs: self.force || self.deletes,
             delete: self.deletes.then_some(self.delete),
-            delta: !self.whole_file && !self.fast,
+            delta: !self.whole_file && !self.policy.trusts_transit,
             updating: self.updating()?,
             renames: self.renames()?,
-            preallocates: self.mirror.preallocates && !self.sparse,
-            writes_sparse: self.sparse,
+            preallocates: self.mirror.preallocates && !self.mirror.writes_sparse,
             ..self.mirror
         })
     }

@@ -95,7 +95,7 @@ impl SyncOptions {
     /// The lines about entries. With `--quiet` there are none, except in JSON.
     pub(super) fn lines(&self, is_json: bool) -> Result<Lines, CommandError> {
         let names = self.info.level("name").unwrap_or(self.verbose);
-        let prints_backups = self.info.is_shown("backup", self.verbose > 1) && !self.dry_run;
+        let prints_backups = self.info.is_shown("backup", self.verbose > 1) && !self.policy.dry_run;
         let mut lines = Lines::new(self.itemize, names, self.out_format.as_deref())?;
         lines.prints_removed = self.info.is_shown("del", self.verbose > 0);
         lines.prints_unsafe = self.info.is_shown("symsafe", self.verbose > 0);

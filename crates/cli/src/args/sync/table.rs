@@ -145,7 +145,7 @@ const OPTIONS: &[OptionSpec] = &[
         ..flag!("existing", None, = mirror.existing_only)
     },
     flag!("ignore-existing", None, = ignore_existing),
-    flag!("update", Some('u'), = update),
+    flag!("update", Some('u'), = mirror.skips_newer),
     value!("min-size", None, &[], "SIZE", size => mirror.size_min),
     value!("max-size", None, &[], "SIZE", size => mirror.size_max),
     flag!("ignore-times", Some('I'), = ignore_times),
@@ -166,7 +166,7 @@ const OPTIONS: &[OptionSpec] = &[
     }),
     switch!("hard-links", Some('H'), "no-H", keeps Kept::LINKS),
     switch!("perms", Some('p'), "no-p", keeps PERMS),
-    flag!("executability", Some('E'), = executability),
+    flag!("executability", Some('E'), = mirror.executability),
     value!("chmod", None, &[], "MODES", given::chmod),
     value!("chown", None, &[], "USER:GROUP", given::chown),
     value!("usermap", None, &[], "FROM:TO,...", given::usermap),
@@ -187,14 +187,14 @@ const OPTIONS: &[OptionSpec] = &[
     switch!("open-noatime", None, "", = mirror.keeps_atimes),
     switch!("omit-dir-times", Some('O'), "no-O", = omits_dir_times),
     switch!("omit-link-times", Some('J'), "no-J", = omits_link_times),
-    switch!("numeric-ids", None, "", = numeric_ids),
+    switch!("numeric-ids", None, "", = policy.numeric_ids),
     switch!("devices", None, "", keeps Kept::DEVICES),
     switch!("specials", None, "", keeps Kept::SPECIALS),
     switch!("D", Some('D'), "", keeps SPECIAL_FILES),
     switch!("partial", None, "", = partial),
     value!("partial-dir", None, &[], "DIR", = partial_dir),
     flag!("P", Some('P'), |options, on| (options.partial, options.progress) = (on, on)),
-    switch!("sparse", Some('S'), "no-S", = sparse),
+    switch!("sparse", Some('S'), "no-S", = mirror.writes_sparse),
     switch!("backup", Some('b'), "no-b", = backup),
     value!("backup-dir", None, &[], "DIR", = backup_dir),
     value!("suffix", None, &[], "SUFFIX", = suffix),
@@ -210,7 +210,7 @@ const OPTIONS: &[OptionSpec] = &[
         options.bases.push((Bases::Link, value.to_owned()));
         Ok(())
     }),
-    switch!("dry-run", Some('n'), "no-n", = dry_run),
+    switch!("dry-run", Some('n'), "no-n", = policy.dry_run),
     switch!("mkpath", None, "", = mirror.creates_parents),
     flag!("fsync", None, = fsync),
 ];

@@ -121,7 +121,7 @@ impl SyncOptions {
         let waits = matches!(self.when, None | Some(DeleteTiming::After));
         let stays = self.backup || self.backup_dir.is_some() || self.mirror.delete_max.is_some();
         let replaces = self.updating()? == Updating::Replaces && !self.mirror.keeps_dir_links;
-        Ok(self.deletes && waits && !stays && replaces && !self.dry_run && !self.no_moves)
+        Ok(self.deletes && waits && !stays && replaces && !self.policy.dry_run && !self.no_moves)
     }
 
     pub(super) fn base_mode(&self) -> Result<Option<Bases>, CommandError> {

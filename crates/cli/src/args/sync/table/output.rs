@@ -79,7 +79,7 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
         "congestion", None, &[], "HOW",
         |value| parsed(value, "not bbr, cubic or newreno"), setting congestion
     ),
-    flag!("fast", None, = fast),
+    flag!("fast", None, = policy.trusts_transit),
     flag!("no-cache", None, = no_cache),
     value!(
         "port-range", None, &[], "FIRST-LAST",

@@ -25,7 +25,7 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
         if !value.splitn(2, ',').all(|name| CHECKSUMS.contains(&name)) {
             return Err("not auto, blake3, none, md4, md5, sha1, xxh64, xxh3 or xxh128".into());
         }
-        options.fast = value.starts_with("none");
+        options.policy.trusts_transit = value.starts_with("none");
         Ok(())
     }),
     value!("stop-after", None, &["time-limit"], "MINUTES", |options, value| {
