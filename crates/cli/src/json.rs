@@ -5,7 +5,7 @@ mod object;
 mod words;
 
 pub(crate) use self::object::Object;
-pub(crate) use self::words::{JsonOutcome, Mismatch};
+pub(crate) use self::words::JsonOutcome;
 
 use self::words::{difference_words, fate_word, fault_word, kind_word, origin_word, skip_word};
 use crate::config::{Origin, SettingValue};
@@ -48,7 +48,7 @@ pub(crate) fn result(
     differed: Changes,
     linked_to: Option<&[u8]>,
 ) -> Object {
-    let differed = difference_words(Mismatch::Differs(differed));
+    let differed = difference_words(Some(differed));
     of_entry("result", path, kind)
         .with("outcome", outcome)
         .with_some("reason", reason.map(skip_word))
@@ -273,8 +273,9 @@ pub(crate) fn hash(host: Option<&str>, path: &[u8], hash: &str) -> Object {
     Object::line("hash").with_some("host", host).with_path(path).with("hash", hash)
 }
 
-/// An entry that differs between both sides: `haul check`.
-pub(crate) fn difference(path: &[u8], kind: &Kind, found: Mismatch) -> Object {
+/// An entry that differs between both sides: `haul check`. `found` is `None` if only the destination
+/// has it.
+pub(crate) fn difference(path: &[u8], kind: &Kind, found: Option<Changes>) -> Object {
     of_entry("difference", path, kind).with("differs", difference_words(found))
 }
 
@@ -283,7 +284,7 @@ pub(crate) fn difference(path: &[u8], kind: &Kind, found: Mismatch) -> Object {
 pub(crate) fn synced(path: &[u8], kind: &Kind, found: Changes, linked_to: Option<&[u8]>) -> Object {
     of_entry("synced", path, kind)
         .with("sent", found.has(Changes::SENT))
-        .with("differed", difference_words(Mismatch::Differs(found)))
+        .with("differed", difference_words(Some(found)))
         .with_some("linked_to", linked_to.map(String::from_utf8_lossy))
 }
 

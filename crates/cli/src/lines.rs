@@ -4,7 +4,7 @@ mod format;
 mod listed;
 
 use self::format::{Field, Part, parts};
-pub(crate) use self::listed::{Columns, ListedLine};
+pub(crate) use self::listed::{Columns, listed_line};
 
 use crate::error::CommandError;
 use crate::json::{self, Object};
@@ -86,6 +86,11 @@ pub(crate) struct Listed {
     pub(crate) is_device: bool,
     /// The hash of the content, if lines show it and this side knows it.
     pub(crate) hash: Option<ContentHash>,
+}
+
+/// True if the entry was sent or created.
+fn is_new(found: Changes) -> bool {
+    found.has(Changes::SENT) || found.has(Changes::MISSING)
 }
 
 /// The line with bytes above ASCII unescaped.
@@ -226,8 +231,7 @@ impl Lines {
             _ if self.parts.is_empty() => false,
             SyncFate::Linked(_, first) => !first.is_empty(),
             SyncFate::Synced(found) => {
-                let is_new = found.has(Changes::SENT) || found.has(Changes::MISSING);
-                is_new || *kind == Kind::Dir && !found.without(UNLISTED_CHANGES).is_empty()
+                is_new(found) || *kind == Kind::Dir && !found.without(UNLISTED_CHANGES).is_empty()
             }
             SyncFate::Deleted => true,
         }
@@ -261,10 +265,7 @@ impl Lines {
             SyncFate::Synced(found) if found.without(UNLISTED_CHANGES).is_empty() => {
                 self.prints_unchanged
             }
-            SyncFate::Synced(found) => {
-                let is_new = found.has(Changes::SENT) || found.has(Changes::MISSING);
-                self.itemizes || is_new || *kind == Kind::Dir
-            }
+            SyncFate::Synced(found) => self.itemizes || is_new(found) || *kind == Kind::Dir,
         }
     }
 }

@@ -5,8 +5,8 @@ use crate::deadline::Deadline;
 use crate::error::{CommandError, ErrorKind};
 use crate::hint;
 use crate::interrupt::Interrupt;
-use crate::json::{self, JsonOutcome, Mismatch};
-use crate::lines::{self, Itemized, Lines, Listed, ListedLine, SyncFate};
+use crate::json::{self, JsonOutcome};
+use crate::lines::{self, Itemized, Lines, Listed, SyncFate, listed_line};
 use crate::progress::{Counts, PeriodicProgress, SignalProgress, while_ticking};
 use crate::quantity;
 use crate::report::{Lazy, LogFile, Message, Report, Show};
@@ -32,7 +32,7 @@ mod job_paths;
 mod order;
 mod removal;
 
-use self::compared::Difference;
+use self::compared::difference_line;
 use self::fate::{CopyFate, copy_skip_reason, unsafe_link_line};
 use self::job_paths::{HostPath, JobPaths};
 use self::order::OrderedLines;
@@ -129,12 +129,16 @@ impl<'r> JobMonitor<'r> {
     }
 
     /// Reports a difference, or only counts it once [`NAMED_MAX`] are named.
-    fn print_difference(&self, difference: &Difference<'_>) {
+    fn print_difference(&self, path: &[u8], kind: &Kind, found: Option<Changes>) {
         let same = Outcome::Skipped(Skip::Unchanged);
         let names_all =
             !self.report.is_text() || self.report.shows(&self.task, &Kind::File { size: 0 }, &same);
         if names_all || self.differences.fetch_add(1, Ordering::Relaxed) < NAMED_MAX {
-            self.report.message(difference);
+            self.report.message(&Lazy {
+                level: Show::Quiet,
+                text: || difference_line(path, kind, found),
+                json: || json::difference(path, kind, found),
+            });
         }
     }
 
@@ -421,9 +425,7 @@ impl<'r> JobMonitor<'r> {
             Outcome::Linked { .. } if is_dry => fate(JsonOutcome::WouldLink, None),
             Outcome::Linked { .. } => fate(JsonOutcome::Linked, None),
             Outcome::WouldCopy => fate(JsonOutcome::WouldCopy, None),
-            Outcome::Differs(found) => {
-                self.print_difference(&Difference { path, kind, found: Mismatch::Differs(*found) });
-            }
+            Outcome::Differs(found) => self.print_difference(path, kind, Some(*found)),
             Outcome::Skipped(Skip::Special) if self.is_check() => {
                 self.report.warning(path, "not compared: copy skips it");
             }
@@ -475,7 +477,7 @@ impl Monitor for JobMonitor<'_> {
                 }
             }
             Event::Extra { path, kind } if self.is_check() && self.report.shows_warnings() => {
-                self.print_difference(&Difference { path, kind, found: Mismatch::Extra });
+                self.print_difference(path, kind, None);
             }
             Event::Deleted { path, kind } => {
                 let listed = &self.take_listed(None);
@@ -486,11 +488,12 @@ impl Monitor for JobMonitor<'_> {
                 }
             }
             Event::Listed { path, entry } => {
-                let listed = ListedLine { columns: self.lines.columns, path, entry };
+                let text = || listed_line(self.lines.columns, path, entry);
                 if let Some(log) = &self.log {
-                    log.lines(&String::from_utf8_lossy(&listed.text()));
+                    log.lines(&text());
                 }
-                self.lines.print(&listed, self.report);
+                let json = || json::entry(None, path, entry);
+                self.lines.print(&Lazy { level: Show::Normal, text, json }, self.report);
             }
             Event::Warning { side, path, message } if self.report.shows_warnings() => {
                 let job_paths = self.job_paths.lock();

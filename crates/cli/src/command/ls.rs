@@ -3,9 +3,9 @@
 use super::{PathQuestion, ask_each_path};
 use crate::args::Ls;
 use crate::error::ExitCode;
-use crate::json::{self, Object};
+use crate::json;
 use crate::quantity;
-use crate::report::Message;
+use crate::report::{Lazy, Report, Show};
 use haul::Location;
 use haul_engine::{ListedEntry, RequestError, Requests};
 use haul_model::{Entry, Fault, FaultKind, Kind, Name, escape_bytes};
@@ -23,7 +23,7 @@ pub(super) fn run(ls: &Ls) -> ExitCode {
         };
         let entry = stat_listed(requests, &location.path, ls.long)?;
         if entry.kind != Kind::Dir {
-            report.message(&Listed { ls, location, is_in_dir: false, entry: &entry });
+            print(report, ls, location, None, &entry);
             return Ok(());
         }
         if has_multiple_paths(ls) && !ls.null && !std::mem::replace(&mut printed.has_heading, true)
@@ -38,7 +38,8 @@ pub(super) fn run(ls: &Ls) -> ExitCode {
             parts.update(|count| count + 1);
             match found {
                 Ok(entry) => {
-                    report.message(&Listed { ls, location, is_in_dir: true, entry: &entry })
+                    let name = entry.name.as_ref().map_or(&b"."[..], Name::as_bytes);
+                    print(report, ls, location, Some(name), &entry);
                 }
                 Err((name, fault)) => {
                     report.fault(location.machine.name(), &join(&location.path, &name), &fault)
@@ -97,45 +98,27 @@ fn stat_listed(requests: &mut Requests, path: &[u8], long: bool) -> Result<Entry
     }
 }
 
-/// The entry at a given path, or an entry of that directory.
-struct Listed<'a> {
-    ls: &'a Ls,
-    location: &'a Location,
-    is_in_dir: bool,
-    entry: &'a Entry,
-}
-
-impl Listed<'_> {
-    /// The entry's name within the directory, or its whole path.
-    fn path(&self, is_name_only: bool) -> Vec<u8> {
-        let name = self.entry.name.as_ref().map_or(&b"."[..], Name::as_bytes);
-        match self.is_in_dir {
-            true if is_name_only => name.to_vec(),
-            true => join(&self.location.path, name),
-            false => self.location.path.clone(),
-        }
-    }
-}
-
-impl Message for Listed<'_> {
-    fn text(&self) -> Vec<u8> {
+/// Reports the entry at `location`, or with a `name` an entry of that directory.
+fn print(report: &dyn Report, ls: &Ls, location: &Location, name: Option<&[u8]>, entry: &Entry) {
+    let path = match name {
+        Some(name) => join(&location.path, name),
+        None => location.path.clone(),
+    };
+    let text = || {
         // With several directories a bare name would be ambiguous.
-        let mut path = self.path(!(self.ls.null && has_multiple_paths(self.ls)));
-        if self.ls.null {
-            path.push(b'\0');
-            return path;
+        let is_whole = ls.null && has_multiple_paths(ls);
+        let shown = name.filter(|_| !is_whole).unwrap_or(&path);
+        if ls.null {
+            return [shown, b"\0"].concat();
         }
-        let size = match self.ls.readable {
-            true => quantity::bytes(self.entry.shown_len()),
-            false => self.entry.shown_len().to_string(),
+        let size = match ls.readable {
+            true => quantity::bytes(entry.shown_len()),
+            false => entry.shown_len().to_string(),
         };
-        line(self.ls.long, &path, &size, self.entry).into_bytes()
-    }
-
-    fn json(&self) -> Option<Object> {
-        let host = self.location.machine.name();
-        Some(json::entry(host.as_deref(), &self.path(false), self.entry))
-    }
+        line(ls.long, shown, &size, entry).into_bytes()
+    };
+    let json = || json::entry(location.machine.name().as_deref(), &path, entry);
+    report.message(&Lazy { level: Show::Quiet, text, json });
 }
 
 /// The line of an entry in text output.

@@ -150,8 +150,8 @@ fn samples() -> Vec<Object> {
             Some(b"/home/ann/.config/haul/config.toml"),
         ),
         setting(None, "rsh", None, Some(Origin::HostSection(1)), Some(b"/\xff")),
-        difference(b"photos/a.jpg", &file(2 << 20), Mismatch::Differs(grown)),
-        difference(b"\xff", &Kind::Dir, Mismatch::Extra),
+        difference(b"photos/a.jpg", &file(2 << 20), Some(grown)),
+        difference(b"\xff", &Kind::Dir, None),
         check_summary(&checked, ms(410), ExitCode::SomeFailed),
         moved(b"photos/a.jpg", false),
         moved(b"\xff", true),
@@ -247,8 +247,8 @@ fn the_document_names_every_word() {
         ErrorKind::Io,
     ]));
     let every = Changes::try_from(0xffff).expect("known bits");
-    let differences = difference_words(Mismatch::Differs(every)).into_iter();
-    all.extend(differences.chain(difference_words(Mismatch::Extra)).map(str::to_owned));
+    let differences = difference_words(Some(every)).into_iter();
+    all.extend(differences.chain(difference_words(None)).map(str::to_owned));
     let fates = [Fate::Removed, Fate::WouldRemove, Fate::Kept, Fate::Busy, Fate::Recent];
     all.extend(fates.map(|fate| fate_word(fate).to_owned()));
     let link = Kind::Symlink { target: b"a"[..].into() };

@@ -19,15 +19,6 @@ pub(crate) enum JsonOutcome {
     WouldUpdate,
 }
 
-/// A difference between both sides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mismatch {
-    /// The destination's entry differs or is missing.
-    Differs(Changes),
-    /// The entry exists only at the destination.
-    Extra,
-}
-
 /// The ways in which a destination entry can differ.
 const DIFFERENCES: [(Changes, &str); 13] = [
     (Changes::MISSING, "missing"),
@@ -45,8 +36,9 @@ const DIFFERENCES: [(Changes, &str); 13] = [
     (Changes::LINKED, "hard_link"),
 ];
 
-pub(super) fn difference_words(found: Mismatch) -> Vec<&'static str> {
-    let Mismatch::Differs(found) = found else { return vec!["extra"] };
+/// The differences of an entry. `None`: only the destination has it.
+pub(super) fn difference_words(found: Option<Changes>) -> Vec<&'static str> {
+    let Some(found) = found else { return vec!["extra"] };
     DIFFERENCES.iter().filter(|(one, _)| found.has(*one)).map(|(_, word)| *word).collect()
 }
 

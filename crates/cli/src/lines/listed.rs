@@ -1,8 +1,6 @@
 //! The lines of `haul sync --list-only`, in rsync's format.
 
-use crate::json::{self, Object};
 use crate::quantity;
-use crate::report::{Message, Show};
 use haul_model::{Entry, Kind, escape_octal};
 
 /// The format of a line.
@@ -18,52 +16,27 @@ pub(crate) struct Columns {
 }
 
 /// The line about a source entry.
-pub(crate) struct ListedLine<'a> {
-    pub(crate) columns: Columns,
-    pub(crate) path: &'a [u8],
-    pub(crate) entry: &'a Entry,
-}
-
-impl ListedLine<'_> {
-    /// The column with the access time and a leading space; empty if it is disabled.
-    fn atime(&self) -> String {
-        match (self.columns.atimes, self.entry.attributes.atime) {
-            (false, _) => String::new(),
-            (true, Some(atime)) if self.entry.kind != Kind::Dir => {
-                format!(" {}", quantity::local_date(atime))
-            }
-            (true, _) => " ".repeat(20),
+pub(crate) fn listed_line(columns: Columns, path: &[u8], entry: &Entry) -> String {
+    let width = if columns.readable == 0 { 11 } else { 14 };
+    let atime = match (columns.atimes, entry.attributes.atime) {
+        (false, _) => String::new(),
+        (true, Some(atime)) if entry.kind != Kind::Dir => {
+            format!(" {}", quantity::local_date(atime))
         }
-    }
-}
-
-impl Message for ListedLine<'_> {
-    fn text(&self) -> Vec<u8> {
-        let width = if self.columns.readable == 0 { 11 } else { 14 };
-        let target = match &self.entry.kind {
-            Kind::Symlink { target } if self.columns.targets => {
-                format!(" -> {}", escape_octal(target))
-            }
-            _ => String::new(),
-        };
-        let line = format!(
-            "{} {:>width$} {}{} {}{target}\n",
-            quantity::mode(self.entry),
-            quantity::rsync_number(self.entry.shown_len(), self.columns.readable),
-            quantity::local_date(self.entry.attributes.mtime),
-            self.atime(),
-            escape_octal(self.path),
-        );
-        line.into_bytes()
-    }
-
-    fn json(&self) -> Option<Object> {
-        Some(json::entry(None, self.path, self.entry))
-    }
-
-    fn level(&self) -> Show {
-        Show::Normal
-    }
+        (true, _) => " ".repeat(20),
+    };
+    let target = match &entry.kind {
+        Kind::Symlink { target } if columns.targets => format!(" -> {}", escape_octal(target)),
+        _ => String::new(),
+    };
+    format!(
+        "{} {:>width$} {}{} {}{target}\n",
+        quantity::mode(entry),
+        quantity::rsync_number(entry.shown_len(), columns.readable),
+        quantity::local_date(entry.attributes.mtime),
+        atime,
+        escape_octal(path),
+    )
 }
 
 #[cfg(test)]
@@ -77,8 +50,8 @@ mod tests {
         let time = Timestamp { secs: i64::MAX, nanos: 0 };
         let entry = Entry::new(None, kind, Attributes::new(0o777, time));
         let columns = Columns { readable: 1, targets: true, atimes: false };
-        let line = ListedLine { columns, path: b"a\n", entry: &entry }.text();
+        let line = listed_line(columns, b"a\n", &entry);
         let shown = format!("lrwxrwxrwx              1 @{} a\\#012 -> \\#033\n", i64::MAX);
-        assert_eq!(String::from_utf8(line).expect("text"), shown);
+        assert_eq!(line, shown);
     }
 }

@@ -1,35 +1,19 @@
 //! The results of a comparison.
 
-use crate::json::{self, Mismatch, Object};
-use crate::report::Message;
 use haul_model::{Changes, Kind, escape_bytes};
 
-/// An entry that differs between both sides.
-pub(super) struct Difference<'a> {
-    pub(super) path: &'a [u8],
-    pub(super) kind: &'a Kind,
-    pub(super) found: Mismatch,
-}
-
-impl Message for Difference<'_> {
-    fn text(&self) -> Vec<u8> {
-        let slash = if *self.kind == Kind::Dir { "/" } else { "" };
-        let path = escape_bytes(self.path);
-        let line = match self.found {
-            Mismatch::Extra => format!("extra     {path}{slash}\n"),
-            Mismatch::Differs(found) if found.has(Changes::MISSING) => {
-                format!("missing   {path}{slash}\n")
-            }
-            Mismatch::Differs(found) => {
-                let words: Vec<_> = found.words().collect();
-                format!("differs   {path}{slash} ({})\n", words.join(", "))
-            }
-        };
-        line.into_bytes()
-    }
-
-    fn json(&self) -> Option<Object> {
-        Some(json::difference(self.path, self.kind, self.found))
+/// The line about an entry that differs between both sides. `found` is `None` if only the
+/// destination has it.
+pub(super) fn difference_line(path: &[u8], kind: &Kind, found: Option<Changes>) -> String {
+    let slash = if *kind == Kind::Dir { "/" } else { "" };
+    let path = escape_bytes(path);
+    match found {
+        None => format!("extra     {path}{slash}\n"),
+        Some(found) if found.has(Changes::MISSING) => format!("missing   {path}{slash}\n"),
+        Some(found) => {
+            let words: Vec<_> = found.words().collect();
+            format!("differs   {path}{slash} ({})\n", words.join(", "))
+        }
     }
 }
 
@@ -42,13 +26,12 @@ mod tests {
         let file = Kind::File { size: 3 };
         let missing = Changes::MISSING.with(Changes::ABOVE);
         let other = Changes::SIZE.with(Changes::TIME).with(Changes::CONTENT);
-        let line = |path, kind, found| Difference { path, kind, found }.text();
         let lines = [
-            line(b"a\n", &file, Mismatch::Differs(other)),
-            line(b"d", &Kind::Dir, Mismatch::Differs(missing)),
-            line(b"\xff", &Kind::Dir, Mismatch::Extra),
+            difference_line(b"a\n", &file, Some(other)),
+            difference_line(b"d", &Kind::Dir, Some(missing)),
+            difference_line(b"\xff", &Kind::Dir, None),
         ];
-        insta::assert_snapshot!(String::from_utf8_lossy(&lines.concat()), @r"
+        insta::assert_snapshot!(lines.concat(), @r"
         differs   a\n (size, time, content)
         missing   d/
         extra     \xff/

@@ -68,7 +68,6 @@ pub(super) fn open(paths: &ServerPaths, client: &Client) -> Option<ChunkCache> {
 ///
 /// # Errors
 /// If the records can't be read, or a cache can't be removed.
-/// If the records can't be read, or a cache can't be removed.
 pub(crate) fn remove_unused(paths: &ServerPaths) -> Result<(), CommandError> {
     let caches = paths.caches();
     let entries = match fs::read_dir(&caches) {

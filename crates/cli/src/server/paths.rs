@@ -85,15 +85,19 @@ files! {
     clients_lock => "clients.lock",
 }
 
-#[cfg(test)]
-impl ServerPaths {
-    /// Puts all files in `dir`.
-    pub(super) fn below(dir: &Path) -> Self {
-        Self { dir: dir.to_owned(), config: dir.join("server.toml") }
-    }
-}
-
 /// The error of the file at `path`.
 pub(crate) fn failed(path: &Path, error: &io::Error) -> CommandError {
     CommandError::io(format!("{}: {error}", shown(path)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl ServerPaths {
+        /// Puts all files in `dir`.
+        pub(in super::super) fn below(dir: &Path) -> Self {
+            Self { dir: dir.to_owned(), config: dir.join("server.toml") }
+        }
+    }
 }
