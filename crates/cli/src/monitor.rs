@@ -330,7 +330,10 @@ impl<'r> JobMonitor<'r> {
     /// Writes the entry's line to the log, if there is one.
     fn log(&self, path: &[u8], kind: &Kind, listed: &Listed, fate: SyncFate<'_>) {
         if let Some(log) = self.log.as_ref().filter(|log| log.config.lines.is_logged(kind, fate)) {
-            log.entry(path, kind, listed, fate, self.is_outgoing.load(Ordering::Relaxed));
+            let (lines, is_outgoing) =
+                (&log.config.lines, self.is_outgoing.load(Ordering::Relaxed));
+            let line = Itemized { lines, path, kind, listed, fate, is_outgoing };
+            log.lines(&String::from_utf8_lossy(&line.text()));
         }
     }
 

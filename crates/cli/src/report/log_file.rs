@@ -1,11 +1,10 @@
 //! The file of rsync's `--log-file`, in addition to the report. Lines are appended, each with its
 //! time.
 
-use super::Message;
 use crate::error::{CommandError, ErrorKind, ExitCode};
-use crate::lines::{Itemized, Listed, LogConfig, SyncFate};
+use crate::lines::LogConfig;
 use crate::quantity;
-use haul_model::{Fault, Kind, Side, escape_bytes};
+use haul_model::{Fault, Side, escape_bytes};
 use parking_lot::Mutex;
 use std::fs::File;
 use std::io::{self, Write};
@@ -32,20 +31,6 @@ impl LogFile {
             CommandError::usage(format!("{path}: {}", fault.message)).for_named_file(&fault)
         })?;
         Ok(Arc::new(Self { config: config.clone(), file: Mutex::new((file, Ok(()))) }))
-    }
-
-    /// Logs an entry.
-    pub(crate) fn entry(
-        &self,
-        path: &[u8],
-        kind: &Kind,
-        listed: &Listed,
-        fate: SyncFate<'_>,
-        is_outgoing: bool,
-    ) {
-        let itemized =
-            Itemized { lines: &self.config.lines, path, kind, listed, fate, is_outgoing };
-        self.lines(&String::from_utf8_lossy(&itemized.text()));
     }
 
     /// Logs each line of `text`, with the time. A write error is reported at the end.

@@ -85,6 +85,10 @@ impl Report for Text {
         if !self.shows_warnings() {
             return;
         }
+        let over = |host: &str, connections: u8, one, many| {
+            let connections = quantity::counted(connections.into(), one, many);
+            format!("haul: contents go to {host} over {connections}")
+        };
         let line = match notice {
             LinkEvent::Lost { reason, attempt, pause, .. } => {
                 let seconds = pause.as_secs();
@@ -99,17 +103,13 @@ impl Report for Text {
                 format!("haul: {reason}; using ssh to {host}")
             }
             LinkEvent::Direct { host, connections } => {
-                let (one, many) = ("direct connection", "direct connections");
-                let connections = quantity::counted(connections.into(), one, many);
-                format!("haul: contents go to {host} over {connections}")
+                over(host, connections, "direct connection", "direct connections")
             }
             LinkEvent::NotDirect { host, reason } => {
                 format!("haul: contents go to {host} without direct connections: {reason}")
             }
             LinkEvent::LoggedIn { host, connections } => {
-                let (one, many) = ("ssh connection", "ssh connections");
-                let connections = quantity::counted(connections.into(), one, many);
-                format!("haul: contents go to {host} over {connections}")
+                over(host, connections, "ssh connection", "ssh connections")
             }
             LinkEvent::Deployed { host, bytes, change } => {
                 let message = deploy::notice(host, bytes, change);

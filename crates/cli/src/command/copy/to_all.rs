@@ -111,7 +111,11 @@ fn run_all(
             let spawned: Vec<_> = jobs.iter().map(begin).collect();
             let results = spawned.into_iter().map(|(run, thread)| match thread {
                 Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
-                Err(error) => run.report_failure(JobError::Threads(error).into(), figures),
+                Err(error) => {
+                    run.has_ended.store(true, Ordering::Relaxed);
+                    let error = CommandError::from(JobError::Threads(error));
+                    run.report_end(Summary::default(), Some(error), figures)
+                }
             });
             let none = (Summary::default(), ExitCode::Success);
             results.fold(none, |(mut total, code), (summary, job_code)| {
@@ -160,15 +164,6 @@ impl DestinationJob<'_> {
         };
         self.has_ended.store(true, Ordering::Relaxed);
         end
-    }
-
-    fn report_failure(
-        &self,
-        error: CommandError,
-        figures: &MakeFigures<'_>,
-    ) -> (Summary, ExitCode) {
-        self.has_ended.store(true, Ordering::Relaxed);
-        self.report_end(Summary::default(), Some(error), figures)
     }
 
     fn report_end(
