@@ -14,7 +14,6 @@ mod options;
 mod places;
 mod remote;
 mod server;
-mod stats;
 mod sync;
 mod to_all;
 mod usage_error;
@@ -26,9 +25,8 @@ pub(crate) use doctor::Doctor;
 pub(crate) use keep::{Keep, KeepAction};
 pub(crate) use places::{CompletedShell, Generate, Places};
 pub(crate) use server::{Server, Terms};
-pub(crate) use stats::Stats;
 pub(crate) use sync::list::{LIST_LEN_MAX, RemoteList, paths as paths_of_list};
-pub(crate) use sync::{Sync, rate, size};
+pub(crate) use sync::{Stats, Sync, rate, size};
 
 use self::compat::explain;
 use self::deferred::Deferred;

@@ -232,9 +232,10 @@ impl CommandError {
         let is_upload = matches!(routed_job.route, Route::Upload(_));
         let error = match error {
             // The host may have no haul that could remove partial files.
-            haul::Error::ThroughSftp(error @ JobError::Destination { .. })
-                if is_upload && is_full(&error) =>
+            haul::Error::ThroughSftp(JobError::Destination { path, fault })
+                if is_upload && fault.kind == FaultKind::NoSpace =>
             {
+                let error = JobError::Destination { path, fault };
                 Self::new(ErrorKind::Destination, error).with_hint(hint::NO_SPACE_BY_SFTP)
             }
             error => Self::from(error),
@@ -259,10 +260,6 @@ impl Error for CommandError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         Some(&*self.source)
     }
-}
-
-fn is_full(error: &JobError) -> bool {
-    matches!(error, JobError::Destination { fault, .. } if fault.kind == FaultKind::NoSpace)
 }
 
 impl From<haul::Error> for CommandError {

@@ -168,7 +168,9 @@ pub(crate) trait Report: Sync {
     }
 
     /// True if progress is drawn on a terminal.
-    fn draws_progress(&self) -> bool;
+    fn draws_progress(&self) -> bool {
+        false
+    }
 
     /// Shows the progress of the running job. `None`: the job has ended, and the terminal is free
     /// for other programs, such as ssh asking for a password.
@@ -176,7 +178,13 @@ pub(crate) trait Report: Sync {
 
     /// Ends a command that can't run. Returns its exit code. Only JSON shows the `figures`, because
     /// every end has a JSON line.
-    fn abort(&self, error: &CommandError, figures: Option<&dyn Message>) -> ExitCode;
+    fn abort(&self, error: &CommandError, figures: Option<&dyn Message>) -> ExitCode {
+        self.command_error(error);
+        if let Some(figures) = figures.filter(|_| !self.is_text()) {
+            self.message(figures);
+        }
+        self.finish(error.kind.exit_code())
+    }
 
     /// Standard output and standard error.
     fn output(&self) -> MutexGuard<'_, Output>;

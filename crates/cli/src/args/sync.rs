@@ -18,10 +18,10 @@ pub(crate) use self::reading::{rate, size};
 pub(super) use self::switches::has;
 use self::switches::{Given, Switches};
 pub(super) use self::unsupported::alternative;
+use super::Copy;
 use super::filter::FilterArgs;
 use super::help::SYNC_USAGE;
 use super::remote::{HostResolver, transfer_options};
-use super::{Copy, Stats};
 use crate::config::{self, Config, Setting, Settings, from_command_line};
 use crate::deadline::Deadline;
 use crate::error::CommandError;
@@ -53,6 +53,17 @@ pub(crate) struct Sync {
     pub(crate) stats: Stats,
     /// The format of lengths in them: 0 digits, 1 with separators, 2 and more with units.
     pub(crate) readable: u8,
+}
+
+/// The statistics that a mirror prints at its end.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Stats {
+    #[default]
+    None,
+    /// One line about the work done.
+    Line,
+    /// The lines of rsync, then that line.
+    Block,
 }
 
 /// The arguments, as clap parses them.

@@ -2,7 +2,7 @@
 //! their destination. The caller shows the progress of all jobs together.
 
 use super::{Detail, Lazy, Message, Output, Report};
-use crate::error::{CommandError, ErrorKind, ExitCode};
+use crate::error::{CommandError, ErrorKind};
 use crate::hint;
 use crate::json::{self, Object};
 use crate::progress::Counts;
@@ -105,10 +105,6 @@ impl Report for DestinationReport<'_> {
     }
 
     fn progress(&self, _: Option<Counts>) {}
-
-    fn abort(&self, error: &CommandError, figures: Option<&dyn Message>) -> ExitCode {
-        self.report.abort(error, figures)
-    }
 
     fn output(&self) -> MutexGuard<'_, Output> {
         self.report.output()

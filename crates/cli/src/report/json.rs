@@ -2,7 +2,7 @@
 
 use super::{Detail, Message, Output, Report};
 use crate::command::deploy;
-use crate::error::{CommandError, ExitCode};
+use crate::error::CommandError;
 use crate::hint;
 use crate::json::{self, Object};
 use crate::progress::{Counts, Screen};
@@ -77,10 +77,6 @@ impl Report for Json {
         Detail::Json
     }
 
-    fn draws_progress(&self) -> bool {
-        false
-    }
-
     fn progress(&self, counts: Option<Counts>) {
         let Some(counts) = counts else { return };
         let mut last_printed = self.progress_printed.lock();
@@ -88,14 +84,6 @@ impl Report for Json {
             *last_printed = Some(Instant::now());
             self.print(json::progress(&counts));
         }
-    }
-
-    fn abort(&self, error: &CommandError, figures: Option<&dyn Message>) -> ExitCode {
-        self.command_error(error);
-        if let Some(figures) = figures {
-            self.message(figures);
-        }
-        self.finish(error.kind.exit_code())
     }
 
     fn output(&self) -> MutexGuard<'_, Output> {

@@ -3,7 +3,7 @@
 
 use super::{Detail, Message, Output, Report, Show};
 use crate::command::deploy;
-use crate::error::{CommandError, ExitCode};
+use crate::error::CommandError;
 use crate::hint::Hint;
 use crate::progress::{Counts, Meter, SHOW_AFTER, Screen};
 use crate::quantity;
@@ -150,11 +150,6 @@ impl Report for Text {
         if now >= SHOW_AFTER {
             self.screen.draw(line);
         }
-    }
-
-    fn abort(&self, error: &CommandError, _: Option<&dyn Message>) -> ExitCode {
-        self.command_error(error);
-        self.finish(error.kind.exit_code())
     }
 
     fn output(&self) -> MutexGuard<'_, Output> {
