@@ -28,22 +28,20 @@ pub struct CleanRules {
 
 /// An event of cleaning.
 #[derive(Debug)]
+#[expect(missing_docs, reason = "the variants describe their fields")]
 pub enum CleanEvent<'a> {
     /// A leftover, and its fate.
-    Found {
-        /// The directory that contains it, relative to the named directory, raw; `.` for the named
-        /// directory itself.
-        dir: &'a [u8],
-        /// The leftover.
-        cleaned: &'a Cleaned,
-    },
+    ///
+    /// - `dir`: the directory that contains it, relative to the named directory, raw; `.` for the
+    ///   named directory itself.
+    /// - `cleaned`: the leftover.
+    Found { dir: &'a [u8], cleaned: &'a Cleaned },
     /// An entry can't be inspected or removed.
-    Failed {
-        /// Its path, relative to the named directory, raw; `.` for the named directory itself.
-        path: &'a [u8],
-        /// The reason.
-        fault: &'a Fault,
-    },
+    ///
+    /// - `path`: its path, relative to the named directory, raw; `.` for the named directory
+    ///   itself.
+    /// - `fault`: the reason.
+    Failed { path: &'a [u8], fault: &'a Fault },
 }
 
 /// The figures of cleaning.

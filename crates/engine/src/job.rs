@@ -202,18 +202,17 @@ const OPEN_FILES_MIN: u64 = 64;
 
 /// The reason why a job as a whole ended early.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the variants describe their fields")]
 pub enum JobError {
     /// The job is invalid: nothing was done.
     #[error("{0}")]
     Usage(String),
     /// The destination as a whole can't be used.
+    ///
+    /// - `path`: the path, escaped.
+    /// - `fault`: the problem with it.
     #[error("{path}: {fault}")]
-    Destination {
-        /// The path, escaped.
-        path: String,
-        /// The problem with it.
-        fault: Fault,
-    },
+    Destination { path: String, fault: Fault },
     /// The connection could not be made or used, or it broke.
     #[error(transparent)]
     Connection(#[from] haul_net::ConnectError),
@@ -221,21 +220,16 @@ pub enum JobError {
     #[error("{0}")]
     Protocol(String),
     /// The haul on a host uses another version of the protocol.
+    ///
+    /// - `host`: the host, safe to show.
+    /// - `cause`: both versions.
     #[error("{host}: {cause}")]
-    Version {
-        /// The host, safe to show.
-        host: String,
-        /// Both versions.
-        cause: HandshakeError,
-    },
+    Version { host: String, cause: HandshakeError },
     /// No SFTP session was opened, or it ended too early.
+    ///
+    /// - `host`: the host, safe to show.
     #[error("{host}: {cause}")]
-    Sftp {
-        /// The host, safe to show.
-        host: String,
-        /// Why.
-        cause: haul_sftp::SessionError,
-    },
+    Sftp { host: String, cause: haul_sftp::SessionError },
     /// The system allows no more threads.
     #[error("can't start a thread: {}", os_text(.0))]
     Threads(std::io::Error),

@@ -12,174 +12,109 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// An event that the monitor may show.
+///
+/// Paths are raw: escape them before showing them. Unless described otherwise, `path` is the path of
+/// the entry, and `kind` is its kind. Of extras and listed entries, paths have the form of those in
+/// [`Event::Entry`].
 #[derive(Debug)]
+#[expect(missing_docs, reason = "the variants describe their fields")]
 pub enum Event<'a> {
     /// An entry has its outcome. `path` is relative to the destination and raw: escape it before
     /// showing it.
-    Entry {
-        /// The number from [`Monitor::listed`]; `None` for a failure after the outcome.
-        number: Option<u64>,
-        /// The entry's path, starting with the source's own name. Empty if [`Monitor::shows`]
-        /// returned false.
-        path: &'a [u8],
-        /// Its kind.
-        kind: &'a Kind,
-        /// Its fate.
-        outcome: &'a Outcome,
-    },
+    ///
+    /// - `number`: the number from [`Monitor::listed`]; `None` for a failure after the outcome.
+    /// - `path`: the entry's path, starting with the source's own name. Empty if [`Monitor::shows`]
+    ///   returned false.
+    /// - `outcome`: its fate.
+    Entry { number: Option<u64>, path: &'a [u8], kind: &'a Kind, outcome: &'a Outcome },
     /// In a check: only the destination has it. The entries of such a directory are not reported.
-    Extra {
-        /// Its path, like that of an entry, raw.
-        path: &'a [u8],
-        /// Its kind.
-        kind: &'a Kind,
-    },
+    Extra { path: &'a [u8], kind: &'a Kind },
     /// The Receiver has created the destination, or would in a dry run. Reported before the first
     /// outcome.
-    Made {
-        /// The path of the destination, raw. If the source gets the destination's name, the path of
-        /// the parent directory.
-        path: &'a [u8],
-        /// The number of directories that were missing on this path, including the last.
-        dirs: u64,
-    },
+    ///
+    /// - `path`: the path of the destination, raw. If the source gets the destination's name, the
+    ///   path of the parent directory.
+    /// - `dirs`: the number of directories that were missing on this path, including the last.
+    Made { path: &'a [u8], dirs: u64 },
     /// In a job that lists its sources: one of their entries, in order.
-    Listed {
-        /// Its path, like that of an entry, raw.
-        path: &'a [u8],
-        /// Its metadata, as far as requested.
-        entry: &'a Entry,
-    },
+    ///
+    /// - `entry`: its metadata, as far as requested.
+    Listed { path: &'a [u8], entry: &'a Entry },
     /// In a mirror: an extra was removed, or would be in a dry run. The entries of a directory are
     /// reported before it.
-    Deleted {
-        /// Its path, like that of an entry, raw.
-        path: &'a [u8],
-        /// Its kind.
-        kind: &'a Kind,
-    },
+    Deleted { path: &'a [u8], kind: &'a Kind },
     /// In a move: a source that the destination has was removed, or could not be.
-    Removed {
-        /// Its path, raw.
-        path: &'a [u8],
-        /// Its kind.
-        kind: &'a Kind,
-        /// The reason why it stays, if it does.
-        result: Result<(), &'a Fault>,
-    },
+    ///
+    /// - `result`: the reason why it stays, if it does.
+    Removed { path: &'a [u8], kind: &'a Kind, result: Result<(), &'a Fault> },
     /// In a move: a source, or a file or link of one, has its new name and lost the old one.
-    Moved {
-        /// Its path, raw.
-        path: &'a [u8],
-        /// It was renamed, not copied.
-        renamed: bool,
-    },
+    ///
+    /// - `renamed`: it was renamed, not copied.
+    Moved { path: &'a [u8], renamed: bool },
     /// In a move: a source stays, and counts as failed.
-    Stays {
-        /// Its path, raw.
-        path: &'a [u8],
-        /// The place that the fault is about.
-        at: FaultLocation<'a>,
-        /// Why.
-        fault: &'a Fault,
-        /// It was copied, and only its removal has failed.
-        is_copied: bool,
-    },
+    ///
+    /// - `at`: the place that the fault is about.
+    /// - `fault`: why.
+    /// - `is_copied`: it was copied, and only its removal has failed.
+    Stays { path: &'a [u8], at: FaultLocation<'a>, fault: &'a Fault, is_copied: bool },
     /// A warning, without a failure.
-    Warning {
-        /// The side that it is about; `None` for a host or the connection to it.
-        side: Option<Side>,
-        /// The path that it is about, raw.
-        path: &'a [u8],
-        /// The words.
-        message: &'a str,
-    },
+    ///
+    /// - `side`: the side that it is about; `None` for a host or the connection to it.
+    /// - `path`: the path that it is about, raw.
+    /// - `message`: the words.
+    Warning { side: Option<Side>, path: &'a [u8], message: &'a str },
     /// An event of the connection.
     Link(LinkEvent<'a>),
 }
 
 /// The place that a fault is about.
 #[derive(Debug, Clone, Copy)]
+#[expect(missing_docs, reason = "the variants describe their fields")]
 pub enum FaultLocation<'a> {
     /// A path on a host, or on this machine.
-    Named {
-        /// Its name, safe to show.
-        host: Option<&'a str>,
-        /// The path, raw, as derived from the user's words.
-        path: &'a [u8],
-    },
+    ///
+    /// - `host`: its name, safe to show.
+    /// - `path`: the path, raw, as derived from the user's words.
+    Named { host: Option<&'a str>, path: &'a [u8] },
     /// The entry of the event, on the fault's side of the removing job: the last of
     /// [`Machines::remove`](crate::Machines::remove).
     Entry(Naming),
 }
 
 /// An event of the connections to a host.
+///
+/// In all variants, `host` is the host, and `reason` the reason. Both are safe to show.
 #[derive(Debug, Clone, Copy)]
+#[expect(missing_docs, reason = "the variants describe their fields")]
 pub enum LinkEvent<'a> {
     /// The connection was lost or could not be made, and will be retried.
-    Lost {
-        /// The host, safe to show.
-        host: &'a str,
-        /// Why, safe to show.
-        reason: &'a str,
-        /// The number of the next attempt, from 1, since the job last made progress.
-        attempt: u32,
-        /// The pause before it.
-        pause: Duration,
-    },
+    ///
+    /// - `attempt`: the number of the next attempt, from 1, since the job last made progress.
+    /// - `pause`: the pause before it.
+    Lost { host: &'a str, reason: &'a str, attempt: u32, pause: Duration },
     /// The host has greeted again after that.
     Reconnected,
     /// The host is reached through its server.
-    Server {
-        /// The host, safe to show.
-        host: &'a str,
-        /// Through QUIC instead of TCP.
-        is_quic: bool,
-    },
+    ///
+    /// - `is_quic`: through QUIC instead of TCP.
+    Server { host: &'a str, is_quic: bool },
     /// The host's server does not answer, so ssh is used.
-    ServerUnavailable {
-        /// The host, safe to show.
-        host: &'a str,
-        /// Why it does not, safe to show.
-        reason: &'a str,
-    },
+    ServerUnavailable { host: &'a str, reason: &'a str },
     /// From now on, contents use direct connections.
-    Direct {
-        /// The host, safe to show.
-        host: &'a str,
-        /// The number of connections.
-        connections: u8,
-    },
+    Direct { host: &'a str, connections: u8 },
     /// There are no direct connections, and contents are sent through ssh.
-    NotDirect {
-        /// The host, safe to show.
-        host: &'a str,
-        /// Why, safe to show.
-        reason: &'a str,
-    },
+    NotDirect { host: &'a str, reason: &'a str },
     /// Contents also use further logins.
-    LoggedIn {
-        /// The host, safe to show.
-        host: &'a str,
-        /// The number of connections, including the first.
-        connections: u8,
-    },
+    ///
+    /// - `connections`: the number of connections, including the first.
+    LoggedIn { host: &'a str, connections: u8 },
     /// haul was installed on the host.
-    Deployed {
-        /// The host, safe to show.
-        host: &'a str,
-        /// The length of the program, in bytes.
-        bytes: u64,
-        /// The change there.
-        change: Change,
-    },
+    ///
+    /// - `bytes`: the length of the program, in bytes.
+    /// - `change`: the change there.
+    Deployed { host: &'a str, bytes: u64, change: Change },
     /// No further login joins the job.
-    NotLoggedIn {
-        /// The host, safe to show.
-        host: &'a str,
-        /// Why, safe to show.
-        reason: &'a str,
-    },
+    NotLoggedIn { host: &'a str, reason: &'a str },
 }
 
 impl LinkEvent<'_> {

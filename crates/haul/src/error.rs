@@ -13,15 +13,14 @@ use haul_net::ConnectError;
 /// [`Summary::failed`](crate::Summary::failed).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the variants describe their fields")]
 pub enum Error {
     /// The request is invalid. Nothing was done.
+    ///
+    /// - `what`: the invalid part, and why it is invalid.
+    /// - `instead`: an alternative for the user.
     #[error("{what}")]
-    Usage {
-        /// The invalid part, and why it is invalid.
-        what: String,
-        /// An alternative for the user.
-        instead: Option<&'static str>,
-    },
+    Usage { what: String, instead: Option<&'static str> },
     /// A location can't be parsed.
     #[error(transparent)]
     Location(#[from] LocationError),
@@ -50,22 +49,17 @@ pub enum Error {
         to: String,
     },
     /// A copy between two hosts was refused because one of them is reached by SFTP.
+    ///
+    /// - `host`: the host that is reached by SFTP.
+    /// - `to`: the host of the destination.
     #[error("{host}: a copy between hosts needs haul on both")]
-    NotBetween {
-        /// The host that is reached by SFTP.
-        host: String,
-        /// The host of the destination.
-        to: String,
-    },
+    NotBetween { host: String, to: String },
     /// haul can't be installed on a host.
     #[error(transparent)]
     Deploy(#[from] DeployError),
     /// This user is not enrolled at a server of this host.
     #[error("no server of {host} is known")]
-    NotEnrolled {
-        /// The host.
-        host: String,
-    },
+    NotEnrolled { host: String },
     /// The copying part of a move ended early, with an error that was reported. The sources are
     /// kept.
     #[error("not removing the sources")]

@@ -35,14 +35,11 @@ pub(crate) struct Peer {
 #[derive(Debug, Clone)]
 pub(crate) enum RemoteProgram {
     /// haul.
-    Haul {
-        /// Its path there, if the user named it; safe to show.
-        path: Option<String>,
-        /// The host as `haul deploy` takes it; safe to show.
-        address: String,
-        /// The subcommand of haul.
-        command: Subcommand,
-    },
+    ///
+    /// - `path`: its path there, if the user named it; safe to show.
+    /// - `address`: the host as `haul deploy` takes it; safe to show.
+    /// - `command`: the subcommand of haul.
+    Haul { path: Option<String>, address: String, command: Subcommand },
     /// The shell that helps to deploy haul.
     Deploy,
     /// The server's subsystem of this name.

@@ -19,110 +19,68 @@ pub(crate) const CLOSED: &str = "the other side closed it";
 /// Why a connection could not be made, or was lost.
 ///
 /// All its text is escaped and may be shown. `host` is the peer as the user named it, `user@host`.
-/// `detail` is the most useful line of ssh or of the peer, and may be empty.
+/// `detail` is the most useful line of ssh or of the peer, or the cause, and may be empty. `problem`
+/// is the problem with the name or text.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the variants describe their fields")]
 pub enum ConnectError {
     /// The host name must not be passed to ssh.
     #[error("invalid host name '{name}': {problem}")]
-    HostName {
-        /// The name.
-        name: String,
-        /// The problem with it.
-        problem: &'static str,
-    },
+    HostName { name: String, problem: &'static str },
     /// The user name must not be passed to ssh.
     #[error("invalid user name '{name}': {problem}")]
-    UserName {
-        /// The name.
-        name: String,
-        /// The problem with it.
-        problem: &'static str,
-    },
+    UserName { name: String, problem: &'static str },
     /// The command in place of ssh can't be used.
+    ///
+    /// - `words`: the command, as given.
     #[error("invalid remote shell '{words}': {problem}")]
-    RemoteShell {
-        /// The command, as given.
-        words: String,
-        /// The problem with it.
-        problem: &'static str,
-    },
+    RemoteShell { words: String, problem: &'static str },
     /// The path of haul on the other machine can't be used.
+    ///
+    /// - `path`: the path, as given.
     #[error("invalid path of the remote haul '{path}': {problem}")]
-    RemoteHaul {
-        /// The path, as given.
-        path: String,
-        /// The problem with it.
-        problem: &'static str,
-    },
+    RemoteHaul { path: String, problem: &'static str },
     /// The program that makes the connection could not be started.
+    ///
+    /// - `cause`: the error of the system.
     #[error("can't start '{program}' to reach {host}: {}", os_text(cause))]
-    Start {
-        /// The peer.
-        host: String,
-        /// The program.
-        program: String,
-        /// The error of the system.
-        cause: io::Error,
-    },
+    Start { host: String, program: String, cause: io::Error },
     /// The host can't be reached.
     #[error("can't reach {host}{}", after_colon(detail))]
-    Unreachable {
-        /// The peer.
-        host: String,
-        /// ssh's message.
-        detail: String,
-    },
+    Unreachable { host: String, detail: String },
     /// The host's key is unknown, or differs from the known one.
+    ///
+    /// - `changed`: true if another key was known.
     #[error(
         "the key of {host} {}",
         if *changed { "has changed: this may be another machine" }
         else { "could not be verified" }
     )]
-    HostKey {
-        /// The peer.
-        host: String,
-        /// True if another key was known.
-        changed: bool,
-    },
+    HostKey { host: String, changed: bool },
     /// The host refuses the login.
     #[error("login to {host} failed{}", after_colon(detail))]
-    LoginRefused {
-        /// The peer.
-        host: String,
-        /// ssh's message.
-        detail: String,
-    },
+    LoginRefused { host: String, detail: String },
     /// ssh failed before the login: its configuration is wrong, or the two sides have no algorithm
     /// in common.
     #[error("ssh can't set up the connection to {host}{}", after_colon(detail))]
-    Setup {
-        /// The peer.
-        host: String,
-        /// ssh's message.
-        detail: String,
-    },
+    Setup { host: String, detail: String },
     /// The login worked, but haul was not found.
+    ///
+    /// - `tried`: the only path that was tried; `None` for the usual places.
+    /// - `address`: the host in the form that `haul deploy` takes.
     #[error(
         "haul was not found on {host}{}",
         tried.as_ref().map(|path| format!(" at '{path}'")).unwrap_or_default()
     )]
-    HaulMissing {
-        /// The peer.
-        host: String,
-        /// The only path that was tried; `None` for the usual places.
-        tried: Option<String>,
-        /// The host in the form that `haul deploy` takes.
-        address: String,
-    },
+    HaulMissing { host: String, tried: Option<String>, address: String },
     /// The login worked, but the file with haul's name can't be run.
+    ///
+    /// - `detail`: the remote shell's message.
     #[error("can't run haul on {host}{}", after_colon(detail))]
-    HaulUnusable {
-        /// The peer.
-        host: String,
-        /// The remote shell's message.
-        detail: String,
-    },
+    HaulUnusable { host: String, detail: String },
     /// The program in haul's place exited with success, without output.
+    ///
+    /// - `tried`: its path, if the user named one.
     #[error(
         "{} is not haul: it exited without a message",
         tried.as_ref().map_or_else(
@@ -130,134 +88,74 @@ pub enum ConnectError {
             |path| format!("'{path}' on {host}")
         )
     )]
-    NoHaul {
-        /// The peer.
-        host: String,
-        /// Its path, if the user named one.
-        tried: Option<String>,
-    },
+    NoHaul { host: String, tried: Option<String> },
     /// The login worked, but the host runs only its SFTP server.
     #[error("{host} allows only SFTP")]
-    SftpOnly {
-        /// The peer.
-        host: String,
-    },
+    SftpOnly { host: String },
     /// The login worked, but the user's shell runs no commands.
+    ///
+    /// - `text`: the shell's message.
     #[error("{host} runs no commands for this user: \"{text}\"")]
-    NoShell {
-        /// The peer.
-        host: String,
-        /// The shell's message.
-        text: String,
-    },
+    NoShell { host: String, text: String },
     /// The login worked, but the server lacks the requested subsystem.
+    ///
+    /// - `name`: the subsystem's name.
     #[error("{host} offers no {name}")]
-    SubsystemMissing {
-        /// The peer.
-        host: String,
-        /// The subsystem's name.
-        name: &'static str,
-    },
+    SubsystemMissing { host: String, name: &'static str },
     /// The remote command, or the program in place of ssh, failed.
+    ///
+    /// - `status`: its exit status.
+    /// - `detail`: its last message.
     #[error("the remote command on {host} exited with status {status}{}", after_colon(detail))]
-    Agent {
-        /// The peer.
-        host: String,
-        /// Its exit status.
-        status: i32,
-        /// Its last message.
-        detail: String,
-    },
+    Agent { host: String, status: i32, detail: String },
     /// The peer sent text before haul's greeting, or instead of it.
+    ///
+    /// - `text`: the beginning of the text.
     #[error("{host} sent text instead of haul's greeting: \"{text}\"")]
-    NoisyShell {
-        /// The peer.
-        host: String,
-        /// The beginning of the text.
-        text: String,
-    },
+    NoisyShell { host: String, text: String },
     /// The connection was established, or may have been, and broke.
+    ///
+    /// - `detail`: the last message about it.
     #[error("the connection to {host} was lost{}", after_colon(detail))]
-    Lost {
-        /// The peer.
-        host: String,
-        /// The last message about it.
-        detail: String,
-    },
+    Lost { host: String, detail: String },
     /// The peer has greeted, but then sent nothing for so long that it is considered lost.
+    ///
+    /// - `seconds`: the time of silence, in seconds.
     #[error("no data from {host} for {seconds} s")]
-    Silent {
-        /// The peer.
-        host: String,
-        /// The time of silence, in seconds.
-        seconds: u64,
-    },
+    Silent { host: String, seconds: u64 },
     /// The peer's greeting did not arrive.
+    ///
+    /// - `seconds`: the time waited, in seconds.
     #[error("no answer from {host} within {seconds} s")]
-    Unanswered {
-        /// The peer.
-        host: String,
-        /// The time waited, in seconds.
-        seconds: u64,
-    },
+    Unanswered { host: String, seconds: u64 },
     /// No direct connection works, and ssh must not be used instead.
     #[error("no direct connection to {host}{}", after_colon(detail))]
-    NotDirect {
-        /// The peer.
-        host: String,
-        /// The cause.
-        detail: String,
-    },
+    NotDirect { host: String, detail: String },
     /// All direct connections were lost, and contents may use no other.
     #[error("the direct connections to {host} were lost{}", after_colon(detail))]
-    DirectLost {
-        /// The peer.
-        host: String,
-        /// The cause.
-        detail: String,
-    },
+    DirectLost { host: String, detail: String },
     /// The server's key differs from the stored one.
+    ///
+    /// - `stored`: the fingerprint of the stored key.
     #[error(
         "the server at {host} does not have the stored key {stored}: this may be another machine"
     )]
-    ServerKey {
-        /// The peer.
-        host: String,
-        /// The fingerprint of the stored key.
-        stored: String,
-    },
+    ServerKey { host: String, stored: String },
     /// The server does not accept this client's key: it is not enrolled, or no longer.
     #[error("the server at {host} does not accept this client's key")]
-    NotEnrolled {
-        /// The peer.
-        host: String,
-    },
+    NotEnrolled { host: String },
     /// The client runs as many jobs at the server as it may.
     #[error("the server at {host} runs as many jobs of this client as it may")]
-    Busy {
-        /// The peer.
-        host: String,
-    },
+    Busy { host: String },
     /// The server can't serve the client, for a reason that it does not reveal.
     #[error("the server at {host} can't serve this client now; its audit log has the reason")]
-    Unserved {
-        /// The peer.
-        host: String,
-    },
+    Unserved { host: String },
     /// No server was reached: none runs there, or its port is closed.
     #[error("can't reach the server at {host}{}", after_colon(detail))]
-    NoServer {
-        /// The peer.
-        host: String,
-        /// The cause.
-        detail: String,
-    },
+    NoServer { host: String, detail: String },
     /// This side ended the connection, through [`crate::Killer::kill`] or [`crate::Closer::kill`].
     #[error("the connection to {host} was closed by this side")]
-    Stopped {
-        /// The peer.
-        host: String,
-    },
+    Stopped { host: String },
 }
 
 impl ConnectError {

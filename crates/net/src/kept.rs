@@ -40,17 +40,15 @@ const ANSWER_MAX: Duration = Duration::from_secs(1);
 
 /// How connections are kept after their jobs.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the variants describe their fields")]
 pub enum Keep {
     /// By a process, for other processes.
-    Held {
-        /// The directory of the sockets. It is created if missing.
-        dir: PathBuf,
-        /// How long a connection is kept after the end of a command.
-        keep_time: Duration,
-        /// The program and arguments that call [`hold`] with their standard input. The directory,
-        /// the socket's name and the host's name are appended.
-        holder: Vec<OsString>,
-    },
+    ///
+    /// - `dir`: the directory of the sockets. It is created if missing.
+    /// - `keep_time`: how long a connection is kept after the end of a command.
+    /// - `holder`: the program and arguments that call [`hold`] with their standard input. The
+    ///   directory, the socket's name and the host's name are appended.
+    Held { dir: PathBuf, keep_time: Duration, holder: Vec<OsString> },
     /// In this process, until [`IdleConnections::close`].
     Here(IdleConnections),
 }

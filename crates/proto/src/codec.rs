@@ -11,15 +11,14 @@ pub(crate) const PACK_HEAD_MAX: usize = 128 << 10;
 
 /// The reason why a payload can't be decoded.
 #[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the variants describe their fields")]
 pub enum DecodeError {
     /// The bytes are not such a message.
+    ///
+    /// - `kind`: the type in the frame's header.
+    /// - `cause`: the decoder's error.
     #[error("the peer sent a {kind:?} frame that can't be read: {cause}")]
-    Malformed {
-        /// The type in the frame's header.
-        kind: FrameType,
-        /// The decoder's error.
-        cause: postcard::Error,
-    },
+    Malformed { kind: FrameType, cause: postcard::Error },
     /// The message ends before the frame, or lengths are inconsistent.
     #[error("the peer sent a {0:?} frame of inconsistent length")]
     Length(FrameType),

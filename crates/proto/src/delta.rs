@@ -14,27 +14,21 @@ pub const SUMS_PER_FRAME_MAX: usize = 128 << 10;
 
 /// The Receiver describes its old version of a file, before it requests the difference.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the variants describe their fields")]
 pub enum Signature {
     /// The cut of the old version into blocks. Their sums follow.
-    Begin {
-        /// The file's number in the listing.
-        index: u64,
-        /// The old file's length, in bytes.
-        old_size: u64,
-        /// Length of a block, in bytes; the last may be shorter.
-        block_len: u32,
-        /// Length of the strong part of a sum in bytes.
-        strong_len: u8,
-        /// The key of the strong sums.
-        key: [u8; 32],
-    },
+    ///
+    /// - `index`: the file's number in the listing.
+    /// - `old_size`: the old file's length, in bytes.
+    /// - `block_len`: length of a block, in bytes; the last may be shorter.
+    /// - `strong_len`: length of the strong part of a sum in bytes.
+    /// - `key`: the key of the strong sums.
+    Begin { index: u64, old_size: u64, block_len: u32, strong_len: u8, key: [u8; 32] },
     /// The next bytes of the sums.
-    Sums {
-        /// The file's number in the listing.
-        index: u64,
-        /// The bytes, at most [`SUMS_PER_FRAME_MAX`].
-        sums: Vec<u8>,
-    },
+    ///
+    /// - `index`: the file's number in the listing.
+    /// - `sums`: the bytes, at most [`SUMS_PER_FRAME_MAX`].
+    Sums { index: u64, sums: Vec<u8> },
 }
 
 impl Signature {

@@ -182,20 +182,18 @@ pub struct Header {
 
 /// The reason why five bytes are not a [`Header`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the variants describe their fields")]
 pub enum FrameError {
     /// No frame has this type byte.
     #[error("the peer sent a frame of the unknown type 0x{0:02x}")]
     UnknownType(u8),
     /// The payload is longer than its type allows.
+    ///
+    /// - `kind`: the frame's type.
+    /// - `len`: the claimed length.
+    /// - `max`: the bound for its type.
     #[error("the peer sent a {kind:?} frame of {len} bytes; at most {max} are allowed")]
-    TooLong {
-        /// The frame's type.
-        kind: FrameType,
-        /// The claimed length.
-        len: u32,
-        /// The bound for its type.
-        max: u32,
-    },
+    TooLong { kind: FrameType, len: u32, max: u32 },
 }
 
 impl Header {

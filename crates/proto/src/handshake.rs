@@ -36,20 +36,19 @@ pub type Welcome = Hello;
 
 /// The reason why a greeting is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the variants describe their fields")]
 pub enum HandshakeError {
     /// The bytes are not a greeting.
     #[error("the peer did not send haul's greeting")]
     NotHaul,
     /// The peer speaks another version.
+    ///
+    /// - `theirs`: the peer's version of the protocol.
+    /// - `their_program`: the peer's version of the program, escaped.
     #[error(
         "the haul there ({their_program}) has protocol version {theirs}, this one has version {VERSION}"
     )]
-    Version {
-        /// The peer's version of the protocol.
-        theirs: u16,
-        /// The peer's version of the program, escaped.
-        their_program: String,
-    },
+    Version { theirs: u16, their_program: String },
 }
 
 impl Hello {

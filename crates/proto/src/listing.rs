@@ -13,62 +13,42 @@ use serde::{Deserialize, Serialize};
 /// 2. In a comparison, the names of the subdirectories ([`ListItem::Subdirs`]).
 /// 3. The subdirectories in that order. Each is followed at once by its content and its
 ///    [`ListItem::DirEnd`].
+///
+/// Unless described otherwise, `dir` is the number of the directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the variants describe their fields")]
 pub enum ListItem {
     /// An entry of the directory `dir`.
-    Entry {
-        /// Number of the directory.
-        dir: u64,
-        /// The entry.
-        entry: Entry,
-    },
+    Entry { dir: u64, entry: Entry },
     /// An entry of `dir` that can't be listed.
-    Fault {
-        /// Number of the directory.
-        dir: u64,
-        /// Its name, or a source's path as the user typed it. Only for messages.
-        name: Vec<u8>,
-        /// The fault.
-        fault: Fault,
-    },
+    ///
+    /// - `name`: its name, or a source's path as the user typed it. Only for messages.
+    Fault { dir: u64, name: Vec<u8>, fault: Fault },
     /// The end of a directory.
-    DirEnd {
-        /// Number of the directory.
-        dir: u64,
-    },
+    DirEnd { dir: u64 },
     /// Names of directories in `dir` that will be listed. In a comparison all names come before the
     /// first of these directories.
-    Subdirs {
-        /// Number of the directory.
-        dir: u64,
-        /// The names, in ascending order across all such items.
-        names: Vec<Name>,
-    },
+    ///
+    /// - `names`: the names, in ascending order across all such items.
+    Subdirs { dir: u64, names: Vec<Name> },
     /// An entry at the place of an earlier source of the job. Its content is not requested. The
     /// Receiver reports its outcome by the policy.
     Rival(Box<Rival>),
     /// The name of a user or group whose number later entries have.
     Account(Account),
     /// The directory that was listed last is sent without its content.
-    Closed {
-        /// Number of the directory.
-        dir: u64,
-    },
+    Closed { dir: u64 },
     /// A source that does not exist, and must not exist at the destination either.
-    Missing {
-        /// Number of the directory that contains its place.
-        dir: u64,
-        /// Its name.
-        name: Name,
-    },
+    ///
+    /// - `dir`: the number of the directory that contains its place.
+    /// - `name`: its name.
+    Missing { dir: u64, name: Name },
     /// The user who moves the sources: the first item of a move that keeps everything. Entries of
     /// this user may become the Receiver's own.
-    Mover {
-        /// The number of the user.
-        user: u32,
-        /// The number of that user's group.
-        group: u32,
-    },
+    ///
+    /// - `user`: the number of the user.
+    /// - `group`: the number of that user's group.
+    Mover { user: u32, group: u32 },
 }
 
 /// An entry that would replace one of an earlier source.

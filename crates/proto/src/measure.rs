@@ -20,12 +20,12 @@ pub const MEASURE_MILLIS_MAX: u32 = 3_000;
 
 /// A measurement that a client requests. An agent lowers a number above its bound to the bound.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the variants describe their fields")]
 pub enum Measure {
     /// Describe the machine, and measure hashing and encrypting on its processor.
-    Machine {
-        /// Duration of the measurement of each rate, in milliseconds.
-        millis: u32,
-    },
+    ///
+    /// - `millis`: duration of the measurement of each rate, in milliseconds.
+    Machine { millis: u32 },
     /// Open a port for direct connections, in place of an earlier one. The client sends
     /// [`crate::Join`] on each connection first, and then requests flows.
     DirectPort(Box<DirectWish>),
@@ -33,14 +33,11 @@ pub enum Measure {
     /// ends it.
     Flow(Flow),
     /// Write to the disk at a path, flush, and read it back.
-    Disk {
-        /// A directory. Nothing is left in it.
-        path: Vec<u8>,
-        /// Maximum number of bytes to write.
-        bytes: u64,
-        /// Maximum duration of writing, and of reading, in milliseconds.
-        millis: u32,
-    },
+    ///
+    /// - `path`: a directory. Nothing is left in it.
+    /// - `bytes`: maximum number of bytes to write.
+    /// - `millis`: maximum duration of writing, and of reading, in milliseconds.
+    Disk { path: Vec<u8>, bytes: u64, millis: u32 },
 }
 
 /// A flow of filler in one direction.
@@ -56,6 +53,7 @@ pub struct Flow {
 
 /// The answer to a [`Measure`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the variants describe their fields")]
 pub enum Measured {
     /// The answer to `Machine`.
     Machine(Box<Machine>),
@@ -65,12 +63,10 @@ pub enum Measured {
     /// time.
     Flow(Amount),
     /// The answer to `Disk`.
-    Disk {
-        /// Written and flushed.
-        written: Amount,
-        /// Read back, without the page cache if possible.
-        read: Amount,
-    },
+    ///
+    /// - `written`: written and flushed.
+    /// - `read`: read back, without the page cache if possible.
+    Disk { written: Amount, read: Amount },
     /// The answer to any: it failed.
     Fault(Fault),
 }

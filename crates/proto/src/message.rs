@@ -167,16 +167,14 @@ pub struct Proven {
 
 /// A report by the Sender of a move about a source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the variants describe their fields")]
 pub enum Removal {
     /// It was removed, or could not be. For a directory only failures are sent.
-    Source {
-        /// The path, only for messages.
-        path: Vec<u8>,
-        /// The kind. The target of a link is left out.
-        kind: Kind,
-        /// The reason if it was not removed.
-        result: Result<(), Fault>,
-    },
+    ///
+    /// - `path`: the path, only for messages.
+    /// - `kind`: the kind. The target of a link is left out.
+    /// - `result`: the reason if it was not removed.
+    Source { path: Vec<u8>, kind: Kind, result: Result<(), Fault> },
     /// The end, sent after [`Message::Done`] was received.
     End,
 }
@@ -192,27 +190,20 @@ pub struct Extra {
 
 /// One file in a pack.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the variants describe their fields")]
 pub enum PackItem {
     /// A file whose whole content is in the pack.
-    File {
-        /// Its number in the listing.
-        index: u64,
-        /// Length of its content, in bytes.
-        len: u32,
-        /// The modification time when it was opened.
-        mtime: Timestamp,
-        /// The hash of the content. `None` if none was requested and it has not grown.
-        hash: Option<ContentHash>,
-        /// It has grown since it was opened. The content ends at the earlier length.
-        grew: bool,
-    },
+    ///
+    /// - `index`: its number in the listing.
+    /// - `len`: length of its content, in bytes.
+    /// - `mtime`: the modification time when it was opened.
+    /// - `hash`: the hash of the content. `None` if none was requested and it has not grown.
+    /// - `grew`: it has grown since it was opened. The content ends at the earlier length.
+    File { index: u64, len: u32, mtime: Timestamp, hash: Option<ContentHash>, grew: bool },
     /// A file that could not be read.
-    Fault {
-        /// Its number in the listing.
-        index: u64,
-        /// The fault.
-        fault: Fault,
-    },
+    ///
+    /// - `index`: its number in the listing.
+    Fault { index: u64, fault: Fault },
 }
 
 /// The outcome of one entry.
@@ -225,51 +216,35 @@ pub struct OutcomeItem {
 }
 
 /// A request to an agent outside of jobs.
+///
+/// In all variants, `path` is the path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the variants describe their fields")]
 pub enum Request {
     /// Describe the entry at a path.
-    Stat {
-        /// The path.
-        path: Vec<u8>,
-        /// True if a symbolic link is followed.
-        follow: bool,
-    },
+    ///
+    /// - `follow`: true if a symbolic link is followed.
+    Stat { path: Vec<u8>, follow: bool },
     /// List the directory at a path.
-    List {
-        /// The path.
-        path: Vec<u8>,
-    },
+    List { path: Vec<u8> },
     /// Hash the file at a path.
-    Hash {
-        /// The path.
-        path: Vec<u8>,
-    },
+    Hash { path: Vec<u8> },
     /// Check if a job of this origin created the directory at a path.
-    Made {
-        /// The path.
-        path: Vec<u8>,
-        /// The origin, as in a job.
-        origin: [u8; 16],
-    },
-    /// Check if the directory at a path is the one in which the client created `marker`. It is if
-    /// the mark is visible. If its absence proves nothing, the agent creates a mark for the client
-    /// to look for.
-    Marker {
-        /// The path.
-        path: Vec<u8>,
-        /// The client's mark. `None` if it could create none.
-        marker: Option<Name>,
-        /// Create a mark even if this file system shows the files of others at once.
-        both: bool,
-    },
+    ///
+    /// - `origin`: the origin, as in a job.
+    Made { path: Vec<u8>, origin: [u8; 16] },
+    /// Check if the directory at a path is the one in which the client created `marker`. It is if the
+    /// mark is visible. If its absence proves nothing, the agent creates a mark for the client to
+    /// look for.
+    ///
+    /// - `marker`: the client's mark. `None` if it could create none.
+    /// - `both`: create a mark even if this file system shows the files of others at once.
+    Marker { path: Vec<u8>, marker: Option<Name>, both: bool },
     /// Remove the agent's mark.
     RemoveMarker,
     /// Restore the entry that had this path if a killed move has set it aside. Another entry with
     /// the name is kept.
-    Restore {
-        /// The path.
-        path: Vec<u8>,
-    },
+    Restore { path: Vec<u8> },
 }
 
 /// The answer to a request.
@@ -318,16 +293,14 @@ pub enum Marked {
 
 /// One entry in the answer to `List`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the variants describe their fields")]
 pub enum Listed {
     /// An entry that could be read.
     Entry(Entry),
     /// An entry that could not be read.
-    Fault {
-        /// Its name.
-        name: Name,
-        /// The fault.
-        fault: Fault,
-    },
+    ///
+    /// - `name`: its name.
+    Fault { name: Name, fault: Fault },
 }
 
 /// Every message that is sent as one structure. Contents have frames of their own: see
@@ -477,16 +450,15 @@ pub struct Late {
 
 /// The reason why a job can't continue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the variants describe their fields")]
 pub enum Abort {
     /// The request is invalid for the peer.
     Usage(String),
     /// The destination as a whole can't be used.
-    Destination {
-        /// Its path.
-        path: Vec<u8>,
-        /// The fault of the destination.
-        fault: Fault,
-    },
+    ///
+    /// - `path`: its path.
+    /// - `fault`: the fault of the destination.
+    Destination { path: Vec<u8>, fault: Fault },
     /// The peer violated the protocol.
     Protocol(String),
     /// The user cancelled.

@@ -37,6 +37,7 @@ impl Codec {
 
 /// The reason why a wrapped frame can't be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the variants describe their fields")]
 pub enum UnwrapError {
     /// It ends within its description.
     #[error("the peer sent a compressed frame without its description")]
@@ -48,15 +49,12 @@ pub enum UnwrapError {
     #[error("the peer sent a frame compressed by the unknown codec 0x{0:02x}")]
     Codec(u8),
     /// It is longer than its type allows.
+    ///
+    /// - `kind`: the type of the inner frame.
+    /// - `len`: the claimed length.
+    /// - `max`: the bound for its type.
     #[error("the peer sent a compressed {kind:?} frame of {len} bytes; at most {max} are allowed")]
-    TooLong {
-        /// The type of the inner frame.
-        kind: FrameType,
-        /// The claimed length.
-        len: u32,
-        /// The bound for its type.
-        max: u32,
-    },
+    TooLong { kind: FrameType, len: u32, max: u32 },
     /// The content is damaged, or does not have the claimed length.
     #[error("the peer sent a compressed {0:?} frame that can't be decompressed to its length")]
     Damaged(FrameType),

@@ -44,11 +44,9 @@ pub(crate) enum Joining {
     /// This side opens them: by calls, or by logins if no calls are wanted or none succeeds.
     Opens { callee: Option<Callee>, further_logins: Option<FurtherLogins> },
     /// The other side opens them.
-    Accepts {
-        direct: Option<DirectListener>,
-        /// Receives the streams of further logins from their processes.
-        handover: Option<Handover>,
-    },
+    ///
+    /// - `handover`: receives the streams of further logins from their processes.
+    Accepts { direct: Option<DirectListener>, handover: Option<Handover> },
 }
 
 impl Joining {

@@ -57,10 +57,10 @@ pub(super) enum DriverEvent {
 
 /// The state of a connection beside QUIC's own.
 enum Phase {
+    /// - `has_failed`: it has failed. Its packets are answered until the other side can have
+    ///   received the error.
     Handshaking {
         since: Instant,
-        /// It has failed. Its packets are answered until the other side can have received the
-        /// error.
         has_failed: bool,
     },
     /// The handshake is complete, but the pair is missing.

@@ -99,32 +99,21 @@ pub(crate) enum Body {
     /// Bytes in memory.
     Bytes(Buf),
     /// A part of a block that other jobs send, too.
-    Shared {
-        /// The block.
-        block: Arc<SharedBlock>,
-        /// The part.
-        part: Range<usize>,
-        /// An empty buffer, so that the number of held blocks is bounded by that of buffers.
-        _held: Buf,
-    },
+    ///
+    /// - `_held`: an empty buffer, so that the number of held blocks is bounded by that of buffers.
+    Shared { block: Arc<SharedBlock>, part: Range<usize>, _held: Buf },
     /// Compressed bytes.
-    Compressed {
-        /// The compressed bytes.
-        bytes: Vec<u8>,
-        /// The length before compression, in bytes.
-        len: usize,
-        /// The time of the compression.
-        took: Duration,
-    },
+    ///
+    /// - `bytes`: the compressed bytes.
+    /// - `len`: the length before compression, in bytes.
+    /// - `took`: the time of the compression.
+    Compressed { bytes: Vec<u8>, len: usize, took: Duration },
     /// A range of a local file, to be spliced.
-    Range {
-        /// The file.
-        source: Arc<dyn SourceFile>,
-        /// The start of the range, in bytes.
-        offset: u64,
-        /// The length of the range, in bytes.
-        len: usize,
-    },
+    ///
+    /// - `source`: the file.
+    /// - `offset`: the start of the range, in bytes.
+    /// - `len`: the length of the range, in bytes.
+    Range { source: Arc<dyn SourceFile>, offset: u64, len: usize },
 }
 
 impl Body {
