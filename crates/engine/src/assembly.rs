@@ -167,7 +167,7 @@ impl<'a> Assembly<'a> {
             Placed::Sender(sending, wire) => {
                 wire.outbox.compression_control.set_mode(self.job.compression);
                 self.control.finish_reading();
-                let port = Arc::new(RemoteReceiver::new(Arc::clone(&wire.outbox)));
+                let port = Arc::new(RemoteReceiver { outbox: Arc::clone(&wire.outbox) });
                 let sender = SenderSide::new(self, &sending, port, Some(&wire.outbox));
                 self.run_threads(Some(sender), None, Some(*wire))
             }

@@ -5,13 +5,9 @@ use crate::report_log::Position;
 use crate::throttle::{Precedence, Throttle};
 use crate::watchdog::{AnswerTimer, Watch, Watchdog};
 use crate::{Event, JobError, Monitor, Progress};
-use haul_model::Side;
-use haul_model::{ContentHash, Entry, Fault, Kind, Naming, Outcome, Summary, words};
+use haul_model::{ContentHash, Entry, Fault, Kind, Naming, Outcome, Side, Summary, words};
 use haul_net::Killer;
-use haul_proto::Extra;
-use haul_proto::Late;
-use haul_proto::Named;
-use haul_proto::Warning;
+use haul_proto::{Extra, Late, Named, Warning};
 use haul_store::RESUME_LEN_MIN_REMOTE;
 use parking_lot::{Condvar, Mutex};
 use std::num::NonZeroU64;
@@ -63,21 +59,17 @@ pub(crate) struct Control<'a> {
 
 impl<'a> Control<'a> {
     pub(crate) fn new(monitor: &'a dyn Monitor) -> Self {
-        let (stop, end, ended) = (AtomicBool::new(false), Mutex::new(None), Condvar::new());
-        let (finishes_reading, throttle) = (AtomicBool::new(false), OnceLock::new());
-        let lanes = Mutex::default();
-        let (lifeline, peer, other_peer) = (None, None, None);
         Self {
             monitor,
-            stop,
-            lifeline,
-            peer,
-            other_peer,
-            lanes,
-            finishes_reading,
-            throttle,
-            end,
-            ended,
+            stop: AtomicBool::new(false),
+            lifeline: None,
+            peer: None,
+            other_peer: None,
+            lanes: Mutex::default(),
+            finishes_reading: AtomicBool::new(false),
+            throttle: OnceLock::new(),
+            end: Mutex::new(None),
+            ended: Condvar::new(),
         }
     }
 

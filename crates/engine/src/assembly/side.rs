@@ -46,7 +46,7 @@ pub(super) struct SenderSide<'a> {
     removers: usize,
 }
 
-impl<'a> SenderSide<'a> {
+impl<'scope, 'a: 'scope> SenderSide<'a> {
     /// A Sender that lists to `receiver`. `outbox` is set if the Receiver is at the other end of a
     /// wire.
     pub(super) fn new(
@@ -68,14 +68,12 @@ impl<'a> SenderSide<'a> {
     }
 
     /// Starts the listing of the sources. `at_work` is set if it may wait for a remote tree.
-    pub(super) fn begin_scan<'scope>(
+    pub(super) fn begin_scan(
         &self,
         threads: JobThreads<'scope, '_>,
         job: &'a Job,
         at_work: Option<&Giver<()>>,
-    ) where
-        'a: 'scope,
-    {
+    ) {
         let (role, tree, dest_lineage) = (Arc::clone(&self.role), self.tree, self.dest_lineage);
         let at_work = at_work.cloned();
         threads.spawn("scan", move || {
@@ -85,10 +83,7 @@ impl<'a> SenderSide<'a> {
     }
 
     /// Starts the removers for a move between trees of this process.
-    pub(super) fn begin_removers<'scope>(self, threads: JobThreads<'scope, '_>, at_work: &Giver<()>)
-    where
-        'a: 'scope,
-    {
+    pub(super) fn begin_removers(self, threads: JobThreads<'scope, '_>, at_work: &Giver<()>) {
         let Self { role, heard, removers, .. } = self;
         let at_work = at_work.clone();
         if role.removes() && removers > 0 {
@@ -101,17 +96,14 @@ impl<'a> SenderSide<'a> {
 
     /// Starts all threads of a Sender whose Receiver is at the other end of a wire. Returns the
     /// readers, which lanes may join.
-    pub(super) fn begin_over_wire<'scope>(
+    pub(super) fn begin_over_wire(
         self,
         threads: JobThreads<'scope, '_>,
         job: &'a Job,
         (input, outbox): (Input, Arc<Outbox>),
         (expects_lanes, by_wire): (bool, ByWire),
         at_work: Giver<()>,
-    ) -> LaneRole<'a>
-    where
-        'a: 'scope,
-    {
+    ) -> LaneRole<'a> {
         let role = Arc::clone(&self.role);
         let control = threads.control();
         let lanes = Lanes::new(Arc::clone(&outbox), by_wire);
@@ -136,9 +128,9 @@ impl<'a> SenderSide<'a> {
         if role.removes() {
             let (role, outbox) = (Arc::clone(&role), Arc::clone(&outbox));
             threads.spawn("remover", move || {
-                let send_message = |removals| match has_user {
+                let send_message = |removals: Vec<Removal>| match has_user {
                     true => report_removals(&role, &outbox, removals),
-                    false => send_removals(&outbox, &removals),
+                    false => outbox.send_parts(&removals, REMOVALS_PER_FRAME_MAX, Message::Removed),
                 };
                 Remover::new(&role, tree, &job.sources, &send_message).run(&heard);
             });
@@ -159,12 +151,6 @@ fn report_removals(sender: &Sender<'_>, outbox: &Outbox, removals: Vec<Removal>)
     }
 }
 
-fn send_removals(outbox: &Outbox, removals: &[Removal]) {
-    for part in removals.chunks(REMOVALS_PER_FRAME_MAX) {
-        outbox.send_message(&Message::Removed(part.to_vec()));
-    }
-}
-
 /// The Receiver.
 pub(super) struct ReceiverSide<'a> {
     pub(super) role: Arc<Receiver<'a>>,
@@ -179,7 +165,7 @@ pub(super) struct ReceiverSide<'a> {
     small: Queue<SourceHandle>,
 }
 
-impl<'a> ReceiverSide<'a> {
+impl<'scope, 'a: 'scope> ReceiverSide<'a> {
     /// A Receiver that reports its decisions to `sender`.
     ///
     /// # Errors
@@ -207,13 +193,7 @@ impl<'a> ReceiverSide<'a> {
     }
 
     /// Starts a thread for the small files on each lane of both trees.
-    pub(super) fn begin_small_files<'scope>(
-        &self,
-        threads: JobThreads<'scope, '_>,
-        at_work: &Giver<()>,
-    ) where
-        'a: 'scope,
-    {
+    pub(super) fn begin_small_files(&self, threads: JobThreads<'scope, '_>, at_work: &Giver<()>) {
         let Some(source) = self.source else { return };
         let target = self.tree;
         for lane in 0..source.capabilities().small_lanes {
@@ -239,13 +219,11 @@ impl<'a> ReceiverSide<'a> {
     }
 
     /// Starts the worker threads.
-    pub(super) fn begin_workers<'scope>(
+    pub(super) fn begin_workers(
         self,
         threads: JobThreads<'scope, '_>,
         at_work: Option<&Giver<()>>,
-    ) where
-        'a: 'scope,
-    {
+    ) {
         let Self { role, work, workers, .. } = self;
         let at_work = at_work.cloned();
         threads.spawn_several("worker", workers, move || {
@@ -256,16 +234,13 @@ impl<'a> ReceiverSide<'a> {
 
     /// Starts all threads of a Receiver whose Sender is at the other end of a wire. Returns the
     /// receiving part, which lanes may join.
-    pub(super) fn begin_over_wire<'scope>(
+    pub(super) fn begin_over_wire(
         self,
         threads: JobThreads<'scope, '_>,
         input: Input,
         expects_lanes: bool,
         at_work: Giver<()>,
-    ) -> LaneRole<'a>
-    where
-        'a: 'scope,
-    {
+    ) -> LaneRole<'a> {
         let (lists, listed) = lists();
         let (parts, decoded) = bounded(PARTS_MAX);
         let role = Arc::clone(&self.role);

@@ -34,27 +34,26 @@ impl<'a> MemoryLink<'a> {
     }
 }
 
-impl ReceiverPort for MemoryLink<'_> {
-    fn list(&self, items: Vec<ListItem>) {
-        if let Some(receiver) = self.receiver() {
-            receiver.list(items);
-        }
-    }
+/// Methods that pass their message to a role, unless the role has left.
+macro_rules! pass_to {
+    ($role:ident: $($method:ident($($part:ident: $type:ty),+);)+) => {
+        $(fn $method(&self, $($part: $type),+) {
+            if let Some(role) = self.$role() {
+                role.$method($($part),+);
+            }
+        })+
+    };
+}
 
-    fn files(&self, files: Vec<SourceHandle>) {
-        if let Some(receiver) = self.receiver() {
-            receiver.files(files);
-        }
+impl ReceiverPort for MemoryLink<'_> {
+    pass_to! { receiver:
+        list(items: Vec<ListItem>);
+        files(files: Vec<SourceHandle>);
+        take_prefetched(index: u64, prefetched: Prefetched);
     }
 
     fn prefetch(&self, above: u64, name: &Name, entries: &mut Names<'_>) -> Option<Prefetched> {
         self.receiver()?.prefetch(above, name, entries)
-    }
-
-    fn take_prefetched(&self, index: u64, prefetched: Prefetched) {
-        if let Some(receiver) = self.receiver() {
-            receiver.take_prefetched(index, prefetched);
-        }
     }
 
     fn proof(&self, index: u64) -> Option<Proof> {
@@ -63,39 +62,12 @@ impl ReceiverPort for MemoryLink<'_> {
 }
 
 impl SenderPort for MemoryLink<'_> {
-    fn want(&self, wants: Vec<Want>) {
-        if let Some(sender) = self.sender() {
-            sender.want(wants);
-        }
-    }
-
-    fn outcomes(&self, outcomes: Vec<OutcomeItem>) {
-        if let Some(sender) = self.sender() {
-            sender.outcomes(outcomes);
-        }
-    }
-
-    fn extras(&self, extras: Vec<Extra>) {
-        if let Some(sender) = self.sender() {
-            sender.extras(extras);
-        }
-    }
-
-    fn warning(&self, warning: Warning) {
-        if let Some(sender) = self.sender() {
-            sender.warning(warning);
-        }
-    }
-
-    fn late(&self, late: Late) {
-        if let Some(sender) = self.sender() {
-            sender.late(late);
-        }
-    }
-
-    fn done(&self, summary: Summary) {
-        if let Some(sender) = self.sender() {
-            sender.done(summary);
-        }
+    pass_to! { sender:
+        want(wants: Vec<Want>);
+        outcomes(outcomes: Vec<OutcomeItem>);
+        extras(extras: Vec<Extra>);
+        warning(warning: Warning);
+        late(late: Late);
+        done(summary: Summary);
     }
 }

@@ -200,20 +200,15 @@ pub(crate) struct Lanes {
 impl Lanes {
     /// Lane 0 alone, for the contents in `by_wire`.
     pub(crate) fn new(main: Arc<Outbox>, by_wire: ByWire) -> Self {
-        let main = Lane::new(0, main);
-        let (joined, has_joined) = (Mutex::default(), Condvar::new());
-        let has_equal_lane = AtomicBool::new(by_wire == ByWire::AsALane);
-        let is_long = AtomicBool::new(false);
-        let (is_awaited, has_waited) = (AtomicBool::new(false), AtomicBool::new(false));
         Self {
-            main,
+            main: Lane::new(0, main),
             by_wire,
-            is_awaited,
-            has_waited,
-            is_long,
-            has_equal_lane,
-            joined,
-            has_joined,
+            is_awaited: AtomicBool::new(false),
+            has_waited: AtomicBool::new(false),
+            is_long: AtomicBool::new(false),
+            has_equal_lane: AtomicBool::new(by_wire == ByWire::AsALane),
+            joined: Mutex::default(),
+            has_joined: Condvar::new(),
             known: Mutex::default(),
         }
     }

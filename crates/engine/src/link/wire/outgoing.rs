@@ -87,29 +87,21 @@ impl Outbox {
         compression_control: Arc<CompressionControl>,
     ) -> (Arc<Self>, Frames) {
         let (frames, waiting) = crossbeam_channel::bounded(OUTBOX_FRAMES_MAX);
-        let frames = Mutex::new(Some(frames));
-        let no = || AtomicBool::new(false);
-        let (cut, rests, dedups) = (no(), no(), no());
         let (lists, listed) = lists();
-        let flow = Arc::new(Flow::default());
-        let (filled, paced, noted) =
-            (Arc::clone(&compression_control), Arc::clone(&flow), ledger.clone());
-        let queue =
-            Frames { waiting, listed, compression_control: filled, flow: paced, ledger: noted };
-        let held = Arc::default();
+        let flow: Arc<Flow> = Arc::default();
         let outbox = Self {
-            frames,
+            frames: Mutex::new(Some(frames)),
             lists,
             splices,
-            compression_control,
-            flow,
-            held,
-            cut,
-            rests,
-            dedups,
-            ledger,
+            compression_control: Arc::clone(&compression_control),
+            flow: Arc::clone(&flow),
+            held: Arc::default(),
+            cut: AtomicBool::new(false),
+            rests: AtomicBool::new(false),
+            dedups: AtomicBool::new(false),
+            ledger: ledger.clone(),
         };
-        (Arc::new(outbox), queue)
+        (Arc::new(outbox), Frames { waiting, listed, compression_control, flow, ledger })
     }
 
     /// Another queue with the same compression, for a lane that may be lost.
@@ -188,6 +180,16 @@ impl Outbox {
     /// Queues a message.
     pub(crate) fn send_message(&self, message: &Message) {
         self.send(OutFrame::message(message));
+    }
+
+    /// Queues messages with up to `max` of `items` each.
+    pub(crate) fn send_parts<T: Clone>(
+        &self,
+        items: &[T],
+        max: usize,
+        message: impl Fn(Vec<T>) -> Message,
+    ) {
+        items.chunks(max).for_each(|part| self.send_message(&message(part.to_vec())));
     }
 
     /// Queues a message, if there is room for it within `timeout`.

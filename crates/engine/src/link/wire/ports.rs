@@ -18,14 +18,7 @@ const EXTRAS_PER_FRAME_MAX: usize = 32;
 
 /// The Receiver at the other end.
 pub(crate) struct RemoteReceiver {
-    outbox: Arc<Outbox>,
-}
-
-impl RemoteReceiver {
-    /// The Receiver that is reached through `outbox`.
-    pub(crate) fn new(outbox: Arc<Outbox>) -> Self {
-        Self { outbox }
-    }
+    pub(crate) outbox: Arc<Outbox>,
 }
 
 impl ReceiverPort for RemoteReceiver {
@@ -43,9 +36,7 @@ impl ReceiverPort for RemoteReceiver {
     }
 
     fn prove(&self, asked: Vec<Prove>) {
-        for part in asked.chunks(ANSWERS_PER_FRAME_MAX) {
-            self.outbox.send_message(&Message::Prove(part.to_vec()));
-        }
+        self.outbox.send_parts(&asked, ANSWERS_PER_FRAME_MAX, Message::Prove);
     }
 }
 
@@ -56,63 +47,43 @@ pub(crate) struct RemoteSender {
     pub(crate) reports_sizes: bool,
 }
 
+/// Methods that send their argument as one message.
+macro_rules! send {
+    ($($method:ident($type:ty) as $message:ident;)+) => {
+        $(fn $method(&self, content: $type) {
+            self.outbox.send_message(&Message::$message(content));
+        })+
+    };
+}
+
 impl SenderPort for RemoteSender {
-    fn naming(&self, named: Named) {
-        self.outbox.send_message(&Message::Naming(named));
+    send! {
+        naming(Named) as Naming;
+        signature(Signature) as Signature;
+        known(Known) as Known;
+        warning(Warning) as Warning;
+        late(Late) as Late;
+        done(Summary) as Done;
+        taken(Taken) as Taken;
+        arrived(Arrived) as Arrived;
     }
 
     fn want(&self, wants: Vec<Want>) {
-        for part in wants.chunks(ANSWERS_PER_FRAME_MAX) {
-            self.outbox.send_message(&Message::Want(part.to_vec()));
-        }
-    }
-
-    fn signature(&self, signature: Signature) {
-        self.outbox.send_message(&Message::Signature(signature));
-    }
-
-    fn known(&self, known: Known) {
-        self.outbox.send_message(&Message::Known(known));
+        self.outbox.send_parts(&wants, ANSWERS_PER_FRAME_MAX, Message::Want);
     }
 
     fn outcomes(&self, outcomes: Vec<OutcomeItem>) {
         let has_paths = outcomes.iter().any(|one| matches!(one.outcome, Outcome::Linked { .. }));
         let max = if has_paths { EXTRAS_PER_FRAME_MAX } else { ANSWERS_PER_FRAME_MAX };
-        for part in outcomes.chunks(max) {
-            self.outbox.send_message(&Message::Outcomes(part.to_vec()));
-        }
+        self.outbox.send_parts(&outcomes, max, Message::Outcomes);
     }
 
     fn extras(&self, extras: Vec<Extra>) {
-        for part in extras.chunks(EXTRAS_PER_FRAME_MAX) {
-            self.outbox.send_message(&Message::Extras(part.to_vec()));
-        }
-    }
-
-    fn warning(&self, warning: Warning) {
-        self.outbox.send_message(&Message::Warning(warning));
-    }
-
-    fn late(&self, late: Late) {
-        self.outbox.send_message(&Message::Late(late));
-    }
-
-    fn done(&self, summary: Summary) {
-        self.outbox.send_message(&Message::Done(summary));
+        self.outbox.send_parts(&extras, EXTRAS_PER_FRAME_MAX, Message::Extras);
     }
 
     fn proven(&self, proven: Vec<Proven>) {
-        for part in proven.chunks(ANSWERS_PER_FRAME_MAX) {
-            self.outbox.send_message(&Message::Proven(part.to_vec()));
-        }
-    }
-
-    fn taken(&self, taken: Taken) {
-        self.outbox.send_message(&Message::Taken(taken));
-    }
-
-    fn arrived(&self, arrived: Arrived) {
-        self.outbox.send_message(&Message::Arrived(arrived));
+        self.outbox.send_parts(&proven, ANSWERS_PER_FRAME_MAX, Message::Proven);
     }
 
     fn sized(&self, index: u64, size: u64) {
