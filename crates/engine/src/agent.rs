@@ -362,7 +362,7 @@ fn run<'a>(
     place: impl FnOnce(Wire) -> Placed<'a>,
 ) -> Result<(), JobError> {
     let ClientStreams { input, output, watchdog, killer, caps } = streams;
-    let mut wire = Wire::of_agent(input, output, CLIENT, caps, watchdog.max());
+    let mut wire = Wire::of_greeted(input, output, CLIENT, caps, Vec::new(), watchdog.max());
     let direct = direct_port.and_then(|DirectPort { opened, by_wire }| {
         // The queue is still empty.
         wire.outbox

@@ -157,14 +157,13 @@ pub(crate) fn check_len(job: &Job, words: usize) -> Result<(), JobError> {
 
 /// The request that assigns an agent its `role` in `job`, without further connections.
 pub(crate) fn request_of(job: &Job, role: Role) -> JobRequest {
-    let Job { task, rate, compression, token, .. } = *job;
     JobRequest {
-        task,
+        task: job.task,
         filter: job.filter.clone(),
         altered: job.altered.clone(),
-        rate,
-        compression,
-        token,
+        rate: job.rate,
+        compression: job.compression,
+        token: job.token,
         direct: None,
         joins: None,
         chunks: job.cache.is_some(),
@@ -216,7 +215,7 @@ impl Agent {
             Session::Greeted(Greeted { input, output, watchdog, closer, caps, .. }) => {
                 let silence_max = watchdog.max();
                 let peer = closer.peer();
-                let wire = Wire::of_greeted_client(input, output, peer, caps, request, silence_max);
+                let wire = Wire::of_greeted(input, output, peer, caps, request, silence_max);
                 (wire, watchdog, closer)
             }
         };

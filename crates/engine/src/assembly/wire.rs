@@ -38,7 +38,6 @@ pub(crate) struct Wire {
     pub(crate) joining: Option<Box<Joining>>,
     /// The contents that are sent over this wire itself, not over lanes.
     pub(crate) by_wire: ByWire,
-    idle_streams: IdleStreams,
 }
 
 /// The streams of a wire on which both sides have sent Rest. The reader has read nothing after
@@ -85,8 +84,8 @@ pub(crate) struct Input {
     stream: PeerInput,
     /// The peer's name in messages.
     peer: String,
-    /// Set until the peer has greeted.
-    pending_greeting: Option<PendingGreeting>,
+    /// The greeting of this side. Set until the peer has greeted.
+    pending_greeting: Option<Greeting>,
     outbox: Arc<Outbox>,
     idle_streams: IdleStreams,
     /// Receives the agent's direct address, if the agent is asked for it.
@@ -97,17 +96,10 @@ pub(crate) struct Input {
 pub(crate) struct Greeting {
     pub(crate) bytes: Vec<u8>,
     pub(crate) watchdog: Arc<Watchdog>,
+    /// The longest silence of the peer after its greeting.
     pub(crate) silence_max: Option<Duration>,
     /// The client offers to keep the connection.
     pub(crate) keeps: bool,
-}
-
-/// A peer that has not greeted yet.
-struct PendingGreeting {
-    watchdog: Arc<Watchdog>,
-    /// The longest silence after its greeting.
-    silence_max: Option<Duration>,
-    keeps: bool,
 }
 
 impl Wire {
@@ -116,17 +108,17 @@ impl Wire {
         reader: Box<dyn Read + Send>,
         output: Writer,
         peer: &str,
-        greeting: Greeting,
+        mut greeting: Greeting,
     ) -> Self {
-        let Greeting { bytes, watchdog, silence_max, keeps } = greeting;
-        let stream = watch_reader(reader, &watchdog);
-        let pending_greeting = Some(PendingGreeting { watchdog, silence_max, keeps });
-        Self::new(stream, peer, pending_greeting, output, bytes, silence_max)
+        let (bytes, silence_max) = (std::mem::take(&mut greeting.bytes), greeting.silence_max);
+        let stream = watch_reader(reader, &greeting.watchdog);
+        let mut wire = Self::new(stream, output, peer, bytes, silence_max);
+        wire.input.pending_greeting = Some(greeting);
+        wire
     }
 
-    /// The wire of a client to an agent that has greeted before, with capabilities `caps`. It sends
-    /// `request` first.
-    pub(crate) fn of_greeted_client(
+    /// The wire to a peer after both greetings, with capabilities `caps`. It sends `request` first.
+    pub(crate) fn of_greeted(
         stream: PeerInput,
         output: Writer,
         peer: &str,
@@ -134,55 +126,29 @@ impl Wire {
         request: Vec<u8>,
         silence_max: Option<Duration>,
     ) -> Self {
-        let wire = Self::new(stream, peer, None, output, request, silence_max);
-        wire.outbox.greeted(caps);
-        wire
-    }
-
-    /// The wire of an agent after the greetings, with capabilities `caps`.
-    pub(crate) fn of_agent(
-        stream: PeerInput,
-        output: Writer,
-        peer: &str,
-        caps: Caps,
-        silence_max: Option<Duration>,
-    ) -> Self {
-        let wire = Self::new(stream, peer, None, output, Vec::new(), silence_max);
+        let wire = Self::new(stream, output, peer, request, silence_max);
         wire.outbox.greeted(caps);
         wire
     }
 
     fn new(
         stream: PeerInput,
-        peer: &str,
-        pending_greeting: Option<PendingGreeting>,
         output: Writer,
+        peer: &str,
         greeting: Vec<u8>,
         silence_max: Option<Duration>,
     ) -> Self {
         let (outbox, frames) = Outbox::new(output.pipe().is_some());
-        let (peer, offers, idle_streams) = (peer.to_owned(), None, IdleStreams::default());
-        let (outbox_of_input, rests) = (Arc::clone(&outbox), idle_streams.clone());
         let input = Input {
             stream,
-            peer,
-            pending_greeting,
-            outbox: outbox_of_input,
-            idle_streams: rests,
-            offers,
+            peer: peer.to_owned(),
+            pending_greeting: None,
+            outbox: Arc::clone(&outbox),
+            idle_streams: IdleStreams::default(),
+            offers: None,
         };
         let (joining, by_wire) = (None, ByWire::Any);
-        Self {
-            outbox,
-            frames,
-            output,
-            input,
-            greeting,
-            silence_max,
-            joining,
-            by_wire,
-            idle_streams,
-        }
+        Self { outbox, frames, output, input, greeting, silence_max, joining, by_wire }
     }
 
     /// Lets a client open lanes: by calls if the agent is asked for its direct address, and by
@@ -215,7 +181,7 @@ impl Wire {
 
     /// The streams, once they are at rest.
     pub(crate) fn idle_streams(&self) -> IdleStreams {
-        self.idle_streams.clone()
+        self.input.idle_streams.clone()
     }
 
     /// The way in which lanes join this wire; they are registered in `roster`.
@@ -234,10 +200,9 @@ impl Wire {
         sender: Option<Arc<Sender<'a>>>,
         at_work: Giver<()>,
     ) -> ((Input, Arc<Outbox>), Option<WriterWork<'scope>>) {
-        let Self { outbox, frames, mut output, input, greeting, silence_max, idle_streams, .. } =
-            self;
+        let Self { outbox, frames, mut output, input, greeting, silence_max, .. } = self;
         let (control, peer) = (threads.control(), input.peer.clone());
-        let outbox_of_input = Arc::clone(&outbox);
+        let (outbox_of_input, idle_streams) = (Arc::clone(&outbox), input.idle_streams.clone());
         let write = move || {
             let _at_work = at_work;
             let on_leaving = |index, len| {
@@ -281,7 +246,7 @@ impl Input {
     ) {
         let greeted = match self.pending_greeting {
             None => Ok(()),
-            Some(PendingGreeting { watchdog, silence_max, keeps }) => {
+            Some(Greeting { watchdog, silence_max, keeps, .. }) => {
                 welcome(&mut self.stream, &self.peer, keeps).map(|welcome| {
                     self.outbox.greeted(welcome.caps);
                     watchdog.greeted(silence_max);
