@@ -371,54 +371,48 @@ impl Progress {
 
     /// The figures of all jobs so far, including those that ended early.
     pub fn summary(&self) -> Summary {
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let tally = &self.tally;
-        Summary {
-            copied: get(&tally.copied),
-            dirs_created: get(&tally.dirs_created),
-            bytes: get(&tally.bytes),
-            bytes_transferred: get(&self.bytes_transferred),
-            bytes_resumed: get(&tally.bytes_resumed),
-            bytes_matched: get(&tally.bytes_matched),
-            skipped: get(&tally.skipped),
-            special: get(&tally.special),
-            different: get(&tally.different),
-            missing: get(&tally.missing),
-            extra: get(&tally.extra),
-            failed: get(&tally.failed),
-            grown: get(&tally.grown),
-            updated: get(&tally.updated),
-            linked: get(&tally.linked),
-            deleted: get(&tally.deleted),
-            spared: get(&tally.spared),
-            renamed: get(&tally.renamed),
-            // The figures of a move are added where its jobs are combined.
-            ..Summary::default()
-        }
+        let bytes_transferred = self.bytes_transferred.load(Ordering::Relaxed);
+        Summary { bytes_transferred, ..self.tally.summary() }
     }
 }
 
-/// The number of entries by outcome. The fields are those of [`Summary`].
-#[derive(Debug, Default)]
-pub(crate) struct Tally {
-    copied: AtomicU64,
-    dirs_created: AtomicU64,
-    bytes: AtomicU64,
-    pub(crate) bytes_resumed: AtomicU64,
-    pub(crate) bytes_matched: AtomicU64,
-    skipped: AtomicU64,
-    special: AtomicU64,
-    different: AtomicU64,
-    missing: AtomicU64,
-    pub(crate) extra: AtomicU64,
-    failed: AtomicU64,
-    grown: AtomicU64,
-    updated: AtomicU64,
-    linked: AtomicU64,
-    pub(crate) deleted: AtomicU64,
-    pub(crate) spared: AtomicU64,
-    pub(crate) renamed: AtomicU64,
+/// Defines [`Tally`] with a counter for each of these fields of [`Summary`].
+macro_rules! tally {
+    ($($field:ident),+) => {
+        /// The number of entries by outcome. The fields are those of [`Summary`].
+        #[derive(Debug, Default)]
+        pub(crate) struct Tally {
+            $(pub(crate) $field: AtomicU64),+
+        }
+
+        impl Tally {
+            fn summary(&self) -> Summary {
+                // The figures of a move are added where its jobs are combined.
+                Summary { $($field: self.$field.load(Ordering::Relaxed),)+ ..Summary::default() }
+            }
+        }
+    };
 }
+
+tally!(
+    copied,
+    dirs_created,
+    bytes,
+    bytes_resumed,
+    bytes_matched,
+    skipped,
+    special,
+    different,
+    missing,
+    extra,
+    failed,
+    grown,
+    updated,
+    linked,
+    deleted,
+    spared,
+    renamed
+);
 
 impl Tally {
     /// Counts an outcome.
