@@ -70,6 +70,16 @@ pub enum RequestError {
     Job(#[from] JobError),
 }
 
+/// Asks an agent, and returns the part of the expected reply. Another reply is refused.
+macro_rules! ask {
+    ($peer:ident, $request:expr, $reply:pat => $answer:expr) => {
+        match $peer.ask($request)? {
+            $reply => Ok($answer),
+            reply => Err($peer.refuse(reply)),
+        }
+    };
+}
+
 impl Requests {
     /// Requests about this machine.
     pub fn local() -> Self {
@@ -120,7 +130,7 @@ impl Requests {
     /// The version of haul on the answering machine, safe to show; `None` if no other haul answers.
     pub fn version(&self) -> Option<&str> {
         match &self.0 {
-            Responder::Agent(peer) => Some(peer.version()),
+            Responder::Agent(peer) => Some(&peer.version),
             Responder::Local(_) | Responder::Sftp(_) => None,
         }
     }
@@ -190,14 +200,12 @@ impl Requests {
     /// # Errors
     /// See [`RequestError`].
     pub fn stat(&mut self, path: &[u8], follow: bool) -> Result<Entry, RequestError> {
-        let peer = match &mut self.0 {
-            Responder::Local(_) => return Ok(stat(path, follow)?),
-            Responder::Sftp(peer) => return peer.stat(path, follow),
-            Responder::Agent(peer) => peer,
-        };
-        match peer.ask(Request::Stat { path: path.to_vec(), follow })? {
-            Reply::Entry(entry) => Ok(entry),
-            reply => Err(peer.refuse(reply)),
+        match &mut self.0 {
+            Responder::Local(_) => Ok(stat(path, follow)?),
+            Responder::Sftp(peer) => peer.stat(path, follow),
+            Responder::Agent(peer) => {
+                ask!(peer, Request::Stat { path: path.to_vec(), follow }, Reply::Entry(it) => it)
+            }
         }
     }
 
@@ -248,8 +256,8 @@ impl Requests {
         origin: [u8; 16],
         state: Option<&Path>,
     ) -> Result<bool, RequestError> {
-        let peer = match &mut self.0 {
-            Responder::Local(_) => return Ok(has_origin(path, &origin)),
+        match &mut self.0 {
+            Responder::Local(_) => Ok(has_origin(path, &origin)),
             Responder::Sftp(peer) => {
                 if let Some((state, place)) = state.zip(peer.place(path))
                     && origin::has_record(state, &place, &origin)
@@ -257,18 +265,15 @@ impl Requests {
                     return Ok(true);
                 }
                 let marker = haul_store::marker_name(&origin);
-                let looked = peer.stat(&haul_tree::sftp::join(path, marker.as_bytes()), false);
-                return match looked {
+                match peer.stat(&haul_tree::sftp::join(path, marker.as_bytes()), false) {
                     Ok(_) => Ok(true),
                     Err(RequestError::Fault(_)) => Ok(false),
                     Err(error) => Err(error),
-                };
+                }
             }
-            Responder::Agent(peer) => peer,
-        };
-        match peer.ask(Request::Made { path: path.to_vec(), origin })? {
-            Reply::Made(made) => Ok(made),
-            reply => Err(peer.refuse(reply)),
+            Responder::Agent(peer) => {
+                ask!(peer, Request::Made { path: path.to_vec(), origin }, Reply::Made(made) => made)
+            }
         }
     }
 
@@ -284,19 +289,17 @@ impl Requests {
         marker: Option<&Name>,
         both: bool,
     ) -> Result<Marked, RequestError> {
-        let peer = match &mut self.0 {
-            Responder::Local(held) => return Ok(marker::marker(path, marker, both, held)?),
+        match &mut self.0 {
+            Responder::Local(held) => Ok(marker::marker(path, marker, both, held)?),
             Responder::Sftp(peer) => {
                 let Some(marker) = marker else { return Ok(Marked::Hidden) };
                 let looked = peer.stat(&haul_tree::sftp::join(path, marker.as_bytes()), false);
-                return looked.map(|_| Marked::Shown);
+                looked.map(|_| Marked::Shown)
             }
-            Responder::Agent(peer) => peer,
-        };
-        let marker = marker.cloned();
-        match peer.ask(Request::Marker { path: path.to_vec(), marker, both })? {
-            Reply::Marker(marked) => Ok(marked),
-            reply => Err(peer.refuse(reply)),
+            Responder::Agent(peer) => {
+                let (path, marker) = (path.to_vec(), marker.cloned());
+                ask!(peer, Request::Marker { path, marker, both }, Reply::Marker(marked) => marked)
+            }
         }
     }
 
@@ -305,14 +308,10 @@ impl Requests {
     /// # Errors
     /// See [`RequestError`].
     pub(crate) fn remove_marker(&mut self) -> Result<(), RequestError> {
-        let peer = match &mut self.0 {
-            Responder::Local(held) => return Ok(marker::remove_marker(held)?),
-            Responder::Sftp(_) => return Ok(()),
-            Responder::Agent(peer) => peer,
-        };
-        match peer.ask(Request::RemoveMarker)? {
-            Reply::End => Ok(()),
-            reply => Err(peer.refuse(reply)),
+        match &mut self.0 {
+            Responder::Local(held) => Ok(marker::remove_marker(held)?),
+            Responder::Sftp(_) => Ok(()),
+            Responder::Agent(peer) => ask!(peer, Request::RemoveMarker, Reply::End => ()),
         }
     }
 
@@ -322,14 +321,12 @@ impl Requests {
     /// # Errors
     /// See [`RequestError`].
     pub fn restore(&mut self, path: &[u8]) -> Result<bool, RequestError> {
-        let peer = match &mut self.0 {
-            Responder::Local(_) => return Ok(parked::restore_named(path)?),
-            Responder::Sftp(_) => return Ok(false),
-            Responder::Agent(peer) => peer,
-        };
-        match peer.ask(Request::Restore { path: path.to_vec() })? {
-            Reply::Made(restored) => Ok(restored),
-            reply => Err(peer.refuse(reply)),
+        match &mut self.0 {
+            Responder::Local(_) => Ok(parked::restore_named(path)?),
+            Responder::Sftp(_) => Ok(false),
+            Responder::Agent(peer) => {
+                ask!(peer, Request::Restore { path: path.to_vec() }, Reply::Made(it) => it)
+            }
         }
     }
 
@@ -368,7 +365,7 @@ impl Requests {
     pub fn measure(&mut self, asked: Measure) -> Result<Option<Measured>, JobError> {
         match &mut self.0 {
             Responder::Local(_) => Ok(measure::here(&asked)),
-            Responder::Agent(peer) if peer.caps().has(Caps::MEASURES) => {
+            Responder::Agent(peer) if peer.caps.has(Caps::MEASURES) => {
                 measure::at(peer, asked).map(Some)
             }
             Responder::Agent(_) | Responder::Sftp(_) => Ok(None),

@@ -44,7 +44,7 @@ impl DirectPlan {
         at: [HostAddresses; 2],
     ) -> Result<Option<Self>, JobError> {
         let Some(agent) = from.agent().filter(|_| job.uses_direct()) else { return Ok(None) };
-        let key = match agent.caps().has(Caps::CALLS) {
+        let key = match agent.caps.has(Caps::CALLS) {
             false => Err("the haul there connects to no other hosts".to_owned()),
             true => {
                 let connections = job.direct_connections().map_or(0, NonZeroU8::get);

@@ -32,9 +32,9 @@ pub(crate) struct Peer {
     closer: Option<Closer>,
     name: String,
     /// The negotiated capabilities.
-    caps: Caps,
+    pub(crate) caps: Caps,
     /// The version of the peer's program.
-    version: String,
+    pub(super) version: String,
     /// The two threads return their streams here when they end.
     streams: (Receiver<PeerInput>, Receiver<Writer>),
 }
@@ -117,9 +117,9 @@ impl Peer {
             // The first request gets this as its answer.
             let _ = refused.send(Err(ReadEnd::Refused(JobError::Threads(error))));
         }
-        let (closer, streams) = (Some(closer), (readers, writers));
         let is_new = greeted.is_none();
         let (caps, version) = greeted.unwrap_or((Caps::NONE, String::new()));
+        let (closer, streams) = (Some(closer), (readers, writers));
         let mut peer = Self {
             outbox,
             awaited,
@@ -187,18 +187,12 @@ impl Peer {
 
     /// The next awaited reply.
     fn take_reply(&mut self) -> Result<Reply, JobError> {
-        match self.take()? {
-            Answer::Message(message) => match *message {
-                Message::Reply(reply) => Ok(reply),
-                _ => Err(self.broken(refused("the peer sent no valid answer"))),
-            },
-            Answer::Welcome(_) => Err(self.broken(refused("the peer sent no valid answer"))),
+        if let Answer::Message(message) = self.take_unless(None)?
+            && let Message::Reply(reply) = *message
+        {
+            return Ok(reply);
         }
-    }
-
-    /// The next awaited message.
-    fn take(&mut self) -> Result<Answer, JobError> {
-        self.take_unless(None)
+        Err(self.broken(refused("the peer sent no valid answer")))
     }
 
     fn take_unless(&mut self, cancelled: Option<&dyn Fn() -> bool>) -> Result<Answer, JobError> {
@@ -214,16 +208,6 @@ impl Peer {
             Reply::Fault(fault) => fault.into(),
             _ => self.broken(refused("the peer answered a different request")).into(),
         }
-    }
-
-    /// The negotiated capabilities.
-    pub(crate) fn caps(&self) -> Caps {
-        self.caps
-    }
-
-    /// The version of the peer's program, safe to show.
-    pub(crate) fn version(&self) -> &str {
-        &self.version
     }
 
     /// The addresses of the host, looked up by its name.
