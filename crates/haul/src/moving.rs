@@ -6,7 +6,6 @@ use crate::location::{Location, Machine};
 use crate::peer::Peers;
 use crate::request::Request;
 use crate::routed_jobs::{JobObserver, run_routed_jobs};
-use crate::state;
 use haul_engine::{
     Machines, Monitor, MoveJob, NotCopied, RequestError, Requests, RoutedJob, Summary, run_move,
 };
@@ -45,12 +44,7 @@ impl Request {
             dest: self.dest.host_path(),
             dest_shown: self.dest.to_string(),
             policy: self.policy,
-            state: state::journals(),
-            rate: self.transfer_options.rate,
-            compression: self.transfer_options.compression,
-            via: self.transfer_options.via,
-            ports: self.transfer_options.ports,
-            cache: self.transfer_options.cache(),
+            like: self.transfer_options.job(),
         };
         let mut reached = MoveMachines { hosts, monitor, observer, peers: Some(peers) };
         run_move(&job, &mut reached, monitor)

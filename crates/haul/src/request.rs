@@ -37,6 +37,13 @@ impl TransferOptions {
         let dir = || state::cache_dir().unwrap_or_default();
         (!self.no_cache).then(|| CacheConfig { dir: dir(), kept_max: self.kept_max })
     }
+
+    /// A job with these options, and the records of this user.
+    pub(crate) fn job(&self) -> Job {
+        let Self { rate, compression, via, ports, .. } = *self;
+        let (cache, state) = (self.cache(), state::journals());
+        Job { rate, compression, via, ports, cache, state, ..Job::default() }
+    }
 }
 
 /// Sources, a destination, and options.
@@ -131,14 +138,8 @@ impl Request {
             bases: self.bases.clone(),
             backup: self.backup.clone(),
             staging: self.staging.clone(),
-            rate: self.transfer_options.rate,
-            compression: self.transfer_options.compression,
-            via: self.transfer_options.via,
-            ports: self.transfer_options.ports,
-            cache: self.transfer_options.cache(),
-            state: state::journals(),
             spool: Some(std::env::temp_dir()),
-            ..Job::default()
+            ..self.transfer_options.job()
         };
         let sources: Vec<_> = self.sources.iter().map(Location::host_path).collect();
         let mut routed_jobs = routed_jobs(&sources, &self.dest.host_path(), &like);

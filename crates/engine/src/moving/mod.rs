@@ -11,11 +11,9 @@ pub use self::not_copied::NotCopied;
 pub use self::running_move::run_move;
 
 use crate::monitor::{Event, FaultLocation};
-use crate::{CacheConfig, HostPath, JobError, Monitor, RequestError, Requests, RoutedJob};
-use haul_model::{Compression, Fault, Policy, Ports, Summary, Via};
+use crate::{HostPath, Job, JobError, Monitor, RequestError, Requests, RoutedJob};
+use haul_model::{Fault, Policy, Summary};
 use std::fmt;
-use std::num::NonZeroU64;
-use std::path::PathBuf;
 
 /// The description of a move.
 #[derive(Debug, Clone)]
@@ -29,18 +27,9 @@ pub struct MoveJob<H> {
     pub dest_shown: String,
     /// The rules of the copy. Its `moving` decides which sources are removed.
     pub policy: Policy,
-    /// See [`crate::Job::state`].
-    pub state: Option<PathBuf>,
-    /// See [`crate::Job::rate`].
-    pub rate: Option<NonZeroU64>,
-    /// See [`crate::Job::compression`].
-    pub compression: Compression,
-    /// See [`crate::Job::via`].
-    pub via: Via,
-    /// See [`crate::Job::ports`].
-    pub ports: Option<Ports>,
-    /// See [`crate::Job::cache`].
-    pub cache: Option<CacheConfig>,
+    /// A job with the settings that all jobs of the move share: those of the transfer, and
+    /// [`Job::state`].
+    pub like: Job,
 }
 
 /// The machines of a move, and the connections to them.

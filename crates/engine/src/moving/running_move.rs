@@ -110,11 +110,7 @@ impl<M: Machines> RunningMove<'_, M> {
 
     /// A job with the settings that all jobs of the move share.
     fn like(&self, task: Task) -> Job {
-        let MoveJob { state, rate, compression, via, ports, cache, .. } = self.job;
-        let (state, rate, cache) = (state.clone(), *rate, cache.clone());
-        let (compression, via, ports) = (*compression, *via, *ports);
-        let recursive = true;
-        Job { recursive, task, state, rate, compression, via, ports, cache, ..Job::default() }
+        Job { recursive: true, task, ..self.job.like.clone() }
     }
 
     /// Reports that a source stays because of `fault` in the source.
@@ -205,7 +201,7 @@ impl<M: Machines> RunningMove<'_, M> {
             dest: job.dest.path.clone(),
             into_dir: job.sources.len() > 1,
             origin: origin_of(&job.sources, &job.dest.path),
-            state: job.state.clone(),
+            state: job.like.state.clone(),
             ..Job::default()
         };
         relocate(&paths, &destination, job.policy.conflict)
@@ -283,7 +279,7 @@ impl<M: Machines> RunningMove<'_, M> {
 
     /// True if the destination on a host is a directory, or must become one.
     fn is_directory(&mut self) -> Result<bool, M::Error> {
-        let MoveJob { sources, dest, state, .. } = self.job;
+        let MoveJob { sources, dest, like: Job { state, .. }, .. } = self.job;
         if dest.path.ends_with(b"/") {
             return Ok(true);
         }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::monitor::Silent;
 use crate::{Placement, Progress, RequestError, Route, run};
-use haul_model::{Compression, Moving, Via};
+use haul_model::Moving;
 use parking_lot::Mutex;
 use std::fs;
 use std::path::Path;
@@ -117,11 +117,7 @@ fn move_tree(
     let policy = Policy { moving: Some(Moving::Whole), ..Policy::default() };
     let dest_shown = "b".to_owned();
     let (sources, dest) = (vec![host_path("a/tree")], host_path("b"));
-    let (rate, compression, via, ports) = (None, Compression::Auto, Via::Auto, None);
-    let state = None;
-    let cache = None;
-    let job =
-        MoveJob { sources, dest, dest_shown, policy, state, rate, compression, via, ports, cache };
+    let job = MoveJob { sources, dest, dest_shown, policy, like: Job::default() };
     let mut here = LocalMachines {
         requests: None,
         after_copy: Box::new(after_copy),
