@@ -347,43 +347,22 @@ impl Driver {
             return;
         }
         for _ in 0..BATCHES_MAX {
-            let mut inbox = std::mem::take(&mut self.inbox);
             let now = Instant::now();
-            let mut datagrams = Vec::new();
-            let any = self.sockets.get(&number).is_some_and(|socket| {
-                inbox.receive(&socket.udp, |batch: Datagrams<'_>| {
-                    datagrams.push((
-                        batch.from,
-                        batch.to,
-                        batch.ecn,
-                        batch.len,
-                        batch.bytes.into(),
-                    ));
-                })
-            });
-            self.inbox = inbox;
-            for (from, to, ecn, len, bytes) in datagrams {
-                let mut bytes: BytesMut = bytes;
-                while !bytes.is_empty() {
-                    let packet = bytes.split_to(len.clamp(1, bytes.len()));
-                    self.take(number, now, (from, to, ecn), packet);
+            let Some(socket) = self.sockets.get(&number) else { return };
+            let Some(received) = self.inbox.receive(&socket.udp) else { return };
+            for mut datagrams in received {
+                while !datagrams.bytes.is_empty() {
+                    let len = datagrams.len.clamp(1, datagrams.bytes.len());
+                    let packet = datagrams.bytes.split_to(len);
+                    self.take(number, now, &datagrams, packet);
                 }
-            }
-            if !any {
-                return;
             }
         }
     }
 
-    fn take(
-        &mut self,
-        socket: usize,
-        now: Instant,
-        (from, to, ecn): (SocketAddr, Option<IpAddr>, Option<quinn_proto::EcnCodepoint>),
-        packet: BytesMut,
-    ) {
+    fn take(&mut self, socket: usize, now: Instant, of: &Datagrams, packet: BytesMut) {
         self.outbox.clear();
-        match self.endpoint.handle(now, from, to, ecn, packet, &mut self.outbox) {
+        match self.endpoint.handle(now, of.from, of.to, of.ecn, packet, &mut self.outbox) {
             Some(DatagramEvent::ConnectionEvent(handle, event)) => {
                 let id = self.by_handle.get(&handle);
                 if let Some(conn) = id.and_then(|id| self.conns.get_mut(id)) {

@@ -1,6 +1,7 @@
 //! A UDP socket that sends and receives packets in batches.
 
 use super::config::{PACKET_LEN_MAX, PACKET_LEN_MIN, packet_len_of};
+use bytes::BytesMut;
 use quinn_proto::Transmit;
 use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSockRef, UdpSocketState};
 use rustix::net::sockopt;
@@ -165,17 +166,16 @@ impl Udp {
 }
 
 /// Packets received as one batch.
-pub(super) struct Datagrams<'a> {
+pub(super) struct Datagrams {
     pub(super) from: SocketAddr,
     pub(super) to: Option<IpAddr>,
     pub(super) ecn: Option<quinn_proto::EcnCodepoint>,
     /// The length of each packet; the last may be shorter.
     pub(super) len: usize,
-    pub(super) bytes: &'a [u8],
+    pub(super) bytes: BytesMut,
 }
 
 /// The receive buffer.
-#[derive(Default)]
 pub(super) struct Inbox(Vec<u8>);
 
 impl Inbox {
@@ -183,8 +183,8 @@ impl Inbox {
         Self(vec![0; BATCH_SIZE * JOINED_LEN_MAX])
     }
 
-    /// Receives packets from `socket`. Returns false if there are none.
-    pub(super) fn receive(&mut self, socket: &Udp, mut take: impl FnMut(Datagrams<'_>)) -> bool {
+    /// Receives packets from `socket`. `None` if there are none.
+    pub(super) fn receive(&mut self, socket: &Udp) -> Option<Vec<Datagrams>> {
         let mut parts = self.0.chunks_mut(JOINED_LEN_MAX);
         let mut parts: [IoSliceMut<'_>; BATCH_SIZE] =
             std::array::from_fn(|_| IoSliceMut::new(parts.next().unwrap_or_default()));
@@ -192,15 +192,15 @@ impl Inbox {
         let received = socket.state.recv(UdpSockRef::from(&socket.socket), &mut parts, &mut metas);
         let count = match received {
             Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => return true,
-            // Errors other than `WouldBlock` are about packets that this side has sent.
-            Err(error) => return error.kind() != io::ErrorKind::WouldBlock,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+            // It was interrupted, or the error is about packets that this side has sent.
+            Err(_) => return Some(Vec::new()),
         };
-        for (meta, part) in metas.iter().zip(&parts).take(count) {
+        let datagrams = |(meta, part): (&RecvMeta, &IoSliceMut<'_>)| {
             let ecn = meta.ecn.and_then(|ecn| quinn_proto::EcnCodepoint::from_bits(ecn as u8));
-            let bytes = &part[..meta.len];
-            take(Datagrams { from: meta.addr, to: meta.dst_ip, ecn, len: meta.stride, bytes });
-        }
-        count > 0
+            let bytes = part[..meta.len].into();
+            Datagrams { from: meta.addr, to: meta.dst_ip, ecn, len: meta.stride, bytes }
+        };
+        (count > 0).then(|| metas.iter().zip(&parts).take(count).map(datagrams).collect())
     }
 }
