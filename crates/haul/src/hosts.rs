@@ -43,16 +43,13 @@ pub struct Hosts {
 impl Hosts {
     /// Creates the set; no host is known. `diagnostics` receives the output of ssh.
     pub fn new(diagnostics: &Diagnostics) -> Self {
-        let (missing_haul, greeted) = (Mutex::default(), Mutex::default());
-        let open_connections = Mutex::default();
-        let (silent, sharer) = (Mutex::default(), Mutex::default());
         Self {
             diagnostics: Arc::clone(diagnostics),
-            missing_haul,
-            greeted,
-            open_connections,
-            silent,
-            sharer,
+            missing_haul: Mutex::default(),
+            open_connections: Mutex::default(),
+            greeted: Mutex::default(),
+            silent: Mutex::default(),
+            sharer: Mutex::default(),
         }
     }
 
@@ -64,10 +61,6 @@ impl Hosts {
     /// Ends the sharing: the job reads nothing more.
     pub fn leave(&self) {
         self.sharer.lock().take();
-    }
-
-    fn sharer(&self) -> Option<Arc<Sharer>> {
-        self.sharer.lock().clone()
     }
 
     /// Uses the connections of `peers`: the first of `routed_jobs` runs over the connection to its
@@ -249,17 +242,14 @@ impl Hosts {
         on_event: &'c dyn Fn(LinkEvent<'_>),
         cancelled: &'c dyn Fn() -> bool,
     ) -> Call<'c> {
-        let has_content = !job.task.keeps_destination();
-        let (is_reconnect, diagnostics) = (!is_first, &self.diagnostics);
-        let (may_be_kept, server_is_silent) = (true, self.silent.lock().contains(host));
         Call {
             host,
-            may_be_kept,
-            is_reconnect,
-            has_content,
-            diagnostics,
+            may_be_kept: true,
+            is_reconnect: !is_first,
+            has_content: !job.task.keeps_destination(),
+            diagnostics: &self.diagnostics,
             on_event,
-            server_is_silent,
+            server_is_silent: self.silent.lock().contains(host),
             cancelled,
         }
     }
@@ -303,7 +293,8 @@ impl Hosts {
             if by_server.get() || matches!(session, Session::Greeted(_)) {
                 self.has_greeted(host);
             }
-            let placement = match (is_upload, self.sharer()) {
+            let sharer = self.sharer.lock().clone();
+            let placement = match (is_upload, sharer) {
                 (true, Some(sharer)) => Placement::UploadShared(session, sharer),
                 (true, None) => Placement::Upload(session),
                 (false, _) => Placement::Download(session),

@@ -167,20 +167,16 @@ impl<'m> Attempts<'m> {
         if !is_lost || self.failed >= retries {
             return Err(match is_interrupted(&error, self.monitor) {
                 true => JobError::Interrupted.into(),
-                false if is_lost && retries > 0 => lost_for_good(error),
-                false => error,
+                false => match error {
+                    Error::Job(JobError::Connection(lost)) if is_lost && retries > 0 => {
+                        given_up(lost, true).into()
+                    }
+                    error => error,
+                },
             });
         }
         (self.failed, self.is_lost) = (self.failed + 1, true);
         Ok(pause(self.monitor, host, self.failed, &error.to_string())?)
-    }
-}
-
-/// The error of a question that is not asked again.
-fn lost_for_good(error: Error) -> Error {
-    match error {
-        Error::Job(JobError::Connection(lost)) => given_up(lost, true).into(),
-        error => error,
     }
 }
 
@@ -249,13 +245,8 @@ fn may_be_repeated(job: &Job, is_upload: bool, has_local_sources: bool) -> bool 
     // A file that was partly overwritten would be backed up as the old version.
     let spoils_backup = job.backup.is_some()
         && job.task.mirrors().is_some_and(|mirror| mirror.updating != Updating::Replaces);
-    let is_read_once = has_local_sources && has_stream(job);
+    let is_read_once = has_local_sources && job.sources.iter().any(|source| is_stream(source));
     is_known && ![is_counted, spoils_backup, is_read_once].contains(&true)
-}
-
-/// True if a source can be read only once.
-fn has_stream(job: &Job) -> bool {
-    job.sources.iter().any(|source| is_stream(source))
 }
 
 /// True if the local file at `path` can be read only once.

@@ -216,8 +216,6 @@ pub struct OutcomeItem {
 }
 
 /// A request to an agent outside of jobs.
-///
-/// In all variants, `path` is the path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the variants describe their fields")]
 pub enum Request {
