@@ -142,7 +142,7 @@ fn host_name(settings: &str) -> Option<String> {
 }
 
 /// AES-GCM needs both the cipher's rounds and carry-less multiplication.
-fn cpu_has_aes() -> bool {
+pub(crate) fn cpu_has_aes() -> bool {
     #[cfg(any(target_arch = "x86_64", target_arch = "x86"))]
     return std::arch::is_x86_feature_detected!("aes")
         && std::arch::is_x86_feature_detected!("pclmulqdq");

@@ -349,6 +349,18 @@ pub(crate) struct ServerLink {
     pub(crate) on_end: Option<Box<dyn FnOnce(PacketStats) + Send + Sync>>,
 }
 
+impl ServerLink {
+    /// The link to `peer` over `transport`. `linger` is dropped last.
+    pub(crate) fn new(
+        peer: String,
+        transport: Arc<dyn Transport + Send + Sync>,
+        is_quic: bool,
+        linger: Option<Box<dyn Send + Sync>>,
+    ) -> Self {
+        Self { peer, transport, refusal: Arc::default(), is_quic, linger, on_end: None }
+    }
+}
+
 /// The child behind a connection.
 pub(crate) struct Ssh {
     pub(crate) process: Arc<Process>,
@@ -627,12 +639,6 @@ impl SshProcess {
     /// the process has exited.
     pub fn inspect<T>(&self, inspect: impl FnOnce(u32) -> T) -> Option<T> {
         self.0.inspect(inspect)
-    }
-}
-
-impl fmt::Debug for SshProcess {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SshProcess").finish_non_exhaustive()
     }
 }
 

@@ -57,27 +57,52 @@ impl Established {
         let Self { mut tls, socket, received } = self;
         prepare(&socket, &mut tls)?;
         let (socket, tls) = (Arc::new(socket), Arc::new(Mutex::new(tls)));
-        let refusal = Arc::new(OnceLock::new());
-        let mut writer =
+        let writer =
             TlsWriter { tls: Arc::clone(&tls), socket: Arc::clone(&socket), sealed: Vec::new() };
-        let on_new_key = send_opening(opening, &mut writer)?;
         let mut received = received.into_boxed_slice();
         let filled = 0..received.len();
         if filled.is_empty() {
             received = vec![0; READ_LEN].into_boxed_slice();
         }
-        let reader = TlsReader {
-            tls,
-            socket: Arc::clone(&socket),
-            received,
-            filled,
-            on_new_key,
-            refusal: Arc::clone(&refusal),
-        };
-        let (is_quic, linger, on_end) = (false, None, None);
-        let served = ServerLink { peer, transport: socket, refusal, is_quic, linger, on_end };
-        let writer = Writer::new(writer, None);
-        Ok(Connection::of_server(Box::new(reader), writer, served, timeouts))
+        let reader = TlsReader { tls, socket: Arc::clone(&socket), received, filled };
+        let link = ServerLink::new(peer, socket, false, None);
+        open_connection(reader, writer, link, timeouts, opening)
+    }
+}
+
+/// Makes the connection over these streams of `link`, after sending this side's part of the
+/// opening.
+///
+/// # Errors
+/// Those of sending it.
+pub(crate) fn open_connection(
+    reader: impl Read + Send + 'static,
+    mut writer: impl Write + Send + 'static,
+    link: ServerLink,
+    timeouts: Timeouts,
+    opening: Opening,
+) -> io::Result<Connection> {
+    let on_new_key = send_opening(opening, &mut writer)?;
+    let reader = OpeningReader { reader, on_new_key, refusal: Arc::clone(&link.refusal) };
+    let writer = Writer::new(writer, None);
+    Ok(Connection::of_server(Box::new(reader), writer, link, timeouts))
+}
+
+/// Removes the other side's part of the opening from a stream.
+struct OpeningReader<R> {
+    reader: R,
+    /// Set until the opening was read.
+    on_new_key: Option<OnNewKey>,
+    /// Set if the peer refused this side before it sent anything else.
+    refusal: Arc<OnceLock<Refusal>>,
+}
+
+impl<R: Read> Read for OpeningReader<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        if let Some(on_new_key) = self.on_new_key.take() {
+            receive_opening(&mut self.reader, on_new_key, &self.refusal)?;
+        }
+        self.reader.read(buf)
     }
 }
 
@@ -87,10 +112,6 @@ struct TlsReader {
     /// Bytes from the socket. Those in `filled` are not decrypted yet.
     received: Box<[u8]>,
     filled: std::ops::Range<usize>,
-    /// Set until the opening was read.
-    on_new_key: Option<OnNewKey>,
-    /// Set if the peer refused this side before it sent anything else.
-    refusal: Arc<OnceLock<Refusal>>,
 }
 
 impl TlsReader {
@@ -128,22 +149,10 @@ impl TlsReader {
         }
         Ok(())
     }
-
-    fn read_some(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        loop {
-            if let Some(len) = self.decrypt(buf)? {
-                return Ok(len);
-            }
-            self.receive()?;
-        }
-    }
 }
 
 /// Sends this side's part of the opening. Returns the function to call with the other side's part.
-pub(crate) fn send_opening(
-    opening: Opening,
-    writer: &mut impl Write,
-) -> io::Result<Option<OnNewKey>> {
+fn send_opening(opening: Opening, writer: &mut impl Write) -> io::Result<Option<OnNewKey>> {
     match opening {
         Opening::Receive(on_new_key) => Ok(Some(on_new_key)),
         Opening::Announce(key) => {
@@ -156,23 +165,14 @@ pub(crate) fn send_opening(
     }
 }
 
-/// Reads the opening with `read`. Sets `refusal` if the peer refuses this side.
-pub(crate) fn receive_opening(
-    mut read: impl FnMut(&mut [u8]) -> io::Result<usize>,
+/// Reads the opening from `reader`. Sets `refusal` if the peer refuses this side.
+fn receive_opening(
+    reader: &mut impl Read,
     on_new_key: OnNewKey,
     refusal: &OnceLock<Refusal>,
 ) -> io::Result<()> {
-    let mut read_exact = |mut buf: &mut [u8]| {
-        while !buf.is_empty() {
-            match read(buf)? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                len => buf = &mut buf[len..],
-            }
-        }
-        Ok(())
-    };
     let mut kind = [0];
-    match read_exact(&mut kind) {
+    match reader.read_exact(&mut kind) {
         Err(error) if TlsFailure::of(&error) == Some(TlsFailure::Refused) => {
             let _ = refusal.set(Refusal::NotEnrolled);
             return Err(error);
@@ -183,7 +183,7 @@ pub(crate) fn receive_opening(
         [NO_NEW_KEY] => Ok(()),
         [NEW_KEY] => {
             let mut key = [0; 32];
-            read_exact(&mut key)?;
+            reader.read_exact(&mut key)?;
             on_new_key(PublicKey::new(key));
             Ok(())
         }
@@ -198,11 +198,12 @@ pub(crate) fn receive_opening(
 
 impl Read for TlsReader {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        if let Some(on_new_key) = self.on_new_key.take() {
-            let refusal = Arc::clone(&self.refusal);
-            receive_opening(|buf| self.read_some(buf), on_new_key, &refusal)?;
+        loop {
+            if let Some(len) = self.decrypt(buf)? {
+                return Ok(len);
+            }
+            self.receive()?;
         }
-        self.read_some(buf)
     }
 }
 
@@ -283,7 +284,7 @@ mod tests {
             let heard = Arc::new(Mutex::new(None));
             let tell = Arc::clone(&heard);
             let on_new_key = Box::new(move |key| *tell.lock() = Some(key));
-            let result = receive_opening(|buf| bytes.read(buf), on_new_key, &refusal);
+            let result = receive_opening(&mut bytes, on_new_key, &refusal);
             let refusal = refusal.get().copied();
             assert_eq!(result.map(|()| refusal).map_err(|_| refusal), refused, "{opening_bytes:?}");
             assert_eq!(*heard.lock(), new_key, "{opening_bytes:?}");

@@ -4,6 +4,7 @@
 mod pinned;
 
 use self::pinned::Pinned;
+use crate::cipher::cpu_has_aes;
 use crate::{Identity, PublicKey};
 use rustls::client::AlwaysResolvesClientRawPublicKeys;
 use rustls::crypto::{CryptoProvider, ring as provider};
@@ -81,33 +82,18 @@ pub(crate) fn server_config(
     config.send_tls13_tickets = 0;
     config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
     // If one side has no AES, its order decides.
-    config.ignore_client_order = !has_aes();
+    config.ignore_client_order = !cpu_has_aes();
     Ok(config)
 }
 
 /// The algorithms: AES-GCM first if the processor supports it.
 pub(crate) fn algorithms() -> Arc<CryptoProvider> {
     let mut provider = provider::default_provider();
-    if !has_aes() {
+    if !cpu_has_aes() {
         let is_aes = |suite: CipherSuite| suite != CipherSuite::TLS13_CHACHA20_POLY1305_SHA256;
         provider.cipher_suites.sort_by_key(|suite| is_aes(suite.suite()));
     }
     Arc::new(provider)
-}
-
-#[cfg(target_arch = "x86_64")]
-fn has_aes() -> bool {
-    std::arch::is_x86_feature_detected!("aes")
-}
-
-#[cfg(target_arch = "aarch64")]
-fn has_aes() -> bool {
-    std::arch::is_aarch64_feature_detected!("aes")
-}
-
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-fn has_aes() -> bool {
-    false
 }
 
 #[cfg(test)]

@@ -5,16 +5,16 @@
 //! same end as one that has finished. So each side sends one byte over the second pair before it
 //! ends its stream. The first byte counts.
 
-use crate::connection::{Connection, ServerLink, Transport, Writer};
-use crate::duplex::{OnNewKey, Opening, receive_opening, send_opening};
+use crate::connection::{Connection, ServerLink, Transport};
+use crate::duplex::{Opening, open_connection};
 use crate::tls::TlsFailure;
-use crate::{PacketStats, Refusal, Timeouts};
+use crate::{PacketStats, Timeouts};
 use parking_lot::Mutex;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// How a direction ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,15 +105,10 @@ impl JobStream {
         linger: Option<Box<dyn Send + Sync>>,
     ) -> io::Result<Connection> {
         let Self { ends } = self;
-        let refusal = Arc::new(OnceLock::new());
-        let mut writer = EndWriter(Arc::clone(&ends));
-        let on_new_key = send_opening(opening, &mut writer)?;
-        let (ended, refused) = (false, Arc::clone(&refusal));
-        let reader = EndReader { ends: Arc::clone(&ends), on_new_key, ended, refusal: refused };
-        let (is_quic, on_end) = (true, None);
-        let served = ServerLink { peer, transport: ends, refusal, is_quic, linger, on_end };
-        let writer = Writer::new(writer, None);
-        Ok(Connection::of_server(Box::new(reader), writer, served, timeouts))
+        let reader = EndReader { ends: Arc::clone(&ends), ended: false };
+        let writer = EndWriter(Arc::clone(&ends));
+        let link = ServerLink::new(peer, ends, true, linger);
+        open_connection(reader, writer, link, timeouts, opening)
     }
 }
 
@@ -136,16 +131,12 @@ impl Transport for Ends {
 
 struct EndReader {
     ends: Arc<Ends>,
-    /// Set until the opening was read.
-    on_new_key: Option<OnNewKey>,
     /// The stream has ended in order.
     ended: bool,
-    /// Set if the peer refused this side before it sent anything else.
-    refusal: Arc<OnceLock<Refusal>>,
 }
 
-impl EndReader {
-    fn read_some(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+impl Read for EndReader {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         if self.ended || buf.is_empty() {
             return Ok(0);
         }
@@ -166,16 +157,6 @@ impl EndReader {
             StreamEnd::Refused => Err(io::Error::other(TlsFailure::Refused)),
             StreamEnd::CutOff => Err(io::ErrorKind::UnexpectedEof.into()),
         }
-    }
-}
-
-impl Read for EndReader {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        if let Some(on_new_key) = self.on_new_key.take() {
-            let refusal = Arc::clone(&self.refusal);
-            receive_opening(|buf| self.read_some(buf), on_new_key, &refusal)?;
-        }
-        self.read_some(buf)
     }
 }
 
