@@ -22,8 +22,7 @@ use crate::receiver::{Destination, RequestedSources};
 use crate::request::Measuring;
 use crate::watchdog::Watchdog;
 use crate::{Job, JobError, Monitor, Rights, Summary};
-use haul_model::words;
-use haul_model::{Fault, Side, Task};
+use haul_model::{Fault, Side, Task, words};
 use haul_net::{Closer, ConnectError, Connection, DirectListener, Killer, ListenTarget};
 use haul_proto::{
     Abort, Call, Called, Caps, DirectOffer, DirectWish, JobRequest, Message, NamedSources, Role,
@@ -178,10 +177,7 @@ fn visit(
         LastMessage::Job(job) if client.caps().has(Caps::SESSIONS) => {
             let serve =
                 |client, is_job_process| serve_job(serving, client, *job, call, is_job_process);
-            match job_process::serve(client, serve)? {
-                true => renewed(closer),
-                false => Ok(None),
-            }
+            if job_process::serve(client, serve)? { renewed(closer) } else { Ok(None) }
         }
         LastMessage::Job(job) => serve_job(serving, client, *job, call, false).map(|()| None),
         LastMessage::Join(join) => entrance::join(client, join, &closer).map(|()| None),

@@ -3,8 +3,7 @@
 //! haul's own names and subdirectories matter here.
 
 use crate::dirs::{DirNode, OpenDirs};
-use haul_model::words;
-use haul_model::{Fault, FaultKind, MAX_DEPTH, Name, Side};
+use haul_model::{Fault, FaultKind, MAX_DEPTH, Name, Side, words};
 use haul_store::{Cleaned, Fate};
 use haul_sys::Dir;
 use haul_tree::{LocalDir, TreeDir};

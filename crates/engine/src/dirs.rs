@@ -2,8 +2,7 @@
 //! while in use, and reopens it if the handle was closed to bound the number of open files.
 
 use crate::rules::{self, RuleFileError};
-use haul_model::words;
-use haul_model::{ContentHash, FileId, Filter, FilterSide, Name, Scope, Subject, Timestamp};
+use haul_model::{ContentHash, FileId, Filter, FilterSide, Name, Scope, Subject, Timestamp, words};
 use haul_proto::Object;
 use haul_store::RESUME_LEN_MIN;
 use haul_tree::{Meta, MetaKind, Spare, TreeDir, add_spare};
@@ -337,10 +336,7 @@ impl DirNode {
         if filter.is_empty() {
             return Ok(Selection(None));
         }
-        let scope = match filter.needs_whole_paths() {
-            true => self.scope(filter)?,
-            false => Scope::default(),
-        };
+        let scope = if filter.needs_whole_paths() { self.scope(filter)? } else { Scope::default() };
         Ok(Selection(Some((filter, scope, self.path_prefix()))))
     }
 }

@@ -115,10 +115,7 @@ impl Job {
 
     /// Logins besides the first, for contents.
     pub(crate) fn further_logins(&self) -> Logins {
-        match self.has_contents() && self.via != Via::Tcp {
-            true => self.logins,
-            false => Logins::UpTo(0),
-        }
+        if self.has_contents() && self.via != Via::Tcp { self.logins } else { Logins::UpTo(0) }
     }
 
     /// The number of direct connections that the user wants; `None` if it follows from the round

@@ -7,8 +7,7 @@
 //! a new directory, which neither can have cached, and look into it.
 
 use crate::request::{RequestError, Requests};
-use haul_model::words;
-use haul_model::{Fault, FaultKind, Name, Side};
+use haul_model::{Fault, FaultKind, Name, Side, words};
 use haul_proto::Marked;
 use haul_sys::Dir;
 use haul_tree::sftp::join;

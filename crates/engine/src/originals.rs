@@ -4,8 +4,7 @@
 use crate::Job;
 use crate::control::Control;
 use crate::dirs::{DirNode, OpenDirs, local_number};
-use haul_model::words;
-use haul_model::{Fault, FaultKind, FileId, Name, Side};
+use haul_model::{Fault, FaultKind, FileId, Name, Side, words};
 use haul_tree::{Meta, MetaKind, Tree};
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};

@@ -66,10 +66,7 @@ pub(crate) fn between(
 ) -> Result<Summary, JobError> {
     let Between { from, to, direct_plan } = hosts;
     // Each agent must understand the compression of the other.
-    let compression = match from.caps == to.caps {
-        true => job.compression,
-        false => Compression::None,
-    };
+    let compression = if from.caps == to.caps { job.compression } else { Compression::None };
     let names = [from.closer.peer().to_owned(), to.closer.peer().to_owned()];
     let peers = [(&from.watchdog, &*names[0]), (&to.watchdog, &*names[1])];
     let control = Control::between(monitor, peers);
@@ -114,10 +111,7 @@ fn request(
 fn named_sources(job: &Job) -> NamedSources {
     let relative = job.task.mirrors().map(|mirror| mirror.walking.relative).unwrap_or_default();
     let is_plain = relative == Relative::No && job.base.is_none();
-    let cut = |path: &Vec<u8>| match is_plain {
-        true => shortest_path(path),
-        false => path.clone(),
-    };
+    let cut = |path: &Vec<u8>| if is_plain { shortest_path(path) } else { path.clone() };
     NamedSources {
         sources: job.sources.iter().map(cut).collect(),
         base: job.base.clone(),

@@ -5,8 +5,9 @@ use crate::parked;
 use crate::receiver::Destination;
 use crate::sender::{is_not_empty, mounted};
 use crate::{Job, JobError};
-use haul_model::words;
-use haul_model::{Conflict, Fault, FaultKind, FileId, Name, Outcome, Side, Skip, is_mounted};
+use haul_model::{
+    Conflict, Fault, FaultKind, FileId, Name, Outcome, Side, Skip, is_mounted, words,
+};
 use haul_sys::{Dir, Stat};
 use haul_tree::{LocalDir, LocalTree};
 use std::ffi::OsStr;

@@ -10,8 +10,7 @@ mod removals;
 mod tests;
 
 use self::removals::PossibleRemovals;
-use haul_model::words;
-use haul_model::{Changes, Fault, FaultKind, Kind, Outcome, Side, Skip, Task};
+use haul_model::{Changes, Fault, FaultKind, Kind, Outcome, Side, Skip, Task, words};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Ordering;

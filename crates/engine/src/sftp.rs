@@ -10,10 +10,9 @@ use crate::logins::SftpLogins;
 use crate::receiver::Destination;
 use crate::sender::Source;
 use crate::{Event, Job, JobError, Monitor, SftpRoute, Summary};
-use haul_model::words;
 use haul_model::{
     Bases, Compression, Fault, FaultKind, Kind, Mirror, Moving, Name, Outcome, Relative, Side,
-    Updating, Via, escape_bytes,
+    Updating, Via, escape_bytes, words,
 };
 use haul_sftp::{Client, Extension, Options, Session, SessionError};
 use haul_store::Journals;

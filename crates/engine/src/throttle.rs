@@ -71,10 +71,7 @@ struct TurnQueue {
 impl TurnQueue {
     /// The number of the thread whose turn is next.
     fn first(&self) -> Option<u64> {
-        let first = match self.is_by_rank {
-            true => self.waiting.iter().min(),
-            false => self.waiting.first(),
-        };
+        let first = if self.is_by_rank { self.waiting.iter().min() } else { self.waiting.first() };
         first.map(|(_, number)| *number)
     }
 

@@ -286,10 +286,7 @@ impl<'a> Upload<'a> {
     }
 
     fn check_cancelled(&self) -> Result<(), DeployError> {
-        match (self.is_cancelled)() {
-            true => Err(JobError::Interrupted.into()),
-            false => Ok(()),
-        }
+        if (self.is_cancelled)() { Err(JobError::Interrupted.into()) } else { Ok(()) }
     }
 }
 

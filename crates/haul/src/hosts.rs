@@ -137,10 +137,10 @@ impl Hosts {
         self.greeted.lock()
     }
 
-    /// Takes the open connection to `machine`, if there is one.
-    fn take_connection(&self, machine: &Machine) -> Option<HostConnection> {
+    /// Takes the open connection to `host`, if there is one.
+    fn take_connection(&self, host: &Host) -> Option<HostConnection> {
         let mut open_connections = self.open_connections.lock();
-        let at = open_connections.iter().position(|(asked, _)| asked == machine)?;
+        let at = open_connections.iter().position(|(asked, _)| asked.host() == Some(host))?;
         Some(open_connections.swap_remove(at).1)
     }
 
@@ -159,9 +159,12 @@ impl Hosts {
         monitor: &dyn Monitor,
     ) -> Result<Summary, Error> {
         let ran = match &routed_job.route {
-            Route::Local => self.run_at(&Machine::Local, routed_job, monitor),
-            Route::Upload(machine) | Route::Download(machine) => {
-                self.run_at(machine, routed_job, monitor)
+            Route::Upload(Machine::Remote(host)) | Route::Download(Machine::Remote(host)) => {
+                HostJob { hosts: self, routed_job, host, monitor }.run()
+            }
+            Route::Local | Route::Upload(_) | Route::Download(_) => {
+                let ran = haul_engine::run(&routed_job.job, Placement::Local, monitor);
+                ran.map_err(Error::from)
             }
             Route::Between(from, to) => self.run_between(&routed_job.job, from, to, monitor),
         };
@@ -173,49 +176,6 @@ impl Hosts {
             true => JobError::Interrupted.into(),
             false => to.into_iter().fold(error, Error::at_host),
         })
-    }
-
-    fn run_at(
-        &self,
-        machine: &Machine,
-        routed_job: &RoutedJob<Machine>,
-        monitor: &dyn Monitor,
-    ) -> Result<Summary, Error> {
-        let RoutedJob { job, route } = routed_job;
-        let Machine::Remote(host) = machine else {
-            return Ok(haul_engine::run(job, Placement::Local, monitor)?);
-        };
-        let mut may_have_haul = !host.by_sftp && !self.is_haul_missing(host);
-        let mut open_session = None;
-        match self.take_connection(machine) {
-            Some(HostConnection { connection: OpenConnection::Agent(greeted), .. }) => {
-                return self.run_agent(job, route, host, Some(greeted), monitor);
-            }
-            Some(HostConnection { connection: OpenConnection::Sftp(session), is_sftp_only }) => {
-                // The question has found that the host has no haul.
-                if may_have_haul && (is_sftp_only || host.deploy.is_none()) {
-                    self.report_missing_haul(host, is_sftp_only, monitor);
-                    may_have_haul = false;
-                }
-                open_session = Some(session);
-            }
-            None => {}
-        }
-        if !may_have_haul {
-            return self.run_sftp(job, route, host, open_session, monitor);
-        }
-        let missing = match self.run_agent(job, route, host, None, monitor) {
-            Err(Error::Job(JobError::Connection(error))) if error.is_haul_missing() => error,
-            ran => return ran,
-        };
-        if host.deploy.is_some() && !missing.has_no_shell() {
-            self.deploy(host, monitor)?;
-            return self.run_agent(job, route, host, None, monitor);
-        }
-        match host.without_haul {
-            WithoutHaul::Fail => Err(missing.into()),
-            _ => self.run_without(job, route, host, missing, monitor),
-        }
     }
 
     /// Installs haul on a host that has none.
@@ -253,29 +213,67 @@ impl Hosts {
             cancelled,
         }
     }
+}
 
-    /// Runs `job` with the haul of the host, over the connection `open_session` or a new one. Runs
-    /// it again if the connection is lost.
-    fn run_agent(
-        &self,
-        job: &Job,
-        route: &Route<Machine>,
-        host: &Host,
-        mut open_session: Option<Greeted>,
-        monitor: &dyn Monitor,
-    ) -> Result<Summary, Error> {
+/// A job with one of its roles on a host.
+struct HostJob<'j> {
+    hosts: &'j Hosts,
+    routed_job: &'j RoutedJob<Machine>,
+    host: &'j Host,
+    monitor: &'j dyn Monitor,
+}
+
+impl HostJob<'_> {
+    fn run(&self) -> Result<Summary, Error> {
+        let host = self.host;
+        let is_haul_missing = self.hosts.missing_haul.lock().contains(host);
+        let mut may_have_haul = !host.by_sftp && !is_haul_missing;
+        let mut open_session = None;
+        match self.hosts.take_connection(host) {
+            Some(HostConnection { connection: OpenConnection::Agent(greeted), .. }) => {
+                return self.run_agent(Some(greeted));
+            }
+            Some(HostConnection { connection: OpenConnection::Sftp(session), is_sftp_only }) => {
+                // The question has found that the host has no haul.
+                if may_have_haul && (is_sftp_only || host.deploy.is_none()) {
+                    self.report_missing_haul(is_sftp_only);
+                    may_have_haul = false;
+                }
+                open_session = Some(session);
+            }
+            None => {}
+        }
+        if !may_have_haul {
+            let connections = self.connect(u8::from(open_session.is_some()))?;
+            return self.run_sessions(connections, open_session).map_err(Error::ThroughSftp);
+        }
+        let missing = match self.run_agent(None) {
+            Err(Error::Job(JobError::Connection(error))) if error.is_haul_missing() => error,
+            ran => return ran,
+        };
+        if host.deploy.is_some() && !missing.has_no_shell() {
+            self.hosts.deploy(host, self.monitor)?;
+            return self.run_agent(None);
+        }
+        match host.without_haul {
+            WithoutHaul::Fail => Err(missing.into()),
+            _ => self.run_without(missing),
+        }
+    }
+
+    /// Runs the job with the haul of the host, over the connection `open_session` or a new one.
+    /// Runs it again if the connection is lost.
+    fn run_agent(&self, mut open_session: Option<Greeted>) -> Result<Summary, Error> {
+        let Self { hosts, routed_job: RoutedJob { job, route }, host, monitor } = *self;
         let is_upload = !matches!(route, Route::Download(_));
-        let has_greeted = &|| self.greeted().contains(host);
-        let (logins, retries) = (logins_of(host.parallel), host.retries);
-        let job = &Job { logins, ..job.clone() };
         let retry = Retry {
-            job,
+            job: &Job { logins: logins_of(host.parallel), ..job.clone() },
             is_upload,
             has_local_sources: is_upload,
-            retries,
+            retries: host.retries,
             monitor,
             host: host.to_string(),
-            has_greeted,
+            has_greeted: &|| hosts.greeted().contains(host),
         };
         let ran = retry.run(|job, is_first, monitor| {
             let by_server = Cell::new(false);
@@ -286,14 +284,14 @@ impl Hosts {
             let session = match open_session.take() {
                 Some(greeted) => greeted.into(),
                 None => {
-                    self.call(host, job, is_first, &on_event, &|| monitor.cancelled()).connect()?
+                    hosts.call(host, job, is_first, &on_event, &|| monitor.cancelled()).connect()?
                 }
             };
             // A server that presented the right key can be retried.
             if by_server.get() || matches!(session, Session::Greeted(_)) {
-                self.has_greeted(host);
+                hosts.has_greeted(host);
             }
-            let sharer = self.sharer.lock().clone();
+            let sharer = hosts.sharer.lock().clone();
             let placement = match (is_upload, sharer) {
                 (true, Some(sharer)) => Placement::UploadShared(session, sharer),
                 (true, None) => Placement::Upload(session),
@@ -304,32 +302,24 @@ impl Hosts {
                 let is_silent =
                     matches!(error, JobError::Connection(ConnectError::Unanswered { .. }));
                 if is_silent && by_server.get() {
-                    self.silent.lock().push(host.clone());
+                    hosts.silent.lock().push(host.clone());
                 }
             })?)
         });
         if monitor.progress().reached() {
-            self.has_greeted(host);
+            hosts.has_greeted(host);
         }
         ran
     }
 
-    /// Runs `job` through the SFTP server of a host; `missing` is why it has no haul.
-    fn run_without(
-        &self,
-        job: &Job,
-        route: &Route<Machine>,
-        host: &Host,
-        missing: ConnectError,
-        monitor: &dyn Monitor,
-    ) -> Result<Summary, Error> {
-        let connections = match self.connect(host, 0) {
+    /// Runs the job through the SFTP server of the host; `missing` is why it has no haul.
+    fn run_without(&self, missing: ConnectError) -> Result<Summary, Error> {
+        let connections = match self.connect(0) {
             Ok(connections) => connections,
             Err(sftp) => return Err(Error::Neither { missing, sftp: Box::new(sftp) }),
         };
-        let is_sftp_only = missing.has_no_shell();
-        self.report_missing_haul(host, is_sftp_only, monitor);
-        match self.run_sessions(job, route, host, connections, None, monitor) {
+        self.report_missing_haul(missing.has_no_shell());
+        match self.run_sessions(connections, None) {
             Err(JobError::Connection(neither)) if neither.is_sftp_missing() => {
                 Err(Error::Neither { missing, sftp: Box::new(neither.into()) })
             }
@@ -337,76 +327,55 @@ impl Hosts {
         }
     }
 
-    /// Records and reports that a host has no haul, or starts no program.
-    fn report_missing_haul(&self, host: &Host, is_sftp_only: bool, monitor: &dyn Monitor) {
+    /// Records and reports that the host has no haul, or starts no program.
+    fn report_missing_haul(&self, is_sftp_only: bool) {
+        let host = self.host;
         let message = match is_sftp_only {
             true => "only SFTP is allowed there: using SFTP".to_owned(),
             false => format!("no haul there: using SFTP; 'haul deploy {host}' makes it faster"),
         };
-        let path = host.to_string();
         if host.without_haul != WithoutHaul::ContinueQuietly {
-            monitor.event(Event::Warning { side: None, path: path.as_bytes(), message: &message });
+            self.warn(host.to_string().as_bytes(), &message);
         }
-        self.missing_haul.lock().push(host.clone());
+        self.hosts.missing_haul.lock().push(host.clone());
     }
 
-    fn is_haul_missing(&self, host: &Host) -> bool {
-        self.missing_haul.lock().contains(host)
+    fn warn(&self, path: &[u8], message: &str) {
+        self.monitor.event(Event::Warning { side: None, path, message });
     }
 
-    fn run_sftp(
-        &self,
-        job: &Job,
-        route: &Route<Machine>,
-        host: &Host,
-        open_session: Option<SftpSession>,
-        monitor: &dyn Monitor,
-    ) -> Result<Summary, Error> {
-        let connections = self.connect(host, u8::from(open_session.is_some()))?;
-        let ran = self.run_sessions(job, route, host, connections, open_session, monitor);
-        ran.map_err(Error::ThroughSftp)
-    }
-
-    /// Connects to the SFTP server of a host, as often as the user wants, less the `open_count`
+    /// Connects to the SFTP server of the host, as often as the user wants, less the `open_count`
     /// connections that are open.
-    fn connect(&self, host: &Host, open_count: u8) -> Result<Vec<haul_net::Connection>, JobError> {
-        let connect = |_| connect_sftp(host, &self.diagnostics);
-        let parallel = host.parallel.map_or(1, NonZeroU8::get);
+    fn connect(&self, open_count: u8) -> Result<Vec<haul_net::Connection>, JobError> {
+        let connect = |_| connect_sftp(self.host, &self.hosts.diagnostics);
+        let parallel = self.host.parallel.map_or(1, NonZeroU8::get);
         Ok((open_count..parallel).map(connect).collect::<Result<_, _>>()?)
     }
 
     fn run_sessions(
         &self,
-        job: &Job,
-        route: &Route<Machine>,
-        host: &Host,
         connections: Vec<haul_net::Connection>,
         open_session: Option<SftpSession>,
-        monitor: &dyn Monitor,
     ) -> Result<Summary, JobError> {
+        let RoutedJob { job, route } = self.routed_job;
         let changes_host = matches!(route, Route::Upload(_)) && !job.task.keeps_destination();
         let journals = if changes_host { state::journals() } else { None };
         if changes_host && journals.is_none() {
-            monitor.event(Event::Warning {
-                side: None,
-                path: b"XDG_STATE_HOME",
-                message: "neither it nor HOME is an absolute path: uploading without journals: large files can't be resumed, and a killed upload leaves temporary files; set one of them",
-            });
+            self.warn(
+                b"XDG_STATE_HOME",
+                "neither it nor HOME is an absolute path: uploading without journals: large files can't be resumed, and a killed upload leaves temporary files; set one of them",
+            );
         }
         let sftp_route = SftpRoute { connections, open_session, journals, silence_max: None };
         let placement = match route {
             Route::Download(_) => Placement::SftpDownload(sftp_route),
             _ => Placement::SftpUpload(sftp_route),
         };
-        let without = host.without_defaults_of_haul(job);
+        let without = self.host.without_defaults_of_haul(job);
         if job.rate != without.rate {
-            monitor.event(Event::Warning {
-                side: None,
-                path: b"bwlimit",
-                message: "SFTP can't limit the rate: ignoring the setting",
-            });
+            self.warn(b"bwlimit", "SFTP can't limit the rate: ignoring the setting");
         }
-        haul_engine::run(&without, placement, monitor)
+        haul_engine::run(&without, placement, self.monitor)
     }
 }
 

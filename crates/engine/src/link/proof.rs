@@ -3,8 +3,7 @@
 //! entry may have been moved since.
 
 use crate::dirs::DirNode;
-use haul_model::words::may_be_same_name;
-use haul_model::{Fault, FaultKind, FileId, Name, Side};
+use haul_model::{Fault, FaultKind, FileId, Name, Side, words::may_be_same_name};
 use haul_tree::{Meta, MetaKind, TreeDir};
 use std::io;
 use std::sync::Arc;
