@@ -72,14 +72,14 @@ pub(crate) fn run(
     let new = route.connections.first().map(|one| one.closer.peer());
     let peer =
         route.open_session.as_ref().map(Session::peer).or(new).unwrap_or_default().to_owned();
-    if let Some(message) = obstacle(job, far) {
+    let is_upload = far == RemoteEnd::Destination;
+    if let Some(message) = obstacle(job, is_upload) {
         return Err(JobError::Usage(format!("{peer}: {message}")));
     }
-    let mut options = match far {
-        RemoteEnd::Source => Options::default(),
-        RemoteEnd::Destination => Options { bytes_max: UPLOAD_BYTES_MAX, ..Options::default() },
-    };
-    options.silence_max = route.silence_max;
+    let mut options = Options { silence_max: route.silence_max, ..Options::default() };
+    if is_upload {
+        options.bytes_max = UPLOAD_BYTES_MAX;
+    }
     std::thread::scope(|scope| {
         let mut logins = SftpLogins::begin(route.open_session, route.connections, options);
         let logins_end = logins.end_on_drop();
@@ -96,7 +96,7 @@ pub(crate) fn run(
             Builder::new().name("joining".to_owned()).spawn_scoped(scope, join)
         };
         let joining = joining.map_err(JobError::Threads)?;
-        let result = run_with(job, far, state, &host, monitor);
+        let result = SftpJob { job, is_upload, state, host: &host, monitor }.run();
         host.sessions.close();
         match result {
             Ok(_) => logins_end.end_after_grace(),
@@ -114,39 +114,27 @@ pub(crate) fn run(
 }
 
 /// The reason why no server can run this job, or not on that side.
-fn obstacle(job: &Job, far: RemoteEnd) -> Option<&'static str> {
-    let updating = job.task.mirrors().map(|mirror| mirror.updating).unwrap_or_default();
-    let side = if far == RemoteEnd::Source { Side::Source } else { Side::Destination };
+fn obstacle(job: &Job, is_upload: bool) -> Option<&'static str> {
+    let side = if is_upload { Side::Destination } else { Side::Source };
     let has = |rule: fn(&Mirror) -> bool| job.task.mirrors().is_some_and(rule);
-    let stages_elsewhere = has(|mirror| mirror.delays_updates) || job.staging.is_some();
+    let gets = |rule: fn(&Mirror) -> bool| is_upload && has(rule);
+    let updates_in_place = gets(|mirror| mirror.updating != Updating::Replaces);
+    let fakes = job.task.fakes(side);
+    let preallocates = gets(|mirror| mirror.preallocates);
+    let stages_elsewhere =
+        gets(|mirror| mirror.delays_updates) || is_upload && job.staging.is_some();
     let keeps_paths = has(|mirror| mirror.walking.relative != Relative::No) || job.base.is_some();
-    let is_upload = far == RemoteEnd::Destination;
+    let moves_paths = job.task.moving().is_some() && keeps_paths;
+    let keeps_dir_links = gets(|mirror| mirror.keeps_dir_links);
+    let compresses = !matches!(job.compression, Compression::Auto | Compression::None);
     let obstacles = [
-        (
-            is_upload && updating != Updating::Replaces,
-            "SFTP can't update files in place: it replaces them",
-        ),
-        (
-            job.task.fakes(side),
-            "SFTP can't store or read privileged attributes: install haul on the host",
-        ),
-        (is_upload && has(|mirror| mirror.preallocates), "SFTP can't allocate space for files"),
-        (
-            is_upload && stages_elsewhere,
-            "SFTP can't delay updates or use another directory for temporary files",
-        ),
-        (
-            job.task.moving().is_some() && keeps_paths,
-            "SFTP can't remove sources that keep their paths",
-        ),
-        (
-            is_upload && has(|mirror| mirror.keeps_dir_links),
-            "SFTP can't treat symbolic links at the destination as directories",
-        ),
-        (
-            !matches!(job.compression, Compression::Auto | Compression::None),
-            "SFTP can't compress: enable compression in ssh instead",
-        ),
+        (updates_in_place, "SFTP can't update files in place: it replaces them"),
+        (fakes, "SFTP can't store or read privileged attributes: install haul on the host"),
+        (preallocates, "SFTP can't allocate space for files"),
+        (stages_elsewhere, "SFTP can't delay updates or use another directory for temporary files"),
+        (moves_paths, "SFTP can't remove sources that keep their paths"),
+        (keeps_dir_links, "SFTP can't treat symbolic links at the destination as directories"),
+        (compresses, "SFTP can't compress: enable compression in ssh instead"),
         (job.rate.is_some(), "SFTP can't limit the rate"),
         (job.via == Via::Tcp, "SFTP can't use direct connections"),
         (job.via.is_server(), "SFTP can't use a haul server"),
@@ -166,74 +154,125 @@ fn open_journals(path: &Path, monitor: &dyn Monitor) -> Option<Journals> {
     Journals::open(path).map_err(warn).ok()
 }
 
-/// Records the names of the job's temporary files in `state`. Warns if that fails.
-fn begin_stages(
-    destination: &Destination,
-    host: &SftpHost,
-    state: Option<&Path>,
-    monitor: &dyn Monitor,
-) {
-    let Some(state) = state else { return };
-    // The next job may use the directory with the new name.
-    let names = [None, destination.rename.as_ref()];
-    let named = if destination.rename.is_some() { &names[..] } else { &names[..1] };
-    let places: Vec<_> =
-        named.iter().filter_map(|name| destination.root.origin_key(*name)).collect();
-    if let Err(error) = host.records.begin(&places) {
-        let message = format!(
-            "can't record the names of temporary files: {error}: continuing without; if this upload is killed, run 'haul clean' on the host; make the directory writable"
-        );
-        let path = state.as_os_str().as_encoded_bytes();
-        monitor.event(Event::Warning { side: None, path, message: &message });
-    }
+/// A job over open sessions.
+struct SftpJob<'j> {
+    job: &'j Job,
+    /// The host has the destination.
+    is_upload: bool,
+    /// The directory for the journals, if it is used.
+    state: Option<&'j Path>,
+    host: &'j Arc<SftpHost>,
+    monitor: &'j dyn Monitor,
 }
 
-fn run_with(
-    job: &Job,
-    far: RemoteEnd,
-    state: Option<&Path>,
-    host: &Arc<SftpHost>,
-    monitor: &dyn Monitor,
-) -> Result<Summary, JobError> {
-    let there = match far {
-        RemoteEnd::Source => SftpTree::source(host),
-        RemoteEnd::Destination => SftpTree::destination(host),
-    };
-    let (source, target): (&dyn Tree, &dyn Tree) = match far {
-        RemoteEnd::Source => (&there, job.local_tree(Side::Destination)),
-        RemoteEnd::Destination => (job.local_tree(Side::Source), &there),
-    };
-    let destination = find_destination(job, far, state, host, source, target, monitor);
-    // If the session has ended, that is the error.
-    let destination = destination.map_err(|error| host.error().unwrap_or(error))?;
-    let made = job.origin.zip(destination_of(job, &destination));
-    let control = Control::over(monitor, Arc::<SftpHost>::clone(host));
-    let removers = if far == RemoteEnd::Source { REMOVERS } else { 0 };
-    let sending = Sending { removers, ..Sending::of(source) };
-    let receiving = Receiving {
-        // The server can cause writes.
-        confined_to: destination.handles().ok(),
-        workers: WORKERS,
-        ..Receiving::of(target, destination)
-    };
-    let assembly = Assembly { job, control: &control, job_connection: &**host };
-    let result = assembly.run(Placed::Both(sending, receiving));
-    if far == RemoteEnd::Destination {
-        // The server may not have confirmed all written bytes.
-        monitor.progress().limit_kept(host.results.kept_len());
+impl SftpJob<'_> {
+    fn run(&self) -> Result<Summary, JobError> {
+        let Self { job, is_upload, host, monitor, .. } = *self;
+        let there = if is_upload { SftpTree::destination(host) } else { SftpTree::source(host) };
+        let (source, target): (&dyn Tree, &dyn Tree) = match is_upload {
+            true => (job.local_tree(Side::Source), &there),
+            false => (&there, job.local_tree(Side::Destination)),
+        };
+        let destination = self.find_destination(source, target);
+        // If the session has ended, that is the error.
+        let destination = destination.map_err(|error| host.error().unwrap_or(error))?;
+        let made = job.origin.zip(destination_of(job, &destination));
+        let control = Control::over(monitor, Arc::<SftpHost>::clone(host));
+        let removers = if is_upload { 0 } else { REMOVERS };
+        let sending = Sending { removers, ..Sending::of(source) };
+        let receiving = Receiving {
+            // The server can cause writes.
+            confined_to: destination.handles().ok(),
+            workers: WORKERS,
+            ..Receiving::of(target, destination)
+        };
+        let assembly = Assembly { job, control: &control, job_connection: &**host };
+        let result = assembly.run(Placed::Both(sending, receiving));
+        if is_upload {
+            // The server may not have confirmed all written bytes.
+            monitor.progress().limit_kept(host.results.kept_len());
+        }
+        if host.results.has_lost_times() && !needs_times(job) {
+            self.warn_about_destination(
+                "the server does not store mtimes: files have the time of the copy, and the next copy sends them again, unless it replaces only older files",
+            );
+        }
+        if let (Ok(Summary { failed: 0, .. }), Some((origin, made))) = (&result, made) {
+            remove_origin_record(job, &origin, made);
+        }
+        // That leaves nothing to resume.
+        result.map(|summary| match host.results.has_lost_attributes() {
+            true => report_lost_attributes(monitor, summary),
+            false => summary,
+        })
     }
-    if host.results.has_lost_times() && !needs_times(job) {
-        let message = "the server does not store mtimes: files have the time of the copy, and the next copy sends them again, unless it replaces only older files";
-        monitor.event(Event::Warning { side: Some(Side::Destination), path: &job.dest, message });
+
+    fn warn_about_destination(&self, message: &str) {
+        let (side, path) = (Some(Side::Destination), &*self.job.dest);
+        self.monitor.event(Event::Warning { side, path, message });
     }
-    if let (Ok(Summary { failed: 0, .. }), Some((origin, made))) = (&result, made) {
-        remove_origin_record(job, &origin, made);
+
+    /// The prepared destination of the job.
+    fn find_destination(
+        &self,
+        source: &dyn Tree,
+        target: &dyn Tree,
+    ) -> Result<Destination, JobError> {
+        let Self { job, is_upload, .. } = *self;
+        let mut destination = Destination::find(target, job)?;
+        destination.whole_seconds |= source.capabilities().keeps_whole_seconds;
+        destination.has_basic_attributes = !is_upload;
+        if is_upload && !job.task.keeps_destination() {
+            self.warn_about_guarantees();
+            self.begin_stages(&destination);
+        }
+        if job.task.removes().is_some() && !destination.absent {
+            refuse_itself(job, source, &destination)?;
+        }
+        Ok(destination)
     }
-    // That leaves nothing to resume.
-    result.map(|summary| match host.results.has_lost_attributes() {
-        true => report_lost_attributes(monitor, summary),
-        false => summary,
-    })
+
+    /// Records the names of the job's temporary files in the directory for journals. Warns if that
+    /// fails.
+    fn begin_stages(&self, destination: &Destination) {
+        let Some(state) = self.state else { return };
+        // The next job may use the directory with the new name.
+        let names = [None, destination.rename.as_ref()];
+        let named = if destination.rename.is_some() { &names[..] } else { &names[..1] };
+        let places: Vec<_> =
+            named.iter().filter_map(|name| destination.root.origin_key(*name)).collect();
+        if let Err(error) = self.host.records.begin(&places) {
+            let message = format!(
+                "can't record the names of temporary files: {error}: continuing without; if this upload is killed, run 'haul clean' on the host; make the directory writable"
+            );
+            let path = state.as_os_str().as_encoded_bytes();
+            self.monitor.event(Event::Warning { side: None, path, message: &message });
+        }
+    }
+
+    /// Warns about guarantees that the job can't give because the server lacks an extension.
+    fn warn_about_guarantees(&self) {
+        let (job, client) = (self.job, self.host.client());
+        let links = job.backup.is_some()
+            || job.task.mirrors().is_some_and(|mirror| mirror.bases == Some(Bases::Link));
+        if links && !client.has(Extension::HardLink) {
+            self.warn_about_destination(
+                "the server can't create hard links: copying the files instead, through this machine; links, devices and FIFOs fail",
+            );
+        }
+        if !client.has(Extension::PosixRename) {
+            self.warn_about_destination(
+                "the server can't replace a file in one step: renaming in two steps; if the connection breaks between them, the old and the new file have names that begin with .haul-",
+            );
+        }
+        if job.task.copies().is_some_and(|policy| policy.sync) {
+            self.warn_about_destination(if client.has(Extension::Fsync) {
+                "flushing the contents of files, but not their names, which SFTP can't flush"
+            } else {
+                "the server can't flush files: continuing without flushing"
+            });
+        }
+    }
 }
 
 /// Reports that the server refuses to set modes and times: contents are complete, but not all
@@ -258,31 +297,6 @@ impl JobConnection for SftpHost {
             self.sessions.joined().for_each(Client::end_session);
         }
     }
-}
-
-/// The prepared destination of the job.
-fn find_destination(
-    job: &Job,
-    far: RemoteEnd,
-    state: Option<&Path>,
-    host: &SftpHost,
-    source: &dyn Tree,
-    target: &dyn Tree,
-    monitor: &dyn Monitor,
-) -> Result<Destination, JobError> {
-    let mut destination = Destination::find(target, job)?;
-    destination.whole_seconds |= source.capabilities().keeps_whole_seconds;
-    destination.has_basic_attributes = far == RemoteEnd::Source;
-    if far == RemoteEnd::Destination {
-        warn_about_guarantees(job, host, monitor);
-        if !job.task.keeps_destination() {
-            begin_stages(&destination, host, state, monitor);
-        }
-    }
-    if job.task.removes().is_some() && !destination.absent {
-        refuse_itself(job, source, &destination)?;
-    }
-    Ok(destination)
 }
 
 /// Forgets that the job created its directory, once everything is done.
@@ -370,36 +384,6 @@ fn refuse_itself(job: &Job, source: &dyn Tree, destination: &Destination) -> Res
         }
     }
     Ok(())
-}
-
-/// Warns about guarantees that the job can't give because the server lacks an extension.
-fn warn_about_guarantees(job: &Job, host: &SftpHost, monitor: &dyn Monitor) {
-    let client = host.client();
-    let warn = |message| {
-        monitor.event(Event::Warning { side: Some(Side::Destination), path: &job.dest, message })
-    };
-    if job.task.keeps_destination() {
-        return;
-    }
-    let links = job.backup.is_some()
-        || job.task.mirrors().is_some_and(|mirror| mirror.bases == Some(Bases::Link));
-    if links && !client.has(Extension::HardLink) {
-        warn(
-            "the server can't create hard links: copying the files instead, through this machine; links, devices and FIFOs fail",
-        );
-    }
-    if !client.has(Extension::PosixRename) {
-        warn(
-            "the server can't replace a file in one step: renaming in two steps; if the connection breaks between them, the old and the new file have names that begin with .haul-",
-        );
-    }
-    if job.task.copies().is_some_and(|policy| policy.sync) {
-        warn(if client.has(Extension::Fsync) {
-            "flushing the contents of files, but not their names, which SFTP can't flush"
-        } else {
-            "the server can't flush files: continuing without flushing"
-        });
-    }
 }
 
 /// Ends the sessions. If one broke, finds out why.
