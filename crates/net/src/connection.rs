@@ -267,12 +267,6 @@ impl Write for Writer {
     }
 }
 
-impl fmt::Debug for Writer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Writer").field("pipe", &self.pipe).finish_non_exhaustive()
-    }
-}
-
 /// Ends a connection and reports how it ended.
 ///
 /// Dropping it ends and reaps the child process, so neither a zombie nor a stray ssh remains. That

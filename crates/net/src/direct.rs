@@ -14,7 +14,6 @@ use rustix::net::{self, AddressFamily, SocketType};
 use rustls::pki_types::ServerName;
 use rustls::server::AlwaysResolvesServerRawPublicKeys;
 use rustls::{Connection, ServerConfig};
-use std::fmt;
 use std::io::{self, BufReader, PipeReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
@@ -145,12 +144,6 @@ impl DirectListener {
             Err(error) if is_caller_error(&error) => Ok(None),
             Err(error) => Err(error),
         }
-    }
-}
-
-impl fmt::Debug for DirectListener {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DirectListener").field("callers", &self.callers).finish_non_exhaustive()
     }
 }
 
@@ -402,12 +395,6 @@ impl Direct {
     /// A writer over this connection.
     pub fn into_writer(self) -> Writer {
         Writer::new(self, None)
-    }
-}
-
-impl fmt::Debug for Direct {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Direct").field("socket", self.socket.get_ref()).finish_non_exhaustive()
     }
 }
 

@@ -120,11 +120,11 @@ fn a_port_is_in_the_given_range() {
     let taken = TcpListener::bind((HERE, 0)).expect("a port");
     let port = taken.local_addr().expect("an address").port();
     let bind = |ports| DirectListener::bind(HERE, Some(ports), &own, own.public());
-    let error = bind((port, port)).expect_err("it is taken");
+    let error = bind((port, port)).err().expect("it is taken");
     assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     assert!(error.to_string().ends_with(": address in use"), "{error}");
     // The peer may set no range.
-    let error = bind((port, port - 1)).expect_err("there is none");
+    let error = bind((port, port - 1)).err().expect("there is none");
     assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     drop(taken);
     let bound = bind((port, port)).expect("it is free");

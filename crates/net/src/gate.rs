@@ -19,7 +19,6 @@ use rustix::io::Errno;
 use rustls::ServerConfig;
 use socket2::{Domain, Socket, Type};
 use std::collections::{HashMap, VecDeque};
-use std::fmt;
 use std::io::{self, Read};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -376,12 +375,6 @@ impl Gate {
     }
 }
 
-impl fmt::Debug for Gate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gate").field("listeners", &self.listeners).finish_non_exhaustive()
-    }
-}
-
 /// Creates a listener at `address`. An IPv6 listener takes no IPv4 callers, so that both families
 /// can use the same port.
 ///
@@ -439,7 +432,6 @@ pub(crate) fn tls_config(own: &[Identity], known: &AcceptedKeys) -> io::Result<A
 }
 
 /// The result of one turn of the loop.
-#[derive(Debug)]
 pub struct Turn {
     /// Callers whose handshake is complete.
     pub callers: Vec<Caller>,
@@ -554,12 +546,6 @@ impl Caller {
         socket.set_nonblocking(false)?;
         socket.set_read_timeout(Some(timeout))?;
         io::copy(&mut socket.take(REFUSED_LEN_MAX), &mut io::sink()).map(drop)
-    }
-}
-
-impl fmt::Debug for Caller {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Caller").field("from", &self.from).finish_non_exhaustive()
     }
 }
 

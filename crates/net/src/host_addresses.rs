@@ -4,7 +4,6 @@
 use crate::SshTarget;
 use crate::ssh::host_name;
 use parking_lot::{Condvar, Mutex};
-use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::thread;
@@ -102,12 +101,6 @@ impl HostAddresses {
             false => all_loopback(&addresses),
         };
         may_be_here.then_some(address).ok_or_else(|| loops_back_error(address))
-    }
-}
-
-impl fmt::Debug for HostAddresses {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HostAddresses").field("is_ssh", &self.is_ssh).finish_non_exhaustive()
     }
 }
 

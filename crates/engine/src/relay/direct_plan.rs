@@ -24,7 +24,6 @@ const KEY_MAX: Duration = Duration::from_secs(10);
 const REPORTS_MAX: usize = 2 * LANES_MAX as usize;
 
 /// The plan that one host calls the other.
-#[derive(Debug)]
 pub struct DirectPlan {
     /// The key of the calling host, or the reason why it does not call.
     key: Result<DirectKey, String>,
