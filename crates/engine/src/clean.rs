@@ -7,11 +7,8 @@ use haul_model::{Fault, FaultKind, MAX_DEPTH, Name, Side, words};
 use haul_store::{Cleaned, Fate};
 use haul_sys::Dir;
 use haul_tree::{LocalDir, TreeDir};
-use std::ffi::OsStr;
 use std::io;
 use std::ops::AddAssign;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::sync::Arc;
 
 /// The rules of cleaning.
@@ -113,7 +110,7 @@ pub fn clean(path: &[u8], rules: CleanRules, each: &mut dyn FnMut(CleanEvent<'_>
 /// When the directory itself can't be opened.
 fn walk(path: &[u8], rules: CleanRules, each: &mut dyn FnMut(CleanEvent<'_>)) -> Result<(), Fault> {
     let whole = words::split(path).whole;
-    let root = Dir::open(Path::new(OsStr::from_bytes(whole)))
+    let root = Dir::open_raw(whole)
         .and_then(|dir| {
             DirNode::root(Arc::new(LocalDir::new(dir)), None, &Arc::<OpenDirs>::default())
         })

@@ -5,10 +5,7 @@ use haul_proto::Marked;
 use haul_sys::Dir;
 use haul_tree::Marker;
 use parking_lot::Mutex;
-use std::ffi::OsStr;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::sync::Arc;
 
 /// The mark that a client has requested, until it is removed or the client leaves.
@@ -29,7 +26,7 @@ pub(crate) fn marker(
         Fault::from_io(Side::Destination, "check whether it is the source itself", error)
     };
     let path = if path.is_empty() { b"." } else { path };
-    let dir = Dir::open(Path::new(OsStr::from_bytes(path))).map_err(|error| failed(&error))?;
+    let dir = Dir::open_raw(path).map_err(|error| failed(&error))?;
     if let Some(marker) = marker {
         match dir.stat(marker) {
             Ok(_) => return Ok(Marked::Shown),

@@ -14,8 +14,6 @@ use haul_tree::sftp::join;
 use haul_tree::{Marker, Visibility, check_visibility};
 use std::collections::BTreeSet;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 /// The end of a move that is on this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +60,7 @@ pub(crate) fn is_onto_itself(
 /// True if the directories `near` on this machine and `far` on the peer are the same. A path that
 /// is not a directory is no fault.
 fn are_one(near: &[u8], far: &[u8], side: Side, peer: &mut Requests) -> Result<bool, RequestError> {
-    let Ok(dir) = Dir::open(Path::new(std::ffi::OsStr::from_bytes(near))) else {
+    let Ok(dir) = Dir::open_raw(near) else {
         return Ok(false);
     };
     // If no mark can be made here, the other end's mark decides.

@@ -5,10 +5,7 @@
 use haul_model::{Fault, FaultKind, Name, OrFault, Side, escape_bytes, words};
 use haul_sys::Dir;
 use haul_tree::{LocalDir, TreeDir, TreeEntry};
-use std::ffi::OsStr;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 /// An entry of a directory that was set aside.
 pub(crate) struct Parked {
@@ -86,8 +83,8 @@ pub(crate) fn restore(dir: &dyn TreeDir, entries: &mut Vec<TreeEntry>) {
 pub(crate) fn restore_named(path: &[u8]) -> Result<bool, Fault> {
     let split = words::split(path);
     let Some(Ok(name)) = split.name.map(Name::new) else { return Ok(false) };
-    let dir = Dir::open(Path::new(OsStr::from_bytes(split.parent)))
-        .or_fault(Side::Source, "open the directory above")?;
+    let dir =
+        Dir::open_raw(split.parent).or_fault(Side::Source, "open the directory above")?;
     Ok(restore_one(&LocalDir::new(dir), &name))
 }
 

@@ -10,10 +10,7 @@ use haul_model::{
 };
 use haul_sys::{Dir, Stat};
 use haul_tree::{LocalDir, LocalTree};
-use std::ffi::OsStr;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 /// The result of renaming.
 #[derive(Debug, Default)]
@@ -177,8 +174,8 @@ fn find(path: &[u8]) -> Result<(Dir, Name), Fault> {
         fault(FaultKind::IntoItself, "not moved: the directory has no name of its own")
     })?;
     let name = Name::new(name).map_err(|error| fault(FaultKind::TooLong, &error.to_string()))?;
-    let dir = Dir::open(Path::new(OsStr::from_bytes(split.parent)))
-        .map_err(|error| source("open the directory above", &error))?;
+    let dir =
+        Dir::open_raw(split.parent).map_err(|error| source("open the directory above", &error))?;
     if split.slash {
         match dir.stat(&name) {
             Ok(stat) if !stat.is_dir() => {

@@ -62,6 +62,14 @@ impl Dir {
         Self::open_with(path, OFlags::empty())
     }
 
+    /// The same for a raw path.
+    ///
+    /// # Errors
+    /// Those of `open`.
+    pub fn open_raw(path: &[u8]) -> io::Result<Self> {
+        Self::open(Path::new(OsStr::from_bytes(path)))
+    }
+
     /// Like [`Self::open`], with more flags.
     pub(crate) fn open_with(path: &Path, flags: OFlags) -> io::Result<Self> {
         let flags = DIR_FLAGS | flags;

@@ -9,10 +9,7 @@ use haul_model::{ContentHash, Entry, Fault, FaultKind, Kept, Name, Side, words};
 use haul_proto::{Hashing, Listed, Message, Reply, Request};
 use haul_sys::Dir;
 use haul_tree::{LocalDir, Meta, Origin, TreeDir, TreeEntry, meta_of};
-use std::ffi::OsStr;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// The most entries in one part of a listing. With the longest names, link targets and messages,
@@ -115,7 +112,7 @@ fn path_or_dot(path: &[u8]) -> &[u8] {
 }
 
 fn open_dir(path: &[u8]) -> io::Result<LocalDir> {
-    Ok(LocalDir::new(Dir::open(Path::new(OsStr::from_bytes(path)))?))
+    Ok(LocalDir::new(Dir::open_raw(path)?))
 }
 
 /// Lists the directory at `path`.

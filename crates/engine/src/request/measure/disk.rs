@@ -6,12 +6,9 @@ use crate::copy::Aligned;
 use haul_model::{Fault, FaultKind, Side};
 use haul_proto::{Amount, DISK_BYTES_MAX, MEASURE_MILLIS_MAX};
 use haul_sys::Dir;
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -34,8 +31,7 @@ const OF_FREE: u64 = 8;
 pub(super) fn disk(path: &[u8], bytes: u64, millis: u32) -> Result<(Amount, Amount), Fault> {
     let failed = |action| move |e: io::Error| Fault::from_io(Side::Destination, action, &e);
     let path = if path.is_empty() { b"." } else { path };
-    let dir =
-        Dir::open(Path::new(OsStr::from_bytes(path))).map_err(failed("open the directory"))?;
+    let dir = Dir::open_raw(path).map_err(failed("open the directory"))?;
     let free_space =
         haul_sys::free_space(&dir).map_or(u64::MAX, |free_space| free_space.bytes / OF_FREE);
     if free_space < FIRST_LEN {
@@ -105,6 +101,7 @@ fn amount(bytes: u64, took: Duration) -> Amount {
 mod tests {
     use super::*;
     use std::fs;
+    use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::MetadataExt;
 
     #[test]
