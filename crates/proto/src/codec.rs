@@ -27,46 +27,49 @@ pub enum DecodeError {
     Unexpected(FrameType),
 }
 
-/// Encodes a message as a whole frame.
-///
-/// The caller must keep lists short enough for the bound of their frame; see
-/// [`FrameType::payload_max`].
-pub fn encode(message: &Message) -> Vec<u8> {
-    match message {
-        Message::Job(job) => frame(FrameType::Job, job),
-        Message::Removed(removed) => frame(FrameType::Removed, removed),
-        Message::Prove(asked) => frame(FrameType::Prove, asked),
-        Message::Proven(proven) => frame(FrameType::Proven, proven),
-        Message::Extras(extras) => frame(FrameType::Extras, extras),
-        Message::Request(request) => frame(FrameType::Request, request),
-        Message::Reply(reply) => frame(FrameType::Reply, reply),
-        Message::List(items) => frame(FrameType::List, items),
-        Message::Want(wants) => frame(FrameType::Want, wants),
-        Message::FileEnd(end) => frame(FrameType::FileEnd, end),
-        Message::Outcomes(outcomes) => frame(FrameType::Outcomes, outcomes),
-        Message::Done(summary) => frame(FrameType::Done, summary),
-        Message::BlockSeal(seal) => frame(FrameType::BlockSeal, seal),
-        Message::Warning(warning) => frame(FrameType::Warning, warning),
-        Message::Late(late) => frame(FrameType::Late, late),
-        Message::Signature(signature) => frame(FrameType::Signature, signature),
-        Message::Offer(offer) => frame(FrameType::Offer, offer),
-        Message::Known(known) => frame(FrameType::Known, known),
-        Message::Reuse(reuse) => frame(FrameType::Reuse, reuse),
-        Message::Naming(naming) => frame(FrameType::Naming, naming),
-        Message::Abort(abort) => frame(FrameType::Abort, abort),
-        Message::Direct(direct) => frame(FrameType::Direct, direct),
-        Message::Join(join) => frame(FrameType::Join, join),
-        Message::Taken(taken) => frame(FrameType::Taken, taken),
-        Message::LaneOver(over) => frame(FrameType::LaneOver, over),
-        Message::Call(call) => frame(FrameType::Call, call),
-        Message::Called(called) => frame(FrameType::Called, called),
-        Message::Arrived(arrived) => frame(FrameType::Arrived, arrived),
-        Message::Measure(asked) => frame(FrameType::Measure, asked),
-        Message::Measured(measured) => frame(FrameType::Measured, measured),
-        Message::Rest => frame_bytes(FrameType::Rest, &[]),
-        Message::Filler(len) => frame_bytes(FrameType::Filler, &vec![0; *len as usize]),
-    }
+/// Defines [`encode`] and [`decode`]. A message and its frame have the same name, and most messages
+/// have one structure, which is encoded with postcard.
+macro_rules! codec {
+    ($($name:ident),+) => {
+        /// Encodes a message as a whole frame.
+        ///
+        /// The caller must keep lists short enough for the bound of their frame; see
+        /// [`FrameType::payload_max`].
+        pub fn encode(message: &Message) -> Vec<u8> {
+            match message {
+                $(Message::$name(content) => frame(FrameType::$name, content),)+
+                Message::Rest => frame_bytes(FrameType::Rest, &[]),
+                Message::Filler(len) => frame_bytes(FrameType::Filler, &vec![0; *len as usize]),
+            }
+        }
+
+        /// Decodes the payload of a frame that is one structure.
+        ///
+        /// # Errors
+        /// See [`DecodeError`]; greetings and contents are [`DecodeError::Unexpected`].
+        pub fn decode(kind: FrameType, payload: &[u8]) -> Result<Message, DecodeError> {
+            Ok(match kind {
+                $(FrameType::$name => Message::$name(value(kind, payload)?),)+
+                FrameType::Rest => value(kind, payload).map(|()| Message::Rest)?,
+                FrameType::Filler => Message::Filler(payload.len() as u32),
+                FrameType::Hello
+                | FrameType::Welcome
+                | FrameType::Alive
+                | FrameType::Wrapped
+                | FrameType::Pack
+                | FrameType::Data => {
+                    return Err(DecodeError::Unexpected(kind));
+                }
+            })
+        }
+    };
 }
+
+codec!(
+    Job, Removed, Prove, Proven, Extras, Request, Reply, List, Want, FileEnd, Outcomes, Done,
+    BlockSeal, Warning, Late, Signature, Offer, Known, Reuse, Naming, Abort, Direct, Join, Taken,
+    LaneOver, Call, Called, Arrived, Measure, Measured
+);
 
 /// A frame with a payload of bytes, such as a greeting.
 pub fn frame_bytes(kind: FrameType, payload: &[u8]) -> Vec<u8> {
@@ -87,55 +90,6 @@ fn frame<T: Serialize>(kind: FrameType, value: &T) -> Vec<u8> {
 fn header(kind: FrameType, payload_len: usize) -> [u8; HEADER_LEN] {
     debug_assert!(payload_len <= kind.payload_max() as usize, "{kind:?} of {payload_len} bytes");
     Header { kind, payload_len: payload_len as u32 }.encode()
-}
-
-/// Decodes the payload of a frame that is one structure.
-///
-/// # Errors
-/// See [`DecodeError`]; greetings and contents are [`DecodeError::Unexpected`].
-pub fn decode(kind: FrameType, payload: &[u8]) -> Result<Message, DecodeError> {
-    Ok(match kind {
-        FrameType::Job => Message::Job(value(kind, payload)?),
-        FrameType::Removed => Message::Removed(value(kind, payload)?),
-        FrameType::Prove => Message::Prove(value(kind, payload)?),
-        FrameType::Proven => Message::Proven(value(kind, payload)?),
-        FrameType::Extras => Message::Extras(value(kind, payload)?),
-        FrameType::Request => Message::Request(value(kind, payload)?),
-        FrameType::Reply => Message::Reply(value(kind, payload)?),
-        FrameType::List => Message::List(value(kind, payload)?),
-        FrameType::Want => Message::Want(value(kind, payload)?),
-        FrameType::FileEnd => Message::FileEnd(value(kind, payload)?),
-        FrameType::Outcomes => Message::Outcomes(value(kind, payload)?),
-        FrameType::Done => Message::Done(value(kind, payload)?),
-        FrameType::BlockSeal => Message::BlockSeal(value(kind, payload)?),
-        FrameType::Warning => Message::Warning(value(kind, payload)?),
-        FrameType::Late => Message::Late(value(kind, payload)?),
-        FrameType::Signature => Message::Signature(value(kind, payload)?),
-        FrameType::Offer => Message::Offer(value(kind, payload)?),
-        FrameType::Known => Message::Known(value(kind, payload)?),
-        FrameType::Reuse => Message::Reuse(value(kind, payload)?),
-        FrameType::Naming => Message::Naming(value(kind, payload)?),
-        FrameType::Abort => Message::Abort(value(kind, payload)?),
-        FrameType::Direct => Message::Direct(value(kind, payload)?),
-        FrameType::Join => Message::Join(value(kind, payload)?),
-        FrameType::Taken => Message::Taken(value(kind, payload)?),
-        FrameType::LaneOver => Message::LaneOver(value(kind, payload)?),
-        FrameType::Call => Message::Call(value(kind, payload)?),
-        FrameType::Called => Message::Called(value(kind, payload)?),
-        FrameType::Arrived => Message::Arrived(value(kind, payload)?),
-        FrameType::Measure => Message::Measure(value(kind, payload)?),
-        FrameType::Measured => Message::Measured(value(kind, payload)?),
-        FrameType::Rest => value(kind, payload).map(|()| Message::Rest)?,
-        FrameType::Filler => Message::Filler(payload.len() as u32),
-        FrameType::Hello
-        | FrameType::Welcome
-        | FrameType::Alive
-        | FrameType::Wrapped
-        | FrameType::Pack
-        | FrameType::Data => {
-            return Err(DecodeError::Unexpected(kind));
-        }
-    })
 }
 
 fn value<T: DeserializeOwned>(kind: FrameType, payload: &[u8]) -> Result<T, DecodeError> {

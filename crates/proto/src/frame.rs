@@ -22,10 +22,24 @@ const LIST_MAX: u32 = 144 << 10;
 /// Maximum payload of a frame with file content, in bytes: one block and its description.
 const CONTENT_MAX: u32 = (4 << 20) + CONTROL_MAX;
 
-/// The type of a frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum FrameType {
+/// Defines [`FrameType`], and the array of all of them.
+macro_rules! frame_types {
+    ($($(#[$doc:meta])* $name:ident = $byte:literal,)+) => {
+        /// The type of a frame.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum FrameType {
+            $($(#[$doc])* $name = $byte,)+
+        }
+
+        impl FrameType {
+            /// Every type.
+            pub const ALL: [Self; [$($byte),+].len()] = [$(Self::$name),+];
+        }
+    };
+}
+
+frame_types! {
     /// Client's greeting.
     Hello = 0x01,
     /// Agent's greeting.
@@ -106,48 +120,6 @@ pub enum FrameType {
 }
 
 impl FrameType {
-    /// Every type.
-    pub const ALL: [Self; 38] = [
-        Self::Hello,
-        Self::Welcome,
-        Self::Job,
-        Self::Request,
-        Self::Reply,
-        Self::List,
-        Self::Want,
-        Self::Pack,
-        Self::Data,
-        Self::FileEnd,
-        Self::Outcomes,
-        Self::Done,
-        Self::Abort,
-        Self::Warning,
-        Self::BlockSeal,
-        Self::Extras,
-        Self::Removed,
-        Self::Late,
-        Self::Alive,
-        Self::Prove,
-        Self::Proven,
-        Self::Naming,
-        Self::Signature,
-        Self::Reuse,
-        Self::Wrapped,
-        Self::Join,
-        Self::Direct,
-        Self::Taken,
-        Self::LaneOver,
-        Self::Measure,
-        Self::Measured,
-        Self::Filler,
-        Self::Call,
-        Self::Called,
-        Self::Arrived,
-        Self::Rest,
-        Self::Offer,
-        Self::Known,
-    ];
-
     /// The type's byte.
     pub fn byte(self) -> u8 {
         self as u8
