@@ -73,12 +73,17 @@ impl DirNode {
         label: Option<Name>,
         open: &Arc<OpenDirs>,
     ) -> io::Result<Arc<Self>> {
-        open.is_known.call_once(|| {
-            let open: Weak<OpenDirs> = Arc::downgrade(open);
-            add_spare(open);
-        });
+        open.is_known.call_once(|| add_spare(Arc::<OpenDirs>::downgrade(open)));
+        Self::at(DirLocation::Root { label }, handle, open)
+    }
+
+    fn at(
+        place: DirLocation,
+        handle: Arc<dyn TreeDir>,
+        open: &Arc<OpenDirs>,
+    ) -> io::Result<Arc<Self>> {
         Ok(Arc::new(Self {
-            place: DirLocation::Root { label },
+            place,
             meta: handle.stat_self()?,
             handle: Mutex::new(Some(handle)),
             open: Arc::clone(open),
@@ -95,16 +100,8 @@ impl DirNode {
     /// The errors of opening it.
     pub(crate) fn open(parent: &Arc<Self>, name: Name, follow: bool) -> io::Result<Arc<Self>> {
         let handle = parent.handle()?.open_dir(&name, follow)?;
-        let node = Arc::new(Self {
-            meta: handle.stat_self()?,
-            handle: Mutex::new(Some(handle)),
-            open: Arc::clone(&parent.open),
-            via_link: OnceLock::new(),
-            above: OnceLock::new(),
-            scope: OnceLock::new(),
-            is_counted: AtomicBool::new(false),
-            place: DirLocation::Below { parent: Arc::clone(parent), name, follow },
-        });
+        let place = DirLocation::Below { parent: Arc::clone(parent), name, follow };
+        let node = Self::at(place, handle, &parent.open)?;
         node.open.add(&node);
         Ok(node)
     }
@@ -304,15 +301,6 @@ impl DirNode {
         let _ = self.scope.set(scope);
     }
 
-    fn read_rules(
-        self: &Arc<Self>,
-        filter: &Filter,
-        above: &Scope,
-    ) -> Result<Scope, RuleFileError> {
-        let handle = self.handle().map_err(|error| RuleFileError::of_dir(&error))?;
-        rules::enter(filter, above, &*handle, &self.path_prefix())
-    }
-
     fn scope(self: &Arc<Self>, filter: &Filter) -> Result<Scope, RuleFileError> {
         if let Some(scope) = self.scope.get() {
             return Ok(scope.clone());
@@ -321,7 +309,8 @@ impl DirNode {
             DirLocation::Root { .. } => self.above.get().cloned().unwrap_or_default(),
             DirLocation::Below { parent, .. } => parent.scope(filter)?,
         };
-        let scope = self.read_rules(filter, &above)?;
+        let handle = self.handle().map_err(|error| RuleFileError::of_dir(&error))?;
+        let scope = rules::enter(filter, &above, &*handle, &self.path_prefix())?;
         Ok(self.scope.get_or_init(|| scope).clone())
     }
 
