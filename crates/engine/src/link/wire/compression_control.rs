@@ -189,21 +189,18 @@ struct CompressionState {
 
 impl Default for CompressionState {
     fn default() -> Self {
-        let (gear, unbuffered_left, gap) = (START, BUFFERED_LEN, PROBE_GAP.0);
-        let [plain, compressed, codec] = [Throughput::default(); 3];
-        let (run, pause, paused, last) = (0, 0, 0, VecDeque::with_capacity(LAST_FRAMES));
         Self {
-            gear,
-            unbuffered_left,
-            run,
-            probe: gap,
-            gap,
-            pause,
-            paused,
-            plain,
-            compressed,
-            codec,
-            last,
+            gear: START,
+            unbuffered_left: BUFFERED_LEN,
+            run: 0,
+            probe: PROBE_GAP.0,
+            gap: PROBE_GAP.0,
+            pause: 0,
+            paused: 0,
+            plain: Throughput::default(),
+            compressed: Throughput::default(),
+            codec: Throughput::default(),
+            last: VecDeque::with_capacity(LAST_FRAMES),
         }
     }
 }
@@ -382,13 +379,9 @@ impl FrameCompressor {
         if file.is_none() || self.file != file {
             (self.file, self.misses, self.passed) = (file, 0, 0);
         }
-        match self.passed.checked_sub(1) {
-            Some(left) => {
-                self.passed = left;
-                false
-            }
-            None => true,
-        }
+        let may_shrink = self.passed == 0;
+        self.passed = self.passed.saturating_sub(1);
+        may_shrink
     }
 
     /// A frame with this head and content, compressed if it shrinks.
@@ -402,14 +395,8 @@ impl FrameCompressor {
         match wrapped {
             Some(wrapped) => {
                 self.misses = 0;
-                OutFrame::content(
-                    wrapped.head.to_vec(),
-                    Body::Compressed {
-                        bytes: wrapped.content,
-                        len: bytes.len(),
-                        took: began.elapsed(),
-                    },
-                )
+                let (bytes, len, took) = (wrapped.content, bytes.len(), began.elapsed());
+                OutFrame::content(wrapped.head.to_vec(), Body::Compressed { bytes, len, took })
             }
             None => {
                 self.misses = (self.misses + 1).min(PASSED_MAX.ilog2() + 1);
