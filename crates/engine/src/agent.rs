@@ -7,7 +7,7 @@ mod entrance;
 mod heir;
 mod job_process;
 
-use self::calls::{CallReporter, Calls};
+use self::calls::CallReporter;
 use self::conversation::{Client, ClientStreams, LastMessage, LastRequest, RequestContext};
 use self::heir::JobClaim;
 use crate::assembly::{
@@ -21,7 +21,7 @@ use crate::monitor::Silent;
 use crate::receiver::{Destination, RequestedSources};
 use crate::request::Measuring;
 use crate::watchdog::Watchdog;
-use crate::{Job, JobError, Monitor, Rights, Summary};
+use crate::{Job, JobError, Monitor, Progress, Rights, Summary};
 use haul_model::{Fault, Side, Task, words};
 use haul_net::{Closer, ConnectError, Connection, DirectListener, Killer, ListenTarget};
 use haul_proto::{
@@ -161,7 +161,7 @@ fn visit(
     let measuring = Measuring::new(rights, listen_target.cloned().map_err(str::to_owned), program);
     let requests = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&requests);
-    let context = RequestContext { rights, measuring, calls: Calls::new(calls), requests };
+    let context = RequestContext { rights, measuring, calls, asked: None, requests };
     let begun = conversation::begin(streams, context);
     let has_job = matches!(
         &begun,
@@ -374,7 +374,8 @@ fn run<'a>(
             let connections = NonZeroU8::new(connections);
             let calling = CallSettings { identity, host_addresses: None, connections };
             wire = wire.with_calls(calling, is_required);
-            Box::new(CallReporter::new(&wire.outbox))
+            let (progress, outbox) = (Progress::default(), Arc::clone(&wire.outbox));
+            Box::new(CallReporter { progress, outbox })
         }
     };
     let control = Control::with(&*monitor, &watchdog, CLIENT);

@@ -8,64 +8,30 @@ use haul_net::Identity;
 use haul_proto::{Call, Called, Message};
 use std::sync::Arc;
 
-/// The calls of an agent.
-pub(super) struct Calls {
-    /// Calls are allowed.
-    are_allowed: bool,
-    asked: Option<Asked>,
-}
-
 /// A call that the client has requested for its next job.
 pub(super) struct Asked {
     pub(super) identity: Identity,
     pub(super) call: Call,
 }
 
-impl Calls {
-    /// No call is requested yet.
-    pub(super) fn new(are_allowed: bool) -> Self {
-        Self { are_allowed, asked: None }
-    }
-
-    /// Makes a key for a call. It replaces an earlier one.
-    pub(super) fn ask(&mut self, call: Call) -> Called {
-        if !self.are_allowed {
-            return Called::Failed(
-                "a login restricted to a directory connects to no other host".to_owned(),
-            );
+impl Asked {
+    /// Makes a key for the call.
+    ///
+    /// # Errors
+    /// The reason why there is none, for the client.
+    pub(super) fn new(call: Call, are_allowed: bool) -> Result<Self, String> {
+        if !are_allowed {
+            return Err("a login restricted to a directory connects to no other host".to_owned());
         }
-        match Identity::new() {
-            Ok(identity) => {
-                let key = identity.public();
-                self.asked = Some(Asked { identity, call });
-                Called::Key(key)
-            }
-            Err(error) => Called::Failed(error.to_string()),
-        }
-    }
-
-    /// True if a call is requested.
-    pub(super) fn is_asked(&self) -> bool {
-        self.asked.is_some()
-    }
-
-    /// Takes the requested call, if any.
-    pub(super) fn take(&mut self) -> Option<Asked> {
-        self.asked.take()
+        let identity = Identity::new().map_err(|error| error.to_string())?;
+        Ok(Self { identity, call })
     }
 }
 
 /// Reports calls to the client. The other host reports everything else.
 pub(super) struct CallReporter {
-    progress: Progress,
-    outbox: Arc<Outbox>,
-}
-
-impl CallReporter {
-    /// A monitor that reports through `outbox`.
-    pub(super) fn new(outbox: &Arc<Outbox>) -> Self {
-        Self { progress: Progress::default(), outbox: Arc::clone(outbox) }
-    }
+    pub(super) progress: Progress,
+    pub(super) outbox: Arc<Outbox>,
 }
 
 impl Monitor for CallReporter {

@@ -3,7 +3,7 @@
 //! waits for a long answer gets signs of life.
 
 use super::CLIENT;
-use super::calls::{Asked, Calls};
+use super::calls::Asked;
 use crate::assembly::PeerInput;
 use crate::link::greeting::{PROGRAM, read_message_behind};
 use crate::link::wire::{self, Outbox, ReadEnd, read_first_header, read_payload, refused};
@@ -13,8 +13,8 @@ use crate::watchdog::{Watch, Watchdog, keepalive_after, silence_of};
 use crate::{JobError, Rights};
 use haul_net::{ConnectError, Killer, Writer};
 use haul_proto::{
-    Abort, Caps, FrameType, Header, Hello, JobRequest, Join, Message, Role, check_hello, encode,
-    frame_bytes,
+    Abort, Called, Caps, FrameType, Header, Hello, JobRequest, Join, Message, Role, check_hello,
+    encode, frame_bytes,
 };
 use std::io::{self, BufRead, Read, Write};
 use std::sync::Arc;
@@ -38,8 +38,10 @@ pub(super) struct RequestContext {
     /// The requests that it may make.
     pub(super) rights: Rights,
     pub(super) measuring: Measuring,
-    /// Calls to other hosts in the next job.
-    pub(super) calls: Calls,
+    /// It may have this machine call other hosts.
+    pub(super) calls: bool,
+    /// The last call that it has requested for its next job.
+    pub(super) asked: Option<Asked>,
     /// The number of requests so far.
     pub(super) requests: Arc<AtomicU64>,
 }
@@ -124,10 +126,7 @@ fn serve_requests(
     let streams = ClientStreams { input, output, watchdog, killer, caps: hello.caps };
     let mut client = Client::from_streams(streams)?;
     match client.read_requests(&mut context, &marker) {
-        Ok(Some(asked)) => {
-            let call = context.calls.take();
-            Ok(Some(LastRequest { client, asked, call }))
-        }
+        Ok(Some(asked)) => Ok(Some(LastRequest { client, asked, call: context.asked })),
         Ok(None) => {
             // The client has left, and needs no unread answers.
             let _ = client.into_streams();
@@ -183,7 +182,7 @@ impl Client {
         context: &mut RequestContext,
         marker: &Held,
     ) -> Result<Option<LastMessage>, ReadEnd> {
-        let RequestContext { rights, measuring, calls, requests } = context;
+        let RequestContext { rights, measuring, calls, asked, requests } = context;
         // A client that leaves between two messages has received all answers.
         while let Some(header) = self.next_header()? {
             match read_message_behind(header, &mut self.input)? {
@@ -192,12 +191,15 @@ impl Client {
                 }) if task.removes().is_some() && task.mirrors().is_none() => {
                     return Err(refused("the client asked to remove the targets of links"));
                 }
-                Message::Job(job) if calls.is_asked() && !may_call(&job) => {
+                Message::Job(job) if asked.is_some() && !may_call(&job) => {
                     return Err(refused("the client asked a host that sends nothing to connect"));
                 }
                 Message::Job(job) => return Ok(Some(LastMessage::Job(Box::new(job)))),
                 Message::Call(call) if self.caps.has(Caps::CALLS) => {
-                    let called = calls.ask(call);
+                    let called = match Asked::new(call, *calls) {
+                        Ok(call) => Called::Key(asked.insert(call).identity.public()),
+                        Err(reason) => Called::Failed(reason),
+                    };
                     self.send_message(&Message::Called(called));
                 }
                 Message::Join(join) if self.caps.has(Caps::LANES) => {
