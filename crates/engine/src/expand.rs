@@ -64,7 +64,8 @@ pub fn expand(requests: &mut Requests, pattern: &[u8]) -> Result<Expanded, Reque
             }
         }
         if next.is_full {
-            return Err(too_many().into());
+            let message = format!("it matches more than {PATHS_MAX} paths; name their directory");
+            return Err(Fault::new(Side::Source, FaultKind::TooLong, message).into());
         }
         found.paths = next.paths;
         any_matched = true;
@@ -140,11 +141,6 @@ fn existing(requests: &mut Requests, paths: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>
 
 fn is_absent(fault: &Fault) -> bool {
     matches!(fault.kind, FaultKind::NotFound | FaultKind::NotDirectory)
-}
-
-fn too_many() -> Fault {
-    let message = format!("it matches more than {PATHS_MAX} paths; name their directory");
-    Fault::new(Side::Source, FaultKind::TooLong, message)
 }
 
 #[cfg(test)]

@@ -394,25 +394,10 @@ macro_rules! tally {
     };
 }
 
-tally!(
-    copied,
-    dirs_created,
-    bytes,
-    bytes_resumed,
-    bytes_matched,
-    skipped,
-    special,
-    different,
-    missing,
-    extra,
-    failed,
-    grown,
-    updated,
-    linked,
-    deleted,
-    spared,
-    renamed
-);
+tally! {
+    copied, dirs_created, bytes, bytes_resumed, bytes_matched, skipped, special, different,
+    missing, extra, failed, grown, updated, linked, deleted, spared, renamed
+}
 
 impl Tally {
     /// Counts an outcome.

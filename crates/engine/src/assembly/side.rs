@@ -128,9 +128,16 @@ impl<'scope, 'a: 'scope> SenderSide<'a> {
         if role.removes() {
             let (role, outbox) = (Arc::clone(&role), Arc::clone(&outbox));
             threads.spawn("remover", move || {
-                let send_message = |removals: Vec<Removal>| match has_user {
-                    true => report_removals(&role, &outbox, removals),
-                    false => outbox.send_parts(&removals, REMOVALS_PER_FRAME_MAX, Message::Removed),
+                let send_message = |removals: Vec<Removal>| {
+                    if !has_user {
+                        let max = REMOVALS_PER_FRAME_MAX;
+                        return outbox.send_parts(&removals, max, Message::Removed);
+                    }
+                    // The user here gets the removals, and the agent their end.
+                    removals.into_iter().for_each(|removal| match removal {
+                        Removal::End => outbox.send_message(&Message::Removed(vec![removal])),
+                        removal => role.removing.report_removal(removal),
+                    });
                 };
                 Remover::new(&role, tree, &job.sources, &send_message).run(&heard);
             });
@@ -138,16 +145,6 @@ impl<'scope, 'a: 'scope> SenderSide<'a> {
         let part = LaneRole::Sends(Arc::clone(&readers));
         threads.spawn_several("file reader", workers(), move || run_reader(&readers, control));
         part
-    }
-}
-
-/// Reports removals to the user here, and their end to the agent.
-fn report_removals(sender: &Sender<'_>, outbox: &Outbox, removals: Vec<Removal>) {
-    for removal in removals {
-        match removal {
-            Removal::End => outbox.send_message(&Message::Removed(vec![Removal::End])),
-            removal => sender.removing.report_removal(removal),
-        }
     }
 }
 

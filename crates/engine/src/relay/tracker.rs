@@ -26,6 +26,7 @@ pub(super) struct JobTracker<'a> {
     state: Mutex<OpenEntries>,
 }
 
+#[derive(Default)]
 struct OpenEntries {
     /// The number of the next entry or fault.
     next_index: u64,
@@ -97,16 +98,8 @@ impl Item {
 impl<'a> JobTracker<'a> {
     /// A tracker for `job`, which has not begun.
     pub(super) fn new(job: &Job, control: &'a Control<'a>) -> Self {
-        let state = OpenEntries {
-            next_index: 1,
-            source: 0,
-            open: vec![(0, Arc::new(DirPath(None)))],
-            in_flight: InFlight::default(),
-            wanted: 0,
-            awaited: 0,
-            passed: 0,
-            is_done: false,
-        };
+        let open = vec![(0, Arc::new(DirPath(None)))];
+        let state = OpenEntries { next_index: 1, open, ..OpenEntries::default() };
         let reporter = Reporter::new(control.monitor());
         let state = Mutex::new(state);
         Self { control, reporter, task: job.task, dest: job.dest.clone(), state }

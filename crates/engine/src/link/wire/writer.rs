@@ -90,7 +90,7 @@ pub(crate) fn run_writer(
             Some(body) => send_body(output, &gathered, body, step, &throttle, &mut counts)?,
             None if gathered.len() > GATHER_LEN => {
                 output.write_all(&gathered)?;
-                queues.record_write_time(began.elapsed());
+                queues.is_link_slow = began.elapsed() > SLOW_WRITE_MIN;
             }
             None => continue,
         }
@@ -118,12 +118,8 @@ struct Queues<'f> {
 
 impl<'f> Queues<'f> {
     fn of(frames: &'f Frames) -> Self {
-        Self {
-            frames,
-            compressor: FrameCompressor::default(),
-            has_listed: false,
-            is_link_slow: false,
-        }
+        let compressor = FrameCompressor::default();
+        Self { frames, compressor, has_listed: false, is_link_slow: false }
     }
 
     /// The next frame, if one is ready.
@@ -187,11 +183,6 @@ impl<'f> Queues<'f> {
             Some(effort) => self.compressor.message(effort, list),
             None => OutFrame::whole(list),
         }
-    }
-
-    /// Records the time that writing the gathered bytes took.
-    fn record_write_time(&mut self, took: Duration) {
-        self.is_link_slow = took > SLOW_WRITE_MIN;
     }
 }
 
