@@ -83,7 +83,7 @@ pub fn deploy(
     let shell = log_in(target, diagnostics)?;
     shell.host.check_fit(program)?;
     through_sftp(target, diagnostics, |client| {
-        Upload::new(client, program, is_cancelled).deploy(shell)
+        Upload { client, program, is_cancelled, begun: Instant::now() }.deploy(shell)
     })
 }
 
@@ -144,11 +144,7 @@ struct Upload<'a> {
     begun: Instant,
 }
 
-impl<'a> Upload<'a> {
-    fn new(client: &'a Client, program: &'a Program, is_cancelled: &'a dyn Fn() -> bool) -> Self {
-        Self { client, program, is_cancelled, begun: Instant::now() }
-    }
-
+impl Upload<'_> {
     fn deploy(&self, shell: Shell) -> Result<Deployed, DeployError> {
         let host = shell.host.clone();
         let mut place = InstallDir::make(self.client, &host)?;

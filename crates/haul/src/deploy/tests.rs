@@ -43,7 +43,8 @@ impl Bench {
     fn deploy(&self, is_cancelled: &dyn Fn() -> bool) -> Result<Deployed, DeployError> {
         let program = program();
         let shell = self.shell(&greeting(PROTOCOL, VERSION))?;
-        Upload::new(self.session.client(), &program, is_cancelled).deploy(shell)
+        let (client, begun) = (self.session.client(), Instant::now());
+        Upload { client, program: &program, is_cancelled, begun }.deploy(shell)
     }
 
     fn dir(&self) -> PathBuf {
