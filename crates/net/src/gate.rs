@@ -10,7 +10,7 @@ use self::handshake::{Handshake, Progress};
 use self::own_keys::OwnKeys;
 use crate::direct::{HANDSHAKE_MAX, is_caller_error};
 use crate::duplex::{Established, Opening};
-use crate::quic::{JobStream, QuicCaller, QuicGate};
+use crate::quic::{JobStream, QuicGate};
 use crate::tls::server_config;
 use crate::{Congestion, Connection, Forwarder, Identity, PublicKey, QuicChild, Refusal, Timeouts};
 use parking_lot::Mutex;
@@ -279,7 +279,7 @@ impl Gate {
         drop(fds);
         let mut callers = self.proceed(&moved);
         if arrives {
-            callers.extend(self.quic.next().map(Caller::from_quic));
+            callers.extend(self.quic.next());
         }
         if calls {
             self.accept();
@@ -302,11 +302,8 @@ impl Gate {
                 Progress::Pending => left.push_back(handshake),
                 Progress::Done(key) => {
                     let caller = handshake.established();
-                    callers.extend(caller.map(|(from, tls)| Caller {
-                        key,
-                        from,
-                        line: Line::Tls(Box::new(tls)),
-                    }));
+                    let line = |tls| Line::Tls(Box::new(tls));
+                    callers.extend(caller.map(|(from, tls)| Caller { key, from, line: line(tls) }));
                 }
                 Progress::Forwarded | Progress::Failed => {}
             }
@@ -441,23 +438,18 @@ pub struct Turn {
 
 /// A caller that has proved to hold a known key.
 pub struct Caller {
-    key: PublicKey,
-    from: SocketAddr,
-    line: Line,
+    pub(crate) key: PublicKey,
+    pub(crate) from: SocketAddr,
+    pub(crate) line: Line,
 }
 
 /// The connection to a caller.
-enum Line {
+pub(crate) enum Line {
     Tls(Box<Established>),
     Quic { job_stream: JobStream, reached: SocketAddr, label: Option<String> },
 }
 
 impl Caller {
-    fn from_quic(caller: QuicCaller) -> Self {
-        let QuicCaller { key, from, reached, label, job_stream } = caller;
-        Self { key, from, line: Line::Quic { job_stream, reached, label } }
-    }
-
     /// The caller's key.
     pub fn key(&self) -> PublicKey {
         self.key

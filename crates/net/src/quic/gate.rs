@@ -5,9 +5,10 @@ use super::config::Congestion;
 use super::ends::JobStream;
 use super::host::QuicChild as Child;
 use super::messages::{Arrival, Setup};
+use crate::gate::{Caller, Line};
 use crate::{GateLimits, Identity, PublicKey};
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::UdpSocket;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, SystemTime};
@@ -19,16 +20,6 @@ const MESSAGE_MAX: Duration = Duration::from_secs(2);
 
 /// Timeout for the process to exit once it is not needed.
 const EXIT_MAX: Duration = Duration::from_secs(3);
-
-/// A caller by QUIC.
-pub(crate) struct QuicCaller {
-    pub(crate) key: PublicKey,
-    pub(crate) from: SocketAddr,
-    pub(crate) reached: SocketAddr,
-    /// The label of the server key that it asked for.
-    pub(crate) label: Option<String>,
-    pub(crate) job_stream: JobStream,
-}
 
 /// The keys of clients, each with its time of expiry.
 pub(crate) type KnownKeys = Vec<(PublicKey, Option<SystemTime>)>;
@@ -125,11 +116,11 @@ impl QuicGate {
 
     /// Receives the next caller; `None` if the process has ended. Call it when the descriptor is
     /// readable.
-    pub(crate) fn next(&mut self) -> Option<QuicCaller> {
+    pub(crate) fn next(&mut self) -> Option<Caller> {
         match self.control.as_ref().map(Arrival::receive)? {
             Ok(Some((Arrival { key, from, reached, label }, ends))) => {
-                let job_stream = JobStream::new(ends);
-                Some(QuicCaller { key, from, reached, label, job_stream })
+                let line = Line::Quic { job_stream: JobStream::new(ends), reached, label };
+                Some(Caller { key, from, line })
             }
             ended => {
                 if let Err(error) = ended {

@@ -5,12 +5,10 @@ use super::config::{self, TransportSettings, packet_len_of};
 use super::driver::{Driver, Rules};
 use super::gate::QuicGate;
 use super::{Congestion, bind_udp};
-use crate::duplex::Opening;
 use crate::gate::{AcceptedKeys, tls_config};
 use crate::tls::{accept_only, client_config};
 use crate::{
-    ConnectOptions, Connection, GateLimits, Identity, PublicKey, ServerVia, Timeouts,
-    connect_server,
+    ConnectOptions, Connection, GateLimits, Identity, PublicKey, ServerVia, connect_server,
 };
 use parking_lot::Mutex;
 use quinn_proto::Endpoint;
@@ -58,9 +56,7 @@ impl Server {
                 )
                 .expect("polled");
                 let caller = gate.next().expect("a caller");
-                let (name, timeout) = ("guest".to_owned(), Timeouts::default());
-                let connection =
-                    caller.job_stream.into_connection(name, timeout, Opening::Announce(None), None);
+                let connection = caller.into_connection("guest".to_owned(), None);
                 thread::spawn(move || connection.map(serve));
             }
         });
