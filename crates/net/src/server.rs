@@ -192,12 +192,27 @@ pub fn connect_server(
     let end = Instant::now() + options.tries_max.min(TRIES_MAX);
     let mut first_error = None;
     for protocol in options.via.order() {
-        let call = |address, left| call_with(*protocol, address, server, identity, options, left);
+        let call = |address: SocketAddr, left: Duration| -> io::Result<Called> {
+            let (host, timeout) = (host.to_owned(), options.timeouts);
+            Ok(match protocol {
+                Protocol::Tcp => {
+                    let direct = call(address, server, identity, left)?.established();
+                    Box::new(move |opening| direct.into_connection(host, timeout, opening))
+                }
+                Protocol::Quic => {
+                    let (silence_max, congestion) = (timeout.silence_max, options.congestion);
+                    let quic::OutgoingConnection { job_stream, linger } =
+                        quic::call(address, server, identity, left, silence_max, congestion)?;
+                    Box::new(move |opening| {
+                        job_stream.into_connection(host, timeout, opening, Some(linger))
+                    })
+                }
+            })
+        };
         match connect_first(addresses, end, call) {
             Ok(called) => {
                 let opening = Opening::Receive(Box::new(on_new_key) as OnNewKey);
-                let connection = called.into_connection(host.to_owned(), options, opening);
-                return connection.map_err(|error| no_server(&error));
+                return called(opening).map_err(|error| no_server(&error));
             }
             Err(error) if TlsFailure::of(&error) == Some(TlsFailure::WrongKey) => {
                 let stored = server.fingerprint();
@@ -210,29 +225,8 @@ pub fn connect_server(
     Err(no_server(&error))
 }
 
-/// A connection whose handshake is complete on this side.
-enum OutgoingConnection {
-    Tcp(Box<Direct>),
-    Quic(quic::OutgoingConnection),
-}
-
-impl OutgoingConnection {
-    fn into_connection(
-        self,
-        host: String,
-        options: ConnectOptions,
-        opening: Opening,
-    ) -> io::Result<Connection> {
-        match self {
-            Self::Tcp(direct) => {
-                direct.established().into_connection(host, options.timeouts, opening)
-            }
-            Self::Quic(quic::OutgoingConnection { job_stream, linger }) => {
-                job_stream.into_connection(host, options.timeouts, opening, Some(linger))
-            }
-        }
-    }
-}
+/// Makes the connection, after a handshake that is complete on this side.
+type Called = Box<dyn FnOnce(Opening) -> io::Result<Connection>>;
 
 /// True if the server closed the connection before it answered.
 fn is_early_close(error: &io::Error) -> bool {
@@ -244,8 +238,8 @@ fn is_early_close(error: &io::Error) -> bool {
 fn connect_first(
     addresses: &[ServerAddress],
     end: Instant,
-    call: impl Fn(SocketAddr, Duration) -> io::Result<OutgoingConnection>,
-) -> io::Result<OutgoingConnection> {
+    call: impl Fn(SocketAddr, Duration) -> io::Result<Called>,
+) -> io::Result<Called> {
     let mut last_error = io::Error::new(io::ErrorKind::NotFound, "no address is known");
     for address in addresses {
         let found = match (address.host(), address.port()).to_socket_addrs() {
@@ -277,24 +271,6 @@ fn connect_first(
         }
     }
     Err(last_error)
-}
-
-fn call_with(
-    protocol: Protocol,
-    address: SocketAddr,
-    server: PublicKey,
-    identity: &Identity,
-    options: ConnectOptions,
-    timeout: Duration,
-) -> io::Result<OutgoingConnection> {
-    let ConnectOptions { timeouts: Timeouts { silence_max, .. }, congestion, .. } = options;
-    match protocol {
-        Protocol::Tcp => {
-            call(address, server, identity, timeout).map(|it| OutgoingConnection::Tcp(Box::new(it)))
-        }
-        Protocol::Quic => quic::call(address, server, identity, timeout, silence_max, congestion)
-            .map(OutgoingConnection::Quic),
-    }
 }
 
 fn call(
