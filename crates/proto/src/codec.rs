@@ -65,11 +65,11 @@ macro_rules! codec {
     };
 }
 
-codec!(
+codec! {
     Job, Removed, Prove, Proven, Extras, Request, Reply, List, Want, FileEnd, Outcomes, Done,
     BlockSeal, Warning, Late, Signature, Offer, Known, Reuse, Naming, Abort, Direct, Join, Taken,
     LaneOver, Call, Called, Arrived, Measure, Measured
-);
+}
 
 /// A frame with a payload of bytes, such as a greeting.
 pub fn frame_bytes(kind: FrameType, payload: &[u8]) -> Vec<u8> {
