@@ -5,7 +5,6 @@
 //! that length, which is bounded by the inner type.
 
 use crate::{FrameType, HEADER_LEN, Header};
-use std::fmt;
 
 /// Length of the description before the compressed payload, in bytes.
 pub const WRAP_HEAD_LEN: usize = 6;
@@ -147,12 +146,6 @@ impl Wrapper {
     }
 }
 
-impl fmt::Debug for Wrapper {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Wrapper").finish_non_exhaustive()
-    }
-}
-
 /// Decompresses frames, one after the other. Memory is allocated on first use.
 #[derive(Default)]
 pub struct Unwrapper {
@@ -200,12 +193,6 @@ impl Unwrapper {
             return Err(UnwrapError::Damaged(kind));
         }
         Ok((Header { kind, payload_len: len }, &self.plain[..room]))
-    }
-}
-
-impl fmt::Debug for Unwrapper {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Unwrapper").finish_non_exhaustive()
     }
 }
 

@@ -361,7 +361,7 @@ impl CompressionControl {
 }
 
 /// Compresses the frames of one thread.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct FrameCompressor {
     wrapper: Wrapper,
     sample: Vec<u8>,
