@@ -502,14 +502,8 @@ fn abort(error: &JobError) -> Abort {
             path: words::shown(path.as_bytes().to_vec()),
             fault: fault.clone(),
         },
-        JobError::Connection(_)
-        | JobError::Version { .. }
-        | JobError::Sftp { .. }
-        | JobError::Threads(_)
-        | JobError::OpenFiles(_)
-        | JobError::Panicked => Abort::Protocol(error.to_string()),
-        JobError::Protocol(words) => Abort::Protocol(words.clone()),
         JobError::Interrupted => Abort::Cancelled,
+        _ => Abort::Protocol(error.to_string()),
     }
 }
 

@@ -90,12 +90,8 @@ impl TurnQueue {
 impl Throttle {
     /// A limit of `rate` bytes per second.
     pub(crate) fn of(rate: NonZeroU64) -> Self {
-        let turns = TurnQueue {
-            reserved_until: Instant::now(),
-            waiting: Vec::new(),
-            next: 0,
-            is_by_rank: true,
-        };
+        let reserved_until = Instant::now();
+        let turns = TurnQueue { reserved_until, waiting: Vec::new(), next: 0, is_by_rank: true };
         let (in_order, file_ended) = (Mutex::default(), Condvar::new());
         Self { rate, turns: Mutex::new(turns), changed: Condvar::new(), in_order, file_ended }
     }

@@ -6,6 +6,7 @@
 //! waiting in the connection.
 
 use crate::JobError;
+use crossbeam_channel::{Receiver, RecvError, RecvTimeoutError};
 use haul_net::{ConnectError, Timeouts};
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -119,16 +120,8 @@ pub(crate) struct Watch {
 
 impl Watch {
     pub(crate) fn new(watchdog: &Arc<Watchdog>, peer: &str) -> Self {
-        let watchdog = Arc::clone(watchdog);
-        let now = Instant::now();
-        Self {
-            watchdog,
-            peer: peer.to_owned(),
-            seen: 0,
-            checks: 0,
-            checked_at: now,
-            waiting: (0, now),
-        }
+        let (watchdog, peer, now) = (Arc::clone(watchdog), peer.to_owned(), Instant::now());
+        Self { watchdog, peer, seen: 0, checks: 0, checked_at: now, waiting: (0, now) }
     }
 
     /// True if the peer has greeted.
@@ -174,8 +167,8 @@ impl Watch {
     /// The error of a silent peer.
     pub(crate) fn receive<T>(
         &mut self,
-        channel: &crossbeam_channel::Receiver<T>,
-    ) -> Result<Result<T, crossbeam_channel::RecvError>, JobError> {
+        channel: &Receiver<T>,
+    ) -> Result<Result<T, RecvError>, JobError> {
         self.receive_unless(channel, None)
     }
 
@@ -185,9 +178,9 @@ impl Watch {
     /// The error of a silent peer.
     pub(crate) fn receive_within<T>(
         &mut self,
-        channel: &crossbeam_channel::Receiver<T>,
+        channel: &Receiver<T>,
         limit: Duration,
-    ) -> Result<Option<Result<T, crossbeam_channel::RecvError>>, JobError> {
+    ) -> Result<Option<Result<T, RecvError>>, JobError> {
         let begun = Instant::now();
         match self.receive_unless(channel, Some(&|| begun.elapsed() >= limit)) {
             Err(JobError::Interrupted) => Ok(None),
@@ -201,9 +194,9 @@ impl Watch {
     /// The error of a silent peer, or of the user's interruption.
     pub(crate) fn receive_unless<T>(
         &mut self,
-        channel: &crossbeam_channel::Receiver<T>,
+        channel: &Receiver<T>,
         cancelled: Option<&dyn Fn() -> bool>,
-    ) -> Result<Result<T, crossbeam_channel::RecvError>, JobError> {
+    ) -> Result<Result<T, RecvError>, JobError> {
         loop {
             if cancelled.is_some_and(|cancelled| cancelled()) {
                 return Err(JobError::Interrupted);
@@ -213,14 +206,8 @@ impl Watch {
                 self.watchdog.max().map_or(interval_max, |max| (max / CHECKS).min(interval_max));
             match channel.recv_timeout(interval) {
                 Ok(value) => return Ok(Ok(value)),
-                Err(crossbeam_channel::RecvTimeoutError::Disconnected) => {
-                    return Ok(Err(crossbeam_channel::RecvError));
-                }
-                Err(crossbeam_channel::RecvTimeoutError::Timeout) => {
-                    if let Some(error) = self.silence() {
-                        return Err(error);
-                    }
-                }
+                Err(RecvTimeoutError::Disconnected) => return Ok(Err(RecvError)),
+                Err(RecvTimeoutError::Timeout) => self.silence().map_or(Ok(()), Err)?,
             }
         }
     }

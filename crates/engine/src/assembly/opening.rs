@@ -159,11 +159,11 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
             LaneOpener::Calls(callee) => callee.is_of_agent() || self.transferred() > before,
             LaneOpener::Logins(_) => true,
         };
-        let joined = || self.joins.roster.stages(|stages| stages.count(Stage::Joined)) as u8;
+        let roster = &*self.joins.roster;
+        let joined = || roster.stages(|stages| stages.count(Stage::Joined)) as u8;
         let (report, finished) = unbounded::<AttemptResult>();
         // The user was told that all lanes are lost: no lane may join silently after that.
-        let has_lost_all =
-            || matches!(opener, LaneOpener::Calls(_)) && self.joins.roster.has_lost_all();
+        let has_lost_all = || matches!(opener, LaneOpener::Calls(_)) && roster.has_lost_all();
         while self.may_join() && !has_lost_all() {
             while let Some(attempt) = self.next(&mut schedule, opener) {
                 let begun = match opener {
@@ -173,13 +173,11 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
                     }
                 };
                 if let Err(failure) = begun {
-                    self.joins.roster.stages(|stages| schedule.fail(stages, attempt, failure));
+                    roster.stages(|stages| schedule.fail(stages, attempt, failure));
                 }
             }
-            let (connecting, is_over) = self
-                .joins
-                .roster
-                .stages(|stages| (stages.count(Stage::Connecting), schedule.is_over(stages)));
+            let (connecting, is_over) =
+                roster.stages(|stages| (stages.count(Stage::Connecting), schedule.is_over(stages)));
             let is_settled = match opener {
                 LaneOpener::Calls(_) => connecting == 0,
                 // If the first login fails, its failure is the one to report.
@@ -199,7 +197,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
                     Err(_) => continue,
                 },
                 // Wakes up at the end of the job.
-                recv(self.joins.roster.ended()) -> _ => continue,
+                recv(roster.ended()) -> _ => continue,
                 default(timeout) => continue,
             };
             let taken = result.and_then(|carrier| {
@@ -211,9 +209,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
                     schedule.join(count);
                     has_joined = true;
                 }
-                Err(failure) => {
-                    self.joins.roster.stages(|stages| schedule.fail(stages, attempt, failure));
-                }
+                Err(failure) => roster.stages(|stages| schedule.fail(stages, attempt, failure)),
             }
         }
         if !is_reported && joined() > 0 && has_sent() {

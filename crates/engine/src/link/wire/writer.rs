@@ -196,7 +196,17 @@ fn send_body(
     counts: &mut Counts<'_>,
 ) -> io::Result<()> {
     let Body::Range { source, offset, len } = body else {
-        return send_bytes(output, head, body.bytes(), step, throttle, counts);
+        let (first, rest) = body.bytes().split_at(body.bytes().len().min(step));
+        counts.leaves(first.len());
+        write_both(output, head, first)?;
+        throttle(first.len());
+        for part in rest.chunks(step) {
+            output.flush()?;
+            counts.leaves(part.len());
+            output.write_all(part)?;
+            throttle(part.len());
+        }
+        return Ok(());
     };
     output.write_all(head)?;
     output.flush()?;
@@ -208,28 +218,6 @@ fn send_body(
         throttle(part);
         offset += part as u64;
         left -= part;
-    }
-    Ok(())
-}
-
-/// Sends `bytes` after `head`, at most `step` bytes at once.
-fn send_bytes(
-    output: &mut Writer,
-    head: &[u8],
-    bytes: &[u8],
-    step: usize,
-    throttle: &impl Fn(usize),
-    counts: &mut Counts<'_>,
-) -> io::Result<()> {
-    let (first, rest) = bytes.split_at(bytes.len().min(step));
-    counts.leaves(first.len());
-    write_both(output, head, first)?;
-    throttle(first.len());
-    for part in rest.chunks(step) {
-        output.flush()?;
-        counts.leaves(part.len());
-        output.write_all(part)?;
-        throttle(part.len());
     }
     Ok(())
 }
