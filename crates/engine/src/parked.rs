@@ -83,8 +83,7 @@ pub(crate) fn restore(dir: &dyn TreeDir, entries: &mut Vec<TreeEntry>) {
 pub(crate) fn restore_named(path: &[u8]) -> Result<bool, Fault> {
     let split = words::split(path);
     let Some(Ok(name)) = split.name.map(Name::new) else { return Ok(false) };
-    let dir =
-        Dir::open_raw(split.parent).or_fault(Side::Source, "open the directory above")?;
+    let dir = Dir::open_raw(split.parent).or_fault(Side::Source, "open the directory above")?;
     Ok(restore_one(&LocalDir::new(dir), &name))
 }
 
