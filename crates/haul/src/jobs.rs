@@ -26,7 +26,12 @@ macro_rules! common {
         pub fn run(&self, events: &dyn Monitor) -> Result<Summary, Error> {
             self.run_in(&Session::new(), events)
         }
+    };
+}
 
+/// Methods of requests that can leave entries out. A move takes all that is named.
+macro_rules! with_rules {
+    () => {
         /// Excludes entries that match `pattern`, with the syntax of rsync: `*.o` matches in every
         /// directory, `/build/` the directory at the top of a source.
         ///
@@ -141,6 +146,7 @@ impl Copy {
     }
 
     with_contents!();
+    with_rules!();
     with_dry_run!();
 
     /// Runs the request over the connections of `session`; see [`Self::run`].
@@ -209,6 +215,7 @@ impl Sync {
     }
 
     with_contents!();
+    with_rules!();
     with_dry_run!();
 
     /// Runs the request over the connections of `session`; see [`Self::run`].
@@ -283,6 +290,7 @@ impl Check {
     }
 
     common!();
+    with_rules!();
 
     /// Runs the request over the connections of `session`; see [`Self::run`].
     ///

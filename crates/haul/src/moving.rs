@@ -15,8 +15,13 @@ impl Request {
     /// Refuses sources that can't be moved, before anything is moved.
     ///
     /// # Errors
-    /// If both ends are on hosts, or a source has no name.
+    /// If both ends are on hosts, a source has no name, or rules exclude entries: a move would
+    /// take these too.
     pub fn refuse_to_move(&self) -> Result<(), Error> {
+        if !self.filter.is_empty() {
+            let what = "a move takes all that is named: nothing can be excluded";
+            return Err(Error::refused(what.to_owned(), "name the parts to move"));
+        }
         let mut sources = self.sources.iter();
         if self.dest.machine != Machine::Local
             && let Some(source) = sources.find(|source| source.machine != Machine::Local)
@@ -105,5 +110,21 @@ impl Machines for MoveMachines<'_> {
     ) -> Result<(), Error> {
         self.observer.removes(routed_job);
         self.hosts.run(routed_job, monitor).map(|_| ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_model::{Action, Pattern, Rule};
+
+    #[test]
+    fn a_move_with_rules_is_refused() {
+        let location = |path: &str| path.parse::<Location>().expect("a location");
+        let mut request = Request::new(vec![location("a")], location("b"));
+        assert!(request.refuse_to_move().is_ok());
+        let pattern = Pattern::new(b"*.o").expect("a pattern");
+        request.filter.push(Rule::new(Action::Exclude, pattern)).expect("few rules");
+        assert!(request.refuse_to_move().is_err());
     }
 }

@@ -2,7 +2,7 @@
 //! comparison excludes them and everything below them.
 
 use crate::{Event, Monitor, Progress};
-use haul_model::{Action, Filter, Kind, Outcome, Pattern, Rule, words};
+use haul_model::{Action, ContentHash, Entry, Filter, Kind, Outcome, Pattern, Rule, words};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 
@@ -159,8 +159,20 @@ impl Monitor for Watch<'_> {
         self.monitor.event(event);
     }
 
+    fn listed(&self, number: u64, entry: &Entry) {
+        self.monitor.listed(number, entry);
+    }
+
     fn shows(&self, kind: &Kind, outcome: &Outcome) -> bool {
         matches!(outcome, Outcome::Failed(_)) || self.monitor.shows(kind, outcome)
+    }
+
+    fn wants_hashes(&self) -> bool {
+        self.monitor.wants_hashes()
+    }
+
+    fn hashed(&self, number: u64, hash: ContentHash) {
+        self.monitor.hashed(number, hash);
     }
 
     fn cancelled(&self) -> bool {
