@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_skipped_is_told_once_and_that_nothing_was_too() {
+    fn what_was_skipped_is_reported_once_and_that_nothing_was_too() {
         assert_eq!(skip_summary(""), "no test was skipped\n");
         let skips = "skipped: b (f:2): /1\nskipped: a (f:1): x\nskipped: b (f:2): /2\n";
         assert_eq!(skip_summary(skips), "skipped: a (f:1): x\nskipped: b (f:2): /1\n");

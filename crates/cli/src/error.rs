@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_anew_the_next_time_is_not_said_to_be_skipped() {
+    fn what_is_done_again_the_next_time_is_not_said_to_be_skipped() {
         let copy = |conflict| Task::Copy(Policy { conflict, ..Policy::default() });
         for (task, words) in [
             (copy(Conflict::ReplaceChanged), "finished files are skipped"),

@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn no_hint_says_that_files_are_skipped_where_all_is_done_anew_or_nothing_is() {
+    fn no_hint_says_that_files_are_skipped_where_all_is_done_again_or_nothing_is() {
         let lost = ConnectError::Lost { host: "box".into(), detail: String::new() };
         let silent = ConnectError::Silent { host: "box".into(), seconds: 60 };
         let full = Fault::new(Side::Destination, FaultKind::NoSpace, "full");

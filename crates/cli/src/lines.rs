@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_asked_for_is_told() {
+    fn only_what_was_asked_for_is_reported() {
         let file = Kind::File { size: 5 };
         let tells = |itemize, verbose, kind: &Kind, found| {
             Lines::new(itemize, verbose, None)

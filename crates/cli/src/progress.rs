@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_remote_line_can_not_move_the_cursor() {
+    fn a_remote_line_cannot_move_the_cursor() {
         assert_eq!(remote_line(b"Permission denied\r\n"), "ssh: Permission denied");
         assert_eq!(remote_line(b"\x1b[1Aoops\xff"), "ssh: \\x1b[1Aoops\\xff");
     }

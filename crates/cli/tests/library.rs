@@ -207,7 +207,7 @@ fn a_move_to_a_host_removes_its_sources() {
 }
 
 #[test]
-fn what_can_not_be_done_is_an_error_of_its_kind() {
+fn what_cannot_be_done_is_an_error_of_its_kind() {
     let (_world, src, dst) = world();
     let there: Location = "nowhere.invalid:x".parse().expect("a location");
     let unreachable = Copy::new([location(&src)], there.clone()).run(&Silent::default());

@@ -48,7 +48,7 @@ pub(crate) fn accept(
                 Ok(Some(caller)) => caller,
                 Ok(None) => continue,
                 Err(error) => {
-                    tracing::debug!(%error, "a caller is not heard");
+                    tracing::debug!(%error, "could not read from a caller");
                     std::thread::sleep(CANCEL_POLL);
                     continue;
                 }
@@ -66,7 +66,7 @@ pub(crate) fn accept(
                 let known = identify(caller, is_running, taken);
                 callers.lock().0.retain(|caller| caller.number != number);
                 if let Err(end) = known.and_then(|(lane, direct)| take(lane, direct)) {
-                    tracing::debug!(reason = %end, "a caller is not let in");
+                    tracing::debug!(reason = %end, "refused a caller");
                 }
                 threads.fetch_sub(1, Ordering::Relaxed);
             };

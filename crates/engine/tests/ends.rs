@@ -315,7 +315,7 @@ fn an_interrupted_job_leaves_whole_files() {
 }
 
 #[test]
-fn an_unusable_destination_is_told_whatever_is_under_way() {
+fn an_unusable_destination_is_reported_whatever_is_under_way() {
     let work = Work::new();
     let nowhere = work.temp.path().join("no/such/place");
     for link in links() {

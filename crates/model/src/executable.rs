@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn machine_and_loader_are_told() {
+    fn machine_and_loader_are_reported() {
         let found = |machine, headers: &[u32]| Executable::parse(&program(machine, headers));
         let linux = |processor, dynamic| Ok(Executable { system: "linux", processor, dynamic });
         assert_eq!(found(62, &[1, PT_INTERP]), linux("x86_64", true));

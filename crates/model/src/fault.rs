@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_source_is_told_in_the_same_words_whatever_was_tried() {
+    fn a_missing_source_is_reported_in_the_same_words_whatever_was_tried() {
         let missing = std::io::Error::from_raw_os_error(2);
         let fault = Fault::from_io(Side::Source, "open", &missing);
         assert_eq!(fault, Fault::missing(Side::Source));

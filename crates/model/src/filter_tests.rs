@@ -156,7 +156,7 @@ fn rules_about_extended_attributes_leave_entries_alone() {
 }
 
 #[test]
-fn what_is_no_rule_is_told_as_that() {
+fn what_is_no_rule_is_reported_as_that() {
     let read = |text: &str| Lines::of_word(text.as_bytes(), Style::default());
     for (text, why) in [
         ("foo", RuleError::Unknown),

@@ -106,7 +106,7 @@ fn a_resumed_hasher_ends_like_one_that_saw_all() {
 }
 
 #[test]
-fn the_last_whole_block_is_told_and_no_other() {
+fn the_last_whole_block_is_reported_and_no_other() {
     let bytes = content(BLOCK_LEN as usize * 3 + 77);
     let blocks = blocks_of(&bytes);
     let mut hasher = ContentHasher::new();
@@ -232,7 +232,7 @@ fn a_block_that_another_has_hashed_counts_as_if_it_had_been_taken_here() {
 }
 
 #[test]
-fn a_hasher_tells_how_much_it_has_taken() {
+fn a_hasher_reports_how_much_it_has_taken() {
     let mut block = BlockHasher::new(3);
     assert!(block.is_empty());
     block.update(b"abc");
@@ -255,7 +255,7 @@ fn a_hasher_tells_how_much_it_has_taken() {
 }
 
 #[test]
-fn a_tree_tells_its_blocks() {
+fn a_tree_reports_its_blocks() {
     let blocks = [1, 2, 3].map(|byte| BlockHash::from([byte; 32]));
     let mut tree = BlockTree::behind(0);
     assert!(tree.is_empty() && tree.last().is_none() && tree.finish().is_none());

@@ -565,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_tells_its_rules() {
+    fn a_task_reports_its_rules() {
         let policy =
             Policy { moving: Some(Moving::Lossy), keeps: Kept::XATTRS, ..Policy::default() };
         let copy = Task::Copy(policy);

@@ -73,7 +73,7 @@ fn standard_error_reaches_the_program_and_the_diagnosis() {
 }
 
 #[test]
-fn haul_missing_is_told_with_what_to_do() {
+fn haul_missing_is_reported_with_what_to_do() {
     let home = tempfile::tempdir().unwrap();
     let script = format!("HOME={} PATH=/usr/bin:/bin exec sh -c \"$2\"", home.path().display());
     let error = ended(&script).unwrap_err();
@@ -153,7 +153,7 @@ fn a_process_that_holds_standard_error_open_holds_nobody_up() {
 }
 
 #[test]
-fn a_program_that_is_not_there_is_told() {
+fn a_program_that_is_not_there_is_reported() {
     let target = SshTarget::new(Some("ann"), "box").unwrap();
     for program in ["/nonexistent/ssh", "/nonexistent/rsh"] {
         let error = connect(&target.clone().with_rsh(program).unwrap(), quiet()).unwrap_err();
@@ -167,7 +167,7 @@ fn a_program_that_is_not_there_is_told() {
 /// A program called `ssh` is known by its name; this one answers the question
 /// for its settings with nothing, and then echoes.
 #[test]
-fn an_ssh_that_tells_no_settings_is_left_its_ciphers() {
+fn an_ssh_that_reports_no_settings_is_left_its_ciphers() {
     let dir = tempfile::tempdir().unwrap();
     let ssh = dir.path().join("ssh");
     symlink("/bin/sh", &ssh).unwrap();

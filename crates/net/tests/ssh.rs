@@ -128,7 +128,7 @@ fn aes_gcm_is_used_unless_the_user_chose_otherwise() {
 }
 
 #[test]
-fn a_missing_haul_is_told() {
+fn a_missing_haul_is_reported() {
     let home = TempDir::new().unwrap();
     let sshd = Sshd::builder()
         .env("HOME", home.path().to_str().unwrap())
@@ -163,7 +163,7 @@ fn assert_sftp_answers(target: &SshTarget) {
 }
 
 #[test]
-fn a_server_without_sftp_is_told() {
+fn a_server_without_sftp_is_reported() {
     let refusal = |sshd: Sshd| {
         let connection = connect_sftp(&target(&sshd, ""), quiet()).unwrap();
         let Connection { mut reader, writer, closer } = connection;
@@ -181,7 +181,7 @@ fn a_server_without_sftp_is_told() {
 }
 
 #[test]
-fn a_refused_login_is_told() {
+fn a_refused_login_is_reported() {
     let sshd = Sshd::builder().server_line("PubkeyAuthentication no").start().unwrap();
     let error = refusal(&target(&sshd, ""));
     assert!(matches!(error, ConnectError::LoginRefused { .. }), "{error}");
@@ -189,7 +189,7 @@ fn a_refused_login_is_told() {
 }
 
 #[test]
-fn a_host_that_does_not_answer_is_told() {
+fn a_host_that_does_not_answer_is_reported() {
     let sshd = Sshd::start().unwrap();
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = nobody.local_addr().unwrap().port();
@@ -205,7 +205,7 @@ fn a_host_that_does_not_answer_is_told() {
 }
 
 #[test]
-fn a_host_with_another_key_is_told() {
+fn a_host_with_another_key_is_reported() {
     let sshd = Sshd::start().unwrap();
     let dir = TempDir::new().unwrap();
     let known = dir.path().join("known_hosts");
@@ -221,7 +221,7 @@ fn a_host_with_another_key_is_told() {
 }
 
 #[test]
-fn a_wrong_configuration_is_told() {
+fn a_wrong_configuration_is_reported() {
     let sshd = Sshd::start().unwrap();
     for words in ["-oNoSuchSetting=yes", "-oLogLevel=INFO -oCiphers=3des-cbc", "-F /nonexistent"] {
         let error = refusal(&target(&sshd, words));

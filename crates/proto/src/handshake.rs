@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_greeting_has_a_bound_and_tells_silence_from_its_second_version_on() {
+    fn a_greeting_has_a_bound_and_reports_silence_from_its_second_version_on() {
         let hello = Hello::ours(Caps::NONE, 60, &"x".repeat(PROGRAM_MAX + 1));
         let payload = hello.encode();
         assert_eq!(payload.len(), 18 + PROGRAM_MAX);

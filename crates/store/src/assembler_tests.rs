@@ -244,7 +244,7 @@ fn what_was_lost_with_a_lane_comes_again_over_another() {
 }
 
 #[test]
-fn who_takes_out_the_blocks_of_a_lane_goes_on_with_them_alone() {
+fn who_takes_out_the_blocks_of_a_lane_continues_with_them_alone() {
     let (memory, content) = (Memory::default(), content(3, 77));
     let into = memory.resume(crate::AHEAD_MAX);
     let mut pieces = Pieces::default();
@@ -414,7 +414,7 @@ fn a_stage_that_is_continued_needs_no_second_look_at_what_is_there() {
 }
 
 #[test]
-fn a_block_that_can_not_be_put_on_record_is_not_there_and_can_be_begun_anew() {
+fn a_block_that_cannot_be_put_on_record_is_not_there_and_can_be_begun_again() {
     // The record of a block with data fails, and the length of one that is a hole.
     for hole in [0, 1] {
         let content = content(hole, 5);

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_others_can_write_to_says_nothing() {
+    fn a_directory_that_others_can_write_to_is_no_evidence() {
         use std::os::unix::fs::PermissionsExt;
         let (temp, origins) = origins();
         origins.remember(b"a", &[1; 16]).unwrap();

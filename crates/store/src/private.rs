@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_is_told() {
+    fn what_is_made_is_reported() {
         let source =
             SourceId { size: 1, mtime: Timestamp { secs: 2, nanos: 3 }, inode: 4, ctime: None };
         let names = Names::of(&name("a"), &source);

@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_says_nothing_or_is_done_with_leaves_nothing() {
+    fn one_that_prints_nothing_or_is_done_with_leaves_nothing() {
         let (temp, dir, names, source) = place();
         drop(RemoteJournal::open(&dir, &names, &source, true).unwrap());
         let (mut journal, _) = RemoteJournal::open(&dir, &names, &source, false).unwrap();
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn another_process_is_told_that_it_is_busy() {
+    fn another_process_is_reported_that_it_is_busy() {
         let (_temp, dir, names, source) = place();
         let _held = RemoteJournal::open(&dir, &names, &source, true).unwrap();
         let error = RemoteJournal::open(&dir, &names, &source, true).unwrap_err();

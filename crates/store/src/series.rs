@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_says_nothing_is_no_dead_one() {
+    fn a_record_that_prints_nothing_is_no_dead_one() {
         let (temp, journals) = place();
         let record =
             format!("{}{}{}{SUFFIX}", name_prefix(b"host"), name_prefix(b"a"), series_prefix());

@@ -288,7 +288,7 @@ fn a_symbolic_link_does_not_replace_the_file_that_it_leads_to() {
 }
 
 #[test]
-fn a_stage_that_was_removed_before_it_was_locked_is_made_anew() {
+fn a_stage_that_was_removed_before_it_was_locked_is_made_again() {
     let place = Place::new();
     let made = AtomicUsize::new(0);
     let stage = Stage::with_name(&place.dir, |name| {
@@ -305,7 +305,7 @@ fn a_stage_that_was_removed_before_it_was_locked_is_made_anew() {
 }
 
 #[test]
-fn a_link_whose_stage_is_removed_by_others_is_made_anew() {
+fn a_link_whose_stage_is_removed_by_others_is_made_again() {
     let place = Place::new();
     let is_over = AtomicBool::new(false);
     // Who removes each of them would win.
@@ -345,7 +345,7 @@ fn a_link_whose_stage_is_removed_by_others_is_made_anew() {
 }
 
 #[test]
-fn a_private_name_that_is_taken_is_drawn_anew_but_not_for_ever() {
+fn a_private_name_that_is_taken_is_drawn_again_but_not_for_ever() {
     let place = Place::new();
     let tries = std::cell::Cell::new(0);
     let taken_until = |free_at: usize| {

@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn a_process_with_several_threads_can_not_fork() {
+    fn a_process_with_several_threads_cannot_fork() {
         let other = thread::spawn(|| thread::sleep(THREAD_EXIT_MAX * 3));
         fork(|| 0).expect_err("another thread runs");
         other.join().expect("no panic");

@@ -179,7 +179,10 @@ impl Dir {
         const TARGET_LEN_MAX: u64 = 4096;
         let (file, stat) = self.open_any(name, false)?;
         if stat.size > TARGET_LEN_MAX || !self.stat_of(&file)?.is_symlink() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it stands for no link"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "it does not stand for a link",
+            ));
         }
         let mut target = Vec::new();
         io::Read::read_to_end(&mut io::Read::take(file, TARGET_LEN_MAX), &mut target)?;

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_can_not_become_a_missing_user() {
+    fn a_process_cannot_become_a_missing_user() {
         let error = become_user("no such user").expect_err("there is none");
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }

@@ -68,7 +68,7 @@ fn a_file_without_holes_is_one_range_and_an_empty_one_none() {
 }
 
 #[test]
-fn every_layout_of_holes_is_told_so_that_no_data_is_missed() {
+fn every_layout_of_holes_is_reported_so_that_no_data_is_missed() {
     for place in places() {
         let path = place.path().join("file");
         let mut stream = Stream::new(7);
@@ -108,7 +108,7 @@ fn a_large_hole_costs_nothing_to_step_over() {
 }
 
 #[test]
-fn a_file_that_grew_is_not_read_past_the_size_that_was_told() {
+fn a_file_that_grew_is_not_read_past_the_size_that_was_reported() {
     let place = tempfile::tempdir().expect("a temporary directory");
     let path = place.path().join("file");
     fs::write(&path, bytes(100_000, 3)).expect("written");

@@ -229,7 +229,7 @@ fn a_path_that_the_operator_named_is_looked_at_with_and_without_following() {
 
 /// One that folds case is deprecated, and few kernels mount it.
 #[test]
-fn an_xfs_tells_that_it_keeps_names_apart() {
+fn an_xfs_reports_that_it_keeps_names_apart() {
     let Some(mount) = Mount::image(FileSystem::Xfs, 300 << 20) else { return };
     assert!(open(mount.path()).has_distinct_names());
 }

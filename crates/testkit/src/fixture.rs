@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_fixture_fails_where_it_is_required_and_is_told_elsewhere() {
+    fn a_missing_fixture_fails_where_it_is_required_and_is_reported_elsewhere() {
         let dir = crate::TempDir::new().expect("a temporary directory");
         for (required, ci, fails) in [("", "", false), ("1", "", true), ("", "true", true)] {
             let skips = dir.path().join(format!("skips-{required}{ci}"));

@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn a_killed_run_says_so() {
+    fn a_killed_run_reports_it() {
         let running = shell("echo ready; sleep 60").spawn().expect("started");
         assert!(running.until(Duration::from_secs(5), || true));
         running.kill_group();

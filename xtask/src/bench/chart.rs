@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_can_not_be_drawn_is_an_error() {
+    fn a_page_that_cannot_be_drawn_is_an_error() {
         let whole = whole_page();
         assert!(draw(&whole).is_ok());
         for (good, bad) in [(LOOPBACK.begin, ""), ("1.000", "quick"), ("4.000", "0.000")] {

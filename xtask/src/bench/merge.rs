@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_takes_the_place_of_its_older_self_alone() {
+    fn a_row_replaces_its_older_self_alone() {
         let rows = "\
 | up | 1.0 | scp -r | 5.0 | 0.20 | 9.0 | friday |
 | up | 1.0 | tar (one round) | 8.0 | 0.13 | 9.0 | friday |

@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ran_once_and_has_no_bound_says_so() {
+    fn what_ran_once_and_has_no_bound_reports_it() {
         let only = Workload {
             against: &[(Tool::Cp, NO_BOUND)],
             single_round: &[Tool::Cp],

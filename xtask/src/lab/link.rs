@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_holds_a_round_trip_unless_told_otherwise() {
+    fn a_queue_holds_a_round_trip_unless_configured_otherwise() {
         let mut link = Link {
             rate: Rate(1_000_000_000),
             delay: Duration::from_millis(100),

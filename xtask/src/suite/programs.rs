@@ -479,7 +479,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn programs_with_tests_are_told_from_all_else_that_is_built() {
+    fn programs_with_tests_are_distinguished_from_all_else_that_is_built() {
         let message = json!({
             "reason": "compiler-artifact", "executable": "/t/deps/sftp-1", "profile": {"test": true},
             "manifest_path": "/r/crates/cli/Cargo.toml", "target": {"name": "sftp"},
@@ -519,7 +519,7 @@ mod tests {
         test result: FAILED. 3 passed; 2 failed; 0 ignored";
 
     #[test]
-    fn a_program_that_fails_or_says_nothing_is_bad() {
+    fn a_program_that_fails_or_prints_nothing_is_bad() {
         let mut total = Total::default();
         let well = "x\ntest result: ok. 12 passed; 0 failed; 0 ignored\n";
         total.add(program("a"), well, None);

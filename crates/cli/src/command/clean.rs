@@ -104,7 +104,7 @@ mod tests {
     use haul_model::Name;
 
     #[test]
-    fn lines_tell_what_is_known() {
+    fn lines_report_what_is_known() {
         let cleaned = |fate, progress, target: Option<&[u8]>| Cleaned {
             name: "x".to_owned(),
             bytes: 5 << 20,

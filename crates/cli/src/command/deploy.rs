@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// name by now, or none.
 const OWN_PROGRAM: &str = "/proc/self/exe";
 
-/// Deploys or removes, and says what came of it.
+/// Deploys or removes, and reports the result.
 pub(super) fn run(deploy: &Deploy) -> ExitCode {
     let screen = Screen::default();
     let show = if deploy.quiet { Show::Quiet } else { Show::Normal };

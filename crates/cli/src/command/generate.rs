@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_is_told_and_what_is_left_to_do() {
+    fn what_was_written_is_reported_and_what_is_left_to_do() {
         let files = COMPLETIONS.map(|(_, below, name)| Path::new("/s").join(below).join(name));
         let summary = |is_searched| summary(Path::new("/s"), 14, &files, is_searched);
         insta::assert_snapshot!(summary(false), @r#"

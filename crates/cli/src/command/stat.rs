@@ -58,7 +58,7 @@ mod tests {
     use std::ffi::OsStr;
 
     #[test]
-    fn a_paragraph_tells_kind_mode_and_time() {
+    fn a_paragraph_reports_kind_mode_and_time() {
         let location = Location::parse(OsStr::new("host:a\x1bb")).expect("a location");
         let mtime = Timestamp { secs: 1_700_000_000, nanos: 5 };
         let text = |kind, mode| {

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_job_names_is_told_with_its_host() {
+    fn what_a_job_names_is_reported_with_its_host() {
         let bases = base_paths(b"to/new", b"../old");
         let ends = JobPaths { bases, dest_host: Some("nas".into()), ..ends(&["src"], "to/new") };
         for path in ["to/new", "to/new/../old", "to/old"] {

@@ -149,7 +149,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn a_guest_whose_answer_is_lost_is_told_what_helps() {
+    fn a_guest_whose_answer_is_lost_is_reported_what_helps() {
         let file = |end: UnixStream| File::from(OwnedFd::from(end));
         for is_silent in [true, false] {
             let (ours, theirs) = UnixStream::pair().expect("a pair");

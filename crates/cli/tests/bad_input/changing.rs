@@ -303,7 +303,7 @@ fn each_remote_way_before_it_is_opened(change: &str, test: impl Fn(&Scene<'_>, O
 }
 
 #[test]
-fn a_file_that_vanishes_before_it_is_read_is_told_and_the_old_one_stays() {
+fn a_file_that_vanishes_before_it_is_read_is_reported_and_the_old_one_stays() {
     each_remote_way_before_it_is_opened("rm tree/m", |scene, run| {
         let run = run.expect_code(1);
         assert_one_error(&run, "tree/m", "no such file or directory", "");
@@ -342,7 +342,7 @@ fn a_file_that_changed_before_it_was_opened_is_copied_as_it_is_now() {
 }
 
 #[test]
-fn a_file_here_that_vanishes_before_its_turn_is_told() {
+fn a_file_here_that_vanishes_before_its_turn_is_reported() {
     let world = World::new();
     let scene = world.scene(Way::Local);
     // Enough to keep every worker busy.

@@ -94,7 +94,7 @@ fn a_path_in_the_message_of_a_full_destination_is_escaped_once() {
 }
 
 #[test]
-fn what_is_kept_of_a_large_file_on_a_full_disk_is_told_and_can_be_removed() {
+fn what_is_kept_of_a_large_file_on_a_full_disk_is_reported_and_can_be_removed() {
     everywhere(|scene| {
         let Some(mount) = Mount::tmpfs(40 << 20) else { return };
         scene.symlink(mount.path(), "small");
@@ -124,7 +124,7 @@ fn what_is_kept_of_a_large_file_on_a_full_disk_is_told_and_can_be_removed() {
 
 /// Blocks come over several connections in no order, and those in front are on record.
 #[test]
-fn what_is_told_to_be_kept_of_several_connections_is_what_the_next_run_finds() {
+fn what_is_reported_to_be_kept_of_several_connections_is_what_the_next_run_finds() {
     each_of(
         &[Way::Upload, Way::Download],
         |_| {},
@@ -160,7 +160,7 @@ fn what_is_told_to_be_kept_of_several_connections_is_what_the_next_run_finds() {
 }
 
 #[test]
-fn a_destination_without_inodes_is_told_as_that_and_has_what_found_room() {
+fn a_destination_without_inodes_is_reported_as_that_and_has_what_found_room() {
     const INODES: u64 = 40;
     everywhere_by_pipe(|scene| {
         let Some(mount) = Mount::tmpfs_of_inodes(INODES) else { return };

@@ -117,7 +117,7 @@ fn devices_and_fifos_are_neither_replaced_nor_written_to() {
 }
 
 #[test]
-fn a_way_to_the_destination_that_can_not_be_made_names_what_stops_it() {
+fn a_way_to_the_destination_that_cannot_be_made_names_what_stops_it() {
     everywhere_by_pipe(|scene| {
         scene.file("a", "a");
         scene.file("tree/b", "b");

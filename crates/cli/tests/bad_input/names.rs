@@ -3,7 +3,7 @@
 use crate::common::*;
 
 #[test]
-fn a_name_that_is_too_long_is_told_with_its_path() {
+fn a_name_that_is_too_long_is_reported_with_its_path() {
     each_way_by_pipe(|scene| {
         scene.file("a", "a");
         let long = "l".repeat(256);
@@ -25,7 +25,7 @@ fn a_name_that_is_too_long_is_told_with_its_path() {
 }
 
 #[test]
-fn a_path_that_is_too_long_is_told() {
+fn a_path_that_is_too_long_is_reported() {
     each_way_by_pipe(|scene| {
         scene.file("a", "a");
         let long = "d/".repeat(2100);

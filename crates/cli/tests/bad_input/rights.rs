@@ -5,7 +5,7 @@ use haul_testkit::{FileSystem, Mount, fixture, nasty, tree};
 use std::os::unix::fs::MetadataExt;
 
 #[test]
-fn what_can_not_be_read_is_told_and_the_others_are_copied() {
+fn what_cannot_be_read_is_reported_and_the_others_are_copied() {
     everywhere_as_nobody(|scene| {
         for name in ["tree/a", "tree/closed/x", "tree/listed/x", "tree/secret", "tree/z"] {
             scene.file(name, "x");
@@ -41,7 +41,7 @@ fn what_can_not_be_read_is_told_and_the_others_are_copied() {
 }
 
 #[test]
-fn a_source_that_can_not_be_read_replaces_nothing() {
+fn a_source_that_cannot_be_read_replaces_nothing() {
     everywhere_as_nobody(|scene| {
         mode(scene.file("secret", "new"), 0o000);
         scene.file("dest", "old");
@@ -101,7 +101,7 @@ fn a_destination_without_leave_to_write_stays_as_it_is() {
 }
 
 #[test]
-fn rights_that_can_not_be_tightened_fail_the_entry() {
+fn rights_that_cannot_be_tightened_fail_the_entry() {
     if !is_root() {
         return fixture::missing("root, who can give files away");
     }

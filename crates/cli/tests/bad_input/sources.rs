@@ -3,7 +3,7 @@
 use crate::common::*;
 
 #[test]
-fn a_missing_source_is_told_and_the_others_are_copied() {
+fn a_missing_source_is_reported_and_the_others_are_copied() {
     everywhere(|scene| {
         scene.file("a", "a");
         scene.file("b", "b");
@@ -63,7 +63,7 @@ fn an_error_in_one_copy_does_not_hide_in_many() {
 }
 
 #[test]
-fn signs_for_a_shell_that_is_not_there_are_told_where_nothing_has_that_name() {
+fn signs_for_a_shell_that_is_not_there_are_reported_where_nothing_has_that_name() {
     each_of(
         &[Way::Local, Way::Download, Way::SftpDownload],
         |_| {},

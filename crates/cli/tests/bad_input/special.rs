@@ -62,7 +62,7 @@ fn named_fifos_and_descriptors_are_read_to_their_end() {
 }
 
 #[test]
-fn what_can_not_be_read_is_a_failure_and_trees_pass_it_over() {
+fn what_cannot_be_read_is_a_failure_and_trees_pass_it_over() {
     each_way_from_here(|scene| {
         let _socket = UnixListener::bind(scene.path("socket")).expect("a socket");
         scene.mkdir("tree");

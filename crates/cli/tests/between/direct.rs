@@ -115,7 +115,7 @@ fn contents_do_not_pass_here() {
 }
 
 #[test]
-fn that_they_do_not_is_told_on_demand() {
+fn that_they_do_not_is_reported_on_demand() {
     let world = World::new();
     let scene = scene(&world, "told", PLAIN);
     tree::random_file(scene.path("large"), LARGE, 1).expect("a file");
@@ -184,7 +184,7 @@ fn has_networks() -> bool {
 }
 
 #[test]
-fn hosts_that_can_not_reach_each_other_go_through_here() {
+fn hosts_that_cannot_reach_each_other_go_through_here() {
     if !has_networks() {
         return;
     }
@@ -360,7 +360,7 @@ fn largest(dir: &Path) -> u64 {
 }
 
 #[test]
-fn mirrors_differences_and_comparisons_go_on_working() {
+fn mirrors_differences_and_comparisons_continue_working() {
     let world = World::new();
     let scene = scene(&world, "mirror", PLAIN);
     make_source(&scene);

@@ -86,7 +86,7 @@ fn assert_large_arrived(scene: &Scene<'_>) {
 }
 
 #[test]
-fn a_client_that_was_stopped_goes_on() {
+fn a_client_that_was_stopped_continues() {
     let world = World::new();
     let scene = two_hosts(&world, "stopped");
     let running = in_the_middle(&scene, &["--timeout", "2"], "3");
@@ -155,7 +155,7 @@ fn a_host_without_haul_is_named_with_the_way_that_there_is() {
 }
 
 #[test]
-fn an_agent_that_dies_is_told_and_the_same_words_go_on() {
+fn an_agent_that_dies_is_reported_and_the_same_words_continue() {
     let world = World::new();
     for host in HOSTS {
         let scene = two_hosts(&world, host);
@@ -184,7 +184,7 @@ fn an_agent_that_is_stopped_is_given_up() {
 }
 
 #[test]
-fn a_tree_goes_through_here_and_that_is_told_on_demand() {
+fn a_tree_goes_through_here_and_that_is_reported_on_demand() {
     let world = World::new();
     let scene = two_hosts(&world, "tree");
     tree::many(scene.path("src/many"), 300, 4 << 10, 4, 1).expect("a tree");

@@ -189,7 +189,7 @@ fn many_files_are_compared_by_content_without_sending_it() {
 }
 
 #[test]
-fn what_can_not_be_compared_is_an_error_and_no_extra() {
+fn what_cannot_be_compared_is_an_error_and_no_extra() {
     everywhere_as_nobody(|scene| {
         a_tree(scene);
         scene.give_to_nobody("");
@@ -224,7 +224,7 @@ fn haul_s_own_files_and_special_ones_are_no_differences() {
 }
 
 #[test]
-fn json_tells_each_difference() {
+fn json_reports_each_difference() {
     everywhere_by_pipe(|scene| {
         copied(scene);
         fs::write(scene.path("to/tree/a"), "x").expect("written");

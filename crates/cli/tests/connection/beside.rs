@@ -128,7 +128,7 @@ const LATE: &str =
     "case \" $* \" in *' -'[GV]' '*|*BatchMode=yes*) ;; *) sleep 1; : > \"$0.late\" ;; esac";
 
 #[test]
-fn others_are_begun_while_the_first_login_is_on_its_way() {
+fn others_are_begun_while_the_first_login_is_in_transit() {
     at_servers_behind(LATE, &[], |scene, sshd| {
         make_source(scene);
         let running = begin(scene, &["--parallel", "4", "--via", "ssh"], "dst");
@@ -289,7 +289,7 @@ fn where_no_direct_connection_stands_logins_take_their_place() {
 }
 
 #[test]
-fn it_is_told_which_way_contents_go() {
+fn it_is_reported_which_way_contents_go() {
     each_remote_way(|scene| {
         scene.mkdir("src");
         tree::random_file(scene.path("src/large"), 40 << 20, 1).expect("a file");

@@ -82,7 +82,7 @@ fn an_agent_ends_when_its_client_is_killed_with_all_its_ssh() {
 }
 
 #[test]
-fn a_connection_that_breaks_at_any_byte_is_told_and_leaves_nothing_half_done() {
+fn a_connection_that_breaks_at_any_byte_is_reported_and_leaves_nothing_half_done() {
     each_remote_way(|scene| {
         tree::sizes(scene.path("tree"), 1).expect("a tree");
         let source = scene.snapshot("tree");

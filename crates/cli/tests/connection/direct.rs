@@ -70,7 +70,7 @@ fn assert_copied(scene: &Scene<'_>, dest: &str) {
 }
 
 #[test]
-fn direct_connections_are_told_of_where_contents_go_over_them() {
+fn direct_connections_are_reported_of_where_contents_go_over_them() {
     each_of(&WAYS, reached, |scene| {
         tree::random_file(scene.path("large"), LARGE, 1).expect("a file");
         let copy = || scene.copy(&["-v", "--via", "tcp"], &["large"], "to/").run().expect_ok();
@@ -148,7 +148,7 @@ fn contents_go_the_way_that_is_asked_for_and_arrive_the_same() {
 }
 
 #[test]
-fn through_real_ssh_the_host_tells_by_itself_where_it_is() {
+fn through_real_ssh_the_host_reports_by_itself_where_it_is() {
     each_remote_way(|scene| {
         make_source(scene);
         let run = scene.copy(&["-rv", "--via", "tcp"], &["src"], "dst").run().expect_ok();
@@ -281,7 +281,7 @@ fn strangers_at_the_port_hold_up_nobody_and_hear_nothing() {
 }
 
 #[test]
-fn a_copy_that_was_killed_goes_on_over_other_lanes() {
+fn a_copy_that_was_killed_continues_over_other_lanes() {
     const BIG: u64 = 200 << 20;
     each_of(&WAYS, reached, |scene| {
         scene.mkdir("src");

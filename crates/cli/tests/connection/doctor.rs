@@ -127,7 +127,7 @@ fn a_port_that_cant_be_had_is_named_and_ssh_is_measured() {
 }
 
 #[test]
-fn a_place_where_nothing_can_be_written_is_an_error_and_the_rest_is_told() {
+fn a_place_where_nothing_can_be_written_is_an_error_and_the_rest_is_reported() {
     let world = World::new();
     let scene = world.scene(Way::Upload);
     let file = scene.file("file", "own");
@@ -166,7 +166,7 @@ fn a_place_where_nothing_can_be_written_is_an_error_and_the_rest_is_told() {
 }
 
 #[test]
-fn a_host_without_haul_is_told_and_haul_is_advised() {
+fn a_host_without_haul_is_reported_and_haul_is_advised() {
     let world = World::new();
     let scene = world.scene(Way::Upload);
     if ["/usr/local/bin/haul", "/opt/homebrew/bin/haul"].iter().any(|p| Path::new(p).exists()) {

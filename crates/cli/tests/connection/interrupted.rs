@@ -27,7 +27,7 @@ fn ctrl_c_ends_a_copy_cleanly() {
 }
 
 #[test]
-fn what_is_kept_of_a_large_file_is_told_and_the_same_command_goes_on() {
+fn what_is_kept_of_a_large_file_is_reported_and_the_same_command_continues() {
     const BIG: u64 = 48 << 20;
     each_remote_way(|scene| {
         tree::random_file(scene.path("big"), BIG, 2).expect("a file");

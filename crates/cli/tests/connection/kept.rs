@@ -120,7 +120,7 @@ fn a_job_that_fails_leaves_no_connection_and_an_entry_that_fails_does() {
 }
 
 #[test]
-fn what_ends_while_it_is_kept_is_made_anew() {
+fn what_ends_while_it_is_kept_is_made_again() {
     let world = World::new();
     let scene = world.scene(Way::Upload);
     for name in ["a", "b", "c", "d"] {

@@ -53,7 +53,7 @@ fn sync_with_cuts(scene: &Scene<'_>, flags: &[&str], dest: &str, cuts: usize) ->
 }
 
 #[test]
-fn a_lane_that_is_lost_costs_what_was_on_it_and_no_connection_anew() {
+fn a_lane_that_is_lost_costs_what_was_on_it_and_no_new_connection() {
     each_of(&WAYS, reached, |scene| copy_with_cuts(scene, &["--via", "auto"], "dst", 1));
 }
 

@@ -135,7 +135,7 @@ fn a_local_file_with_a_colon_in_its_name_is_suggested() {
 }
 
 #[test]
-fn words_that_can_not_be_carried_out_are_refused_before_any_connection() {
+fn words_that_cannot_be_carried_out_are_refused_before_any_connection() {
     let world = World::new();
     let scene = world.scene(Way::Upload);
     let rsh = format!("touch {}", scene.path("asked").display());
@@ -151,7 +151,7 @@ fn words_that_can_not_be_carried_out_are_refused_before_any_connection() {
 }
 
 #[test]
-fn a_login_that_is_refused_is_told_from_a_host_that_is_not_there() {
+fn a_login_that_is_refused_is_distinguished_from_a_host_that_is_not_there() {
     let world = World::new();
     let scene = world.scene(Way::Upload);
     let stranger = scene.path("stranger");
@@ -182,7 +182,7 @@ fn another_key_than_the_known_one_is_a_warning_to_take_seriously() {
 }
 
 #[test]
-fn a_program_in_place_of_ssh_that_is_not_there_is_told() {
+fn a_program_in_place_of_ssh_that_is_not_there_is_reported() {
     let world = World::new();
     let scene = world.scene(Way::Upload);
     each_command(&scene, "/nowhere/my-ssh", |run| {

@@ -31,7 +31,7 @@ fn assert_says(run: &Outcome, error: &str, hint: &str) {
 }
 
 #[test]
-fn a_host_without_haul_is_told_where_it_was_looked_for() {
+fn a_host_without_haul_is_reported_where_it_was_looked_for() {
     let world = World::new();
     let scene = world.scene(Way::Upload);
     let run = upload_to_program(&scene, Path::new("/nowhere/haul"));
@@ -99,7 +99,7 @@ fn another_version_there_is_an_error_that_names_both() {
 }
 
 #[test]
-fn a_shell_that_talks_is_told_with_its_words() {
+fn a_shell_that_talks_is_reported_with_its_words() {
     let world = World::new();
     let scene = world.scene(Way::Upload);
     let run = upload_to(&scene, &format!("echo 'Welcome to the machine!'\nexec '{HAUL}' serve"));
@@ -123,7 +123,7 @@ fn a_shell_that_talks_is_told_with_its_words() {
 }
 
 #[test]
-fn a_program_there_that_is_not_haul_is_told() {
+fn a_program_there_that_is_not_haul_is_reported() {
     let world = World::new();
     let scene = world.scene(Way::Upload);
     let run = upload_to(&scene, "echo 'no such option: serve' >&2\nexit 7");

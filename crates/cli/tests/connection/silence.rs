@@ -43,7 +43,7 @@ fn a_host_whose_agent_is_stopped_is_given_up() {
 }
 
 #[test]
-fn a_client_that_was_stopped_leaves_its_host_free_and_goes_on() {
+fn a_client_that_was_stopped_leaves_its_host_free_and_continues() {
     each_remote_way(|scene| {
         let transfer = Transfer::start_with(scene, &["--timeout", "2", "--retries", "3"]);
         let agent = transfer.agent();

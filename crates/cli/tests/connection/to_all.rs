@@ -152,7 +152,7 @@ fn a_dead_host_and_a_silent_one_hold_up_nobody() {
 }
 
 #[test]
-fn the_worst_end_decides_the_code_and_each_is_told_in_json() {
+fn the_worst_end_decides_the_code_and_each_is_reported_in_json() {
     let world = World::new();
     let scene = scene(&world);
     make_source(&scene);
@@ -188,7 +188,7 @@ fn the_worst_end_decides_the_code_and_each_is_told_in_json() {
 }
 
 #[test]
-fn what_can_not_go_to_all_is_refused() {
+fn what_cannot_go_to_all_is_refused() {
     let world = World::new();
     let scene = scene(&world);
     make_source(&scene);
@@ -204,7 +204,7 @@ fn what_can_not_go_to_all_is_refused() {
 }
 
 #[test]
-fn what_is_wrong_with_a_source_is_told_once() {
+fn what_is_wrong_with_a_source_is_reported_once() {
     let world = World::new();
     let scene = scene(&world);
     scene.file("src/good", "good");

@@ -104,7 +104,7 @@ fn a_file_that_grows_is_sent_again_with_its_hash() {
 }
 
 #[test]
-fn nothing_is_left_to_go_on_with_and_nothing_verified() {
+fn nothing_is_left_to_continue_with_and_nothing_verified() {
     let world = World::new();
     let scene = world.scene(Way::Local);
     scene.file("a", "a");

@@ -82,7 +82,7 @@ fn what_a_lost_host_has_left_is_removed_by_a_later_deployment() {
 }
 
 #[test]
-fn what_is_damaged_on_its_way_is_not_run_and_taken_back() {
+fn what_is_damaged_in_transit_is_not_run_and_taken_back() {
     let world = World::new();
     let host = halting(&world);
     let running = host.deploy(&[]).spawn().expect("it starts");

@@ -123,7 +123,7 @@ fn a_deployed_haul_is_private_is_found_and_goes_again() {
 }
 
 #[test]
-fn a_copy_deploys_on_its_way_where_there_is_none_and_says_so() {
+fn a_copy_deploys_on_the_way_where_there_is_none_and_reports_it() {
     let world = World::new();
     let host = Host::new(&world);
     let run = host.copy().arg("--deploy").run().expect_ok();

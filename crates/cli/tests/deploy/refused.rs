@@ -111,7 +111,7 @@ fn a_directory_that_others_can_look_into_is_closed() {
 }
 
 #[test]
-fn a_file_in_the_place_of_a_directory_is_told() {
+fn a_file_in_the_place_of_a_directory_is_reported() {
     let world = World::new();
     let host = Host::new(&world);
     host.scene.file("home/.local", "");
@@ -123,7 +123,7 @@ fn a_file_in_the_place_of_a_directory_is_told() {
 }
 
 #[test]
-fn a_host_without_sftp_is_told() {
+fn a_host_without_sftp_is_reported() {
     let world = World::new();
     let host = Host::with(&world, SshdBuilder::without_sftp);
     for words in [&[][..], &["--remove"]] {
@@ -139,7 +139,7 @@ fn a_host_without_sftp_is_told() {
 }
 
 #[test]
-fn a_host_that_runs_no_programs_is_told() {
+fn a_host_that_runs_no_programs_is_reported() {
     let world = World::new();
     let host = Host::with(&world, |server| {
         server.server_line("ForceCommand internal-sftp").sftp("internal-sftp")
@@ -150,7 +150,7 @@ fn a_host_that_runs_no_programs_is_told() {
 }
 
 #[test]
-fn a_login_that_is_bound_to_a_haul_is_told() {
+fn a_login_that_is_bound_to_a_haul_is_reported() {
     let world = World::new();
     let host =
         Host::with(&world, |server| server.server_line(format!("ForceCommand {HAUL} serve")));
@@ -161,7 +161,7 @@ fn a_login_that_is_bound_to_a_haul_is_told() {
 }
 
 #[test]
-fn a_host_that_says_nonsense_of_itself_is_told_with_its_words() {
+fn a_host_that_says_nonsense_of_itself_is_reported_with_its_words() {
     let world = World::new();
     let bin = world.path().join("odd");
     fs::create_dir(&bin).expect("a directory");
@@ -184,7 +184,7 @@ fn a_host_that_says_nonsense_of_itself_is_told_with_its_words() {
 }
 
 #[test]
-fn a_home_directory_that_sftp_does_not_see_is_told() {
+fn a_home_directory_that_sftp_does_not_see_is_reported() {
     let world = World::new();
     let scene = world.scene(Way::Upload);
     // The server's SFTP sees it under another name: this one sees nothing.
@@ -215,7 +215,7 @@ fn a_home_directory_that_sftp_does_not_see_is_told() {
 }
 
 #[test]
-fn other_programs_than_ssh_can_not_deploy() {
+fn other_programs_than_ssh_cannot_deploy() {
     let world = World::new();
     let mut scene = world.scene(Way::Upload);
     scene.reach_by_pipe();

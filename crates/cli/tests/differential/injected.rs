@@ -176,7 +176,7 @@ fn only_what_could_not_be_backed_up_may_stay() {
 }
 
 #[test]
-fn only_modes_that_are_changed_may_be_told_otherwise() {
+fn only_modes_that_are_changed_may_be_configured_otherwise() {
     let entries = [
         ("src/same", file()),
         ("src/other", Entry { mode: 0o666, ..file() }),
@@ -208,7 +208,7 @@ fn name(first: &str) -> Entry {
 }
 
 #[test]
-fn of_names_of_one_file_each_is_told_with_how_it_differed() {
+fn of_names_of_one_file_each_is_reported_with_how_it_differed() {
     let longer = plain(Kind::File(Content::Text("longer text\n".into())));
     let entries = [("src/a", file()), ("src/b", name("src/a")), ("dst/b", longer)];
     let case = case(&["-aH"], &entries);
@@ -249,7 +249,7 @@ fn names_of_one_file_in_the_destination_are_replaced_all_the_same() {
 }
 
 #[test]
-fn names_that_no_base_has_are_told_where_a_base_has_another() {
+fn names_that_no_base_has_are_reported_where_a_base_has_another() {
     let entries = [
         ("src/a", file()),
         ("src/b", name("src/a")),

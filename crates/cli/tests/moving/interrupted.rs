@@ -120,7 +120,7 @@ fn clean(stage: &Stage<'_, '_>, tree: &str) {
 }
 
 #[test]
-fn a_move_that_is_interrupted_loses_nothing_and_goes_on() {
+fn a_move_that_is_interrupted_loses_nothing_and_continues() {
     let kills = campaign::rounds(KILLS);
     each_target(|stage| {
         if stage.to == To::Here {
@@ -183,7 +183,7 @@ fn a_move_that_is_interrupted_loses_nothing_and_goes_on() {
 }
 
 #[test]
-fn a_killed_move_to_a_new_name_goes_on_under_that_name() {
+fn a_killed_move_to_a_new_name_continues_under_that_name() {
     each_target(|stage| {
         if stage.to == To::Here {
             return;

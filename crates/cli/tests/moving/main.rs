@@ -98,7 +98,7 @@ fn a_tree(scene: &Scene<'_>) {
 }
 
 #[test]
-fn a_tree_is_there_and_gone_here() {
+fn a_tree_exists_and_is_removed_here() {
     each_target(|stage| {
         for (dest, at) in [("to", "to/tree"), ("made/", "made/tree"), ("renamed", "renamed")] {
             a_tree(stage.scene);
@@ -294,7 +294,7 @@ fn nothing_is_moved_onto_itself_by_way_of_a_host() {
 }
 
 #[test]
-fn what_can_not_be_copied_stays() {
+fn what_cannot_be_copied_stays() {
     let world = World::new();
     let scene = world.scene(Way::Local);
     let Some(mount) = Mount::tmpfs(4 << 20) else { return };
@@ -314,7 +314,7 @@ fn what_can_not_be_copied_stays() {
 }
 
 #[test]
-fn what_can_not_be_removed_stays_and_the_hint_says_why() {
+fn what_cannot_be_removed_stays_and_the_hint_says_why() {
     let world = World::new();
     let scene = world.scene(Way::Local);
     let mounts = (Mount::tmpfs(4 << 20), Mount::tmpfs(4 << 20));
@@ -339,7 +339,7 @@ fn what_can_not_be_removed_stays_and_the_hint_says_why() {
 }
 
 #[test]
-fn a_file_on_which_another_is_mounted_stays_and_that_is_told() {
+fn a_file_on_which_another_is_mounted_stays_and_that_is_reported() {
     each_target(|stage| {
         let scene = stage.scene;
         scene.file("tree/f", "below");
@@ -425,7 +425,7 @@ fn words_that_mean_nothing_are_refused() {
 }
 
 #[test]
-fn json_tells_what_moved() {
+fn json_reports_what_moved() {
     each_target(|stage| {
         stage.scene.file("f", "x");
         let run = stage.run(&["--json"], &["f"], "to").expect_ok();
@@ -526,7 +526,7 @@ fn a_directory_that_is_exchanged_after_it_was_copied_stays_with_what_took_its_pl
 }
 
 #[test]
-fn a_haul_of_another_version_at_the_host_is_told_before_anything_is_done() {
+fn a_haul_of_another_version_at_the_host_is_reported_before_anything_is_done() {
     let world = World::new();
     let mut scene = world.scene(Way::Download);
     scene.file("tree/f", "precious");
@@ -559,7 +559,7 @@ fn sources_on_hosts_and_here_go_into_one_directory() {
 }
 
 #[test]
-fn what_can_not_be_removed_on_the_host_stays_and_is_told() {
+fn what_cannot_be_removed_on_the_host_stays_and_is_reported() {
     let world = World::new();
     let mut scene = world.scene(Way::Download);
     scene.reach_by_pipe();

@@ -228,7 +228,7 @@ fn what_shows_where_nothing_can_be_written_is_no_copy() {
 }
 
 #[test]
-fn a_file_system_that_fails_to_tell_that_it_has_no_attributes_can_be_moved_from() {
+fn a_file_system_that_fails_to_report_that_it_has_no_attributes_can_be_moved_from() {
     let world = World::new();
     let scene = world.scene(Way::Local);
     scene.file("shown/f", "x");

@@ -82,7 +82,7 @@ fn without_attributes() -> Option<Mount> {
 }
 
 #[test]
-fn all_that_a_tree_has_comes_along() {
+fn all_that_a_tree_has_is_copied() {
     each_copying_target(|stage| {
         let scene = stage.scene;
         for (dest, at) in [("to", "to/tree"), ("renamed", "renamed")] {
@@ -110,7 +110,7 @@ fn all_that_a_tree_has_comes_along() {
 }
 
 #[test]
-fn each_thing_that_a_file_has_comes_along() {
+fn each_thing_that_a_file_has_is_copied() {
     each_copying_target(|stage| {
         let scene = stage.scene;
         for (name, give, _) in CASES {
@@ -131,7 +131,7 @@ fn each_thing_that_a_file_has_comes_along() {
 }
 
 #[test]
-fn what_an_sftp_server_can_not_hold_stays_and_is_not_copied() {
+fn what_an_sftp_server_cannot_hold_stays_and_is_not_copied() {
     each_copying_target(|stage| {
         if stage.scene.way != Way::SftpUpload {
             return;
@@ -291,7 +291,7 @@ fn a_file_whose_copy_belongs_to_somebody_else_gets_its_owner_there() {
 }
 
 #[test]
-fn what_a_file_system_can_not_hold_stays_and_is_told() {
+fn what_a_file_system_cannot_hold_stays_and_is_reported() {
     each_copying_target(|stage| {
         if stage.to != To::Elsewhere {
             return;

@@ -180,7 +180,7 @@ fn one_odd_second_at_a_server_shows_that_each_second_counts_there() {
 }
 
 #[test]
-fn that_a_server_takes_no_times_is_told_once_and_a_move_leaves_the_sources() {
+fn that_a_server_takes_no_times_is_reported_once_and_a_move_leaves_the_sources() {
     let world = World::new();
     let mut scene = world.scene(Way::SftpUpload);
     scene.reach_by_pipe();
@@ -209,7 +209,7 @@ fn that_a_server_takes_no_times_is_told_once_and_a_move_leaves_the_sources() {
 }
 
 #[test]
-fn a_time_that_cant_be_held_is_told_and_is_a_difference_and_a_move_keeps_the_source() {
+fn a_time_that_cant_be_held_is_reported_and_is_a_difference_and_a_move_keeps_the_source() {
     const WARNING: &str = "can't store its mtime";
     // One through SFTP, which begins with 1970, and one on a file system that ends in 2038.
     for (way, date) in [(Way::SftpUpload, "1901-12-31"), (Way::Local, "2200-01-01")] {

@@ -95,7 +95,7 @@ fn where_files_are_written_in_their_order_alone_large_ones_are() {
 }
 
 #[test]
-fn a_source_that_is_told_to_take_no_storage_has_no_holes_by_that() {
+fn a_source_that_is_reported_to_take_no_storage_has_no_holes_by_that() {
     let Some(disk) = Mount::image(FileSystem::Ext4, 64 << 20) else { return };
     each_way_by_pipe(|scene| {
         let Some(mount) = OddMount::new(Quirks { no_storage: true, ..Quirks::default() }) else {

@@ -70,7 +70,7 @@ fn an_error_of_one_host_does_not_keep_the_others_from_being_copied() {
 }
 
 #[test]
-fn output_that_can_not_be_written_is_an_error_and_the_copy_is_done() {
+fn output_that_cannot_be_written_is_an_error_and_the_copy_is_done() {
     let world = World::new();
     let scene = world.scene(Way::Local);
     scene.file("a", "a");

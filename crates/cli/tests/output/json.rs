@@ -33,7 +33,7 @@ fn files(objects: &[Value]) -> Vec<String> {
 }
 
 #[test]
-fn a_copy_tells_its_start_every_entry_and_its_summary() {
+fn a_copy_reports_its_start_every_entry_and_its_summary() {
     everywhere(|scene| {
         scene.file("tree/a", "12345");
         let same = scene.file("tree/same", "s");
@@ -93,7 +93,7 @@ fn a_copy_tells_its_start_every_entry_and_its_summary() {
 }
 
 #[test]
-fn bytes_that_are_no_text_are_told_in_full() {
+fn bytes_that_are_no_text_are_reported_in_full() {
     everywhere_by_pipe(|scene| {
         scene.file(os(b"tree/\xff\xfe"), "x");
         scene.file("tree/\u{9b}\"\\\n\u{1f980}", "x");
@@ -150,7 +150,7 @@ fn a_copy_that_ends_early_has_its_error_and_its_summary() {
 }
 
 #[test]
-fn a_long_copy_tells_how_far_it_is() {
+fn a_long_copy_reports_how_far_it_is() {
     let world = World::new();
     let scene = world.scene(Way::Download);
     haul_testkit::tree::random_file(scene.path("big"), 40 << 20, 1).expect("a file");

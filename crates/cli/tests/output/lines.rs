@@ -36,7 +36,7 @@ fn a_copy_ends_with_a_line_that_sums_it_up() {
 }
 
 #[test]
-fn quiet_says_nothing_when_all_goes_well() {
+fn quiet_prints_nothing_when_all_goes_well() {
     everywhere(|scene| {
         scene.file("tree/a", "a");
         scene.symlink("a", "tree/link");
@@ -101,7 +101,7 @@ fn verbose_has_a_line_for_each_file() {
 }
 
 #[test]
-fn a_renamed_tree_is_told_under_its_own_name() {
+fn a_renamed_tree_is_reported_under_its_own_name() {
     everywhere_by_pipe(|scene| {
         scene.file("tree/a", "a");
         let run = scene.copy(&["-rv"], &["tree"], "new-name").run().expect_ok();

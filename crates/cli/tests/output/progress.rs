@@ -138,7 +138,7 @@ fn it_names_the_file_in_a_copy_a_check_and_a_hash_wherever_that_is() {
 }
 
 #[test]
-fn a_signal_asks_for_the_progress_however_little_is_told_otherwise() {
+fn a_signal_asks_for_the_progress_however_little_is_configured_otherwise() {
     each_of(
         &[Way::Local, Way::Upload, Way::Download],
         |_| {},

@@ -176,7 +176,7 @@ fn hash_prints_the_lines_of_b3sum() {
 }
 
 #[test]
-fn what_can_not_be_asked_about_is_told_and_the_others_are_answered() {
+fn what_cannot_be_asked_about_is_reported_and_the_others_are_answered() {
     here_and_there(|scene| {
         scene.file("a", "abc");
         scene.file("dir/x", "x");

@@ -104,7 +104,7 @@ fn at_any_moment_a_name_shows_the_old_content_or_the_new_one() {
 }
 
 #[test]
-fn a_file_that_can_not_be_made_durable_fails_and_the_old_one_stays() {
+fn a_file_that_cannot_be_made_durable_fails_and_the_old_one_stays() {
     for (len, ways) in [(1_000_000, &Way::ALL[..]), (300, &[Way::Local]), (LARGE, &[Way::Local])] {
         each_of(
             ways,
@@ -130,7 +130,7 @@ fn a_file_that_can_not_be_made_durable_fails_and_the_old_one_stays() {
 }
 
 #[test]
-fn names_that_can_not_be_made_durable_fail_the_job() {
+fn names_that_cannot_be_made_durable_fail_the_job() {
     each_way_by_pipe(|scene| {
         let Some(target) = Target::new(scene, Names::Posix) else { return };
         fs::write(scene.path("big"), "content").expect("written");
@@ -180,7 +180,7 @@ fn what_was_there_already_is_made_durable_too() {
 }
 
 #[test]
-fn a_mode_that_can_not_be_made_durable_fails_the_file() {
+fn a_mode_that_cannot_be_made_durable_fails_the_file() {
     let world = World::new();
     let scene = world.scene(Way::Local);
     let Some(target) = Target::new(&scene, Names::Posix) else { return };

@@ -13,7 +13,7 @@ const RATE: u64 = CHECKPOINT / 5;
 const SYNCS: u64 = 3;
 
 #[test]
-fn a_copy_whose_power_was_cut_goes_on_from_its_last_checkpoint() {
+fn a_copy_whose_power_was_cut_continues_from_its_last_checkpoint() {
     each_way_by_pipe(|scene| {
         let Some(mut target) = Target::new(scene, Names::Posix) else { return };
         tree::random_file(scene.path("big"), LEN, 7).expect("a file");

@@ -171,7 +171,7 @@ fn a_key_that_may_only_read_changes_nothing() {
 }
 
 #[test]
-fn what_is_outside_is_neither_read_nor_written_nor_told() {
+fn what_is_outside_is_neither_read_nor_written_nor_reported() {
     let world = World::new();
     let login = Login::new(&world, "outside", "");
     let scene = &login.scene;

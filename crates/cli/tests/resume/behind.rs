@@ -103,7 +103,7 @@ fn directories_below_are_for_recursive_and_links_are_not_followed() {
 }
 
 #[test]
-fn a_link_that_was_on_its_way_goes_with_the_next_copy_of_it() {
+fn a_link_that_was_in_transit_goes_with_the_next_copy_of_it() {
     everywhere_by_pipe(|scene| {
         scene.mkdir("tree");
         scene.mkdir("to/tree");
@@ -119,7 +119,7 @@ fn a_link_that_was_on_its_way_goes_with_the_next_copy_of_it() {
 }
 
 #[test]
-fn json_tells_what_was_found() {
+fn json_reports_what_was_found() {
     here(|scene| {
         interrupted(scene);
         let run = clean(scene, &["--json", "-n", "--all"], &["to"]).run().expect_ok();
@@ -137,7 +137,7 @@ fn json_tells_what_was_found() {
 }
 
 #[test]
-fn what_can_not_be_cleaned_is_said() {
+fn what_cannot_be_cleaned_is_said() {
     here(|scene| {
         let run = clean(scene, &[], &["missing"]).run().expect_code(1);
         assert!(run.err().starts_with("haul: missing: no such file or directory"), "{run}");

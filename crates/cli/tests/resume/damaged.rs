@@ -74,7 +74,7 @@ fn what_the_journal_of_another_boot_has_not_committed_is_not_believed() {
 }
 
 #[test]
-fn strict_goes_on_when_all_is_well() {
+fn strict_continues_when_all_is_well() {
     everywhere_by_pipe(|scene| {
         make_big(scene);
         let blocks = interrupt(scene, 6);
@@ -83,7 +83,7 @@ fn strict_goes_on_when_all_is_well() {
 }
 
 #[test]
-fn a_source_that_changed_meanwhile_is_copied_anew() {
+fn a_source_that_changed_meanwhile_is_copied_again() {
     everywhere_by_pipe(|scene| {
         make_big(scene);
         interrupt(scene, 6);
@@ -93,7 +93,7 @@ fn a_source_that_changed_meanwhile_is_copied_anew() {
 }
 
 #[test]
-fn a_source_that_was_replaced_by_one_of_the_same_size_and_time_is_copied_anew() {
+fn a_source_that_was_replaced_by_one_of_the_same_size_and_time_is_copied_again() {
     everywhere_by_pipe(|scene| {
         make_big(scene);
         nasty::set_mtime(scene.path("big"), 1_600_000_000, 0).expect("a time");

@@ -85,25 +85,25 @@ fn kill_until_done(scene: &Scene<'_>, victims: &[Victim], pause_max_ms: u64) {
 }
 
 #[test]
-fn a_local_copy_that_is_killed_goes_on() {
+fn a_local_copy_that_is_killed_continues() {
     let kill = |scene: &Scene<'_>| kill_until_done(scene, &[Victim::Client], PAUSE_HERE_MAX_MS);
     each_of(&[Way::Local], |_| {}, kill);
 }
 
 #[test]
-fn an_upload_that_is_killed_goes_on() {
+fn an_upload_that_is_killed_continues() {
     let victims = [Victim::Client, Victim::Agent, Victim::Ssh];
     each_of(&[Way::Upload], |_| {}, |scene| kill_until_done(scene, &victims, PAUSE_MAX_MS));
 }
 
 #[test]
-fn a_download_that_is_killed_goes_on() {
+fn a_download_that_is_killed_continues() {
     let victims = [Victim::Client, Victim::Agent, Victim::Ssh];
     each_of(&[Way::Download], |_| {}, |scene| kill_until_done(scene, &victims, PAUSE_MAX_MS));
 }
 
 #[test]
-fn a_download_through_sftp_that_is_killed_goes_on() {
+fn a_download_through_sftp_that_is_killed_continues() {
     let victims = [Victim::Client, Victim::Ssh];
     each_of(&[Way::SftpDownload], |_| {}, |scene| kill_until_done(scene, &victims, PAUSE_MAX_MS));
 }

@@ -46,7 +46,7 @@ fn replace(big: &Path, how: Replaced, number: u64) {
 }
 
 #[test]
-fn a_source_that_was_replaced_with_its_old_size_and_time_is_copied_anew() {
+fn a_source_that_was_replaced_with_its_old_size_and_time_is_copied_again() {
     everywhere_by_pipe(|scene| {
         make_big(scene);
         let mut number = 0;
@@ -71,7 +71,7 @@ fn a_source_that_was_replaced_with_its_old_size_and_time_is_copied_anew() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn where_no_time_tells_of_a_change_what_is_there_is_compared_with_the_source() {
+fn where_no_time_shows_a_change_what_is_there_is_compared_with_the_source() {
     everywhere_by_pipe(|scene| {
         let Some(odd) = OddMount::new(Quirks { no_ctime: true, ..Quirks::default() }) else {
             return;

@@ -29,7 +29,7 @@ fn after_ctrl_c_nothing_is_moved_twice() {
 }
 
 #[test]
-fn a_file_with_holes_goes_on_and_keeps_them() {
+fn a_file_with_holes_continues_and_keeps_them() {
     everywhere(|scene| {
         make_big(scene);
         // Within a block, whole blocks, and at the end; each can be one in a file system of
@@ -52,7 +52,7 @@ fn a_file_with_holes_goes_on_and_keeps_them() {
 }
 
 #[test]
-fn no_resume_begins_anew_and_leaves_nothing() {
+fn no_resume_begins_again_and_leaves_nothing() {
     everywhere_by_pipe(|scene| {
         make_big(scene);
         interrupt(scene, 4);
@@ -71,7 +71,7 @@ fn no_resume_begins_anew_and_leaves_nothing() {
 }
 
 #[test]
-fn a_second_haul_on_the_same_file_is_told_so() {
+fn a_second_haul_on_the_same_file_is_reported_so() {
     everywhere(|scene| {
         make_big(scene);
         let first = start(scene, &["-q"], 1);
@@ -100,7 +100,7 @@ fn a_second_haul_on_the_same_file_is_told_so() {
 }
 
 #[test]
-fn a_full_disk_keeps_what_is_there_and_the_next_run_goes_on() {
+fn a_full_disk_keeps_what_is_there_and_the_next_run_continues() {
     everywhere_by_pipe(|scene| {
         // What comes over a wire is refused beforehand where there is no room for it: there
         // is for each of two, and not for both. Which of them is done by then is a matter

@@ -20,7 +20,7 @@ fn make_tree(scene: &Scene<'_>) -> usize {
 }
 
 #[test]
-fn a_copy_whose_connection_is_lost_goes_on_and_tells_each_entry_once() {
+fn a_copy_whose_connection_is_lost_continues_and_reports_each_entry_once() {
     each_remote_way(|scene| {
         let entries = make_tree(scene);
         let link = Link::to(scene.sshd()).expect("a link");
@@ -49,7 +49,7 @@ fn a_copy_whose_connection_is_lost_goes_on_and_tells_each_entry_once() {
 }
 
 #[test]
-fn progress_goes_on_from_where_it_was_and_events_come_once() {
+fn progress_continues_from_where_it_was_and_events_come_once() {
     each_remote_way(|scene| {
         let entries = make_tree(scene);
         tree::random_file(scene.path("tree/zlarge"), 20 << 20, 3).expect("a file");

@@ -54,7 +54,7 @@ fn ten_cuts_of_which_five_are_silent_end_in_a_whole_tree() {
 }
 
 #[test]
-fn as_many_cuts_of_all_connections_cost_the_blocks_that_were_on_their_way() {
+fn as_many_cuts_of_all_connections_cost_the_blocks_that_were_in_transit() {
     /// The block that a connection has on its way, and what is small beside all of them.
     const BLOCK: u64 = 4 << 20;
     const SMALL: u64 = 1 << 20;

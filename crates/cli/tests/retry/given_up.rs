@@ -109,7 +109,7 @@ fn a_question_before_a_job_is_given_up_as_a_job_is() {
 
 /// Each connection brings more of a long listing, or none can be made any more.
 #[test]
-fn attempts_to_ask_again_are_counted_anew_once_more_of_the_answer_has_come() {
+fn attempts_to_ask_again_are_counted_again_once_more_of_the_answer_has_come() {
     let world = World::new();
     let mut scene = world.scene(Way::Download);
     scene.mkdir("names/a");

@@ -68,7 +68,7 @@ fn a_move_ends_with_all_at_its_new_place() {
 
 /// A move logs in more than once: to ask, to copy, to ask again, and to remove.
 #[test]
-fn a_move_goes_on_whichever_of_its_logins_fails_behind_the_first() {
+fn a_move_continues_whichever_of_its_logins_fails_behind_the_first() {
     let world = World::new();
     let scene = world.scene(Way::Upload);
     let link = Link::to(scene.sshd()).expect("a link");
@@ -91,7 +91,7 @@ fn a_move_goes_on_whichever_of_its_logins_fails_behind_the_first() {
 }
 
 #[test]
-fn a_check_tells_each_difference_once() {
+fn a_check_reports_each_difference_once() {
     each_remote_way(|scene| {
         tree::many(scene.path("tree"), 20_000, 1, 200, 1).expect("a tree");
         fs::create_dir_all(scene.path("there/tree")).expect("a directory");
@@ -115,7 +115,7 @@ fn a_check_tells_each_difference_once() {
 
 /// A command that only asks: a directory may be half told.
 #[test]
-fn a_question_is_asked_again_and_its_answer_told_once() {
+fn a_question_is_asked_again_and_its_answer_reported_once() {
     let world = World::new();
     let mut scene = world.scene(Way::Download);
     for dir in 0..3 {

@@ -162,7 +162,7 @@ fn listing(dir: &Path) -> String {
 }
 
 #[test]
-fn devices_fifos_and_sockets_are_made_anew() {
+fn devices_fifos_and_sockets_are_made_again() {
     if !is_root() {
         return;
     }

@@ -144,7 +144,7 @@ fn the_mask_takes_no_rights_away() {
 }
 
 #[test]
-fn a_directory_that_lends_its_group_goes_on_doing_so() {
+fn a_directory_that_lends_its_group_continues_doing_so() {
     everywhere_by_pipe(|scene| {
         scene.file("tree/dir/x", "x");
         scene.mkdir("tree/dir/deeper");
@@ -160,7 +160,7 @@ fn a_directory_that_lends_its_group_goes_on_doing_so() {
 }
 
 #[test]
-fn root_is_told_once_that_owners_are_not_kept() {
+fn root_is_reported_once_that_owners_are_not_kept() {
     if !is_root() {
         return;
     }

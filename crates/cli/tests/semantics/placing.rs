@@ -156,7 +156,7 @@ fn a_directory_in_itself_is_compared_with_what_was_made_of_it() {
 }
 
 #[test]
-fn a_killed_copy_goes_on_where_it_was_under_its_new_name() {
+fn a_killed_copy_continues_where_it_was_under_its_new_name() {
     everywhere_by_pipe(|scene| {
         haul_testkit::tree::many(scene.path("many"), 400, 20_000, 3, 7).expect("a tree");
         // Not the second in which the copy is made, which is all that SFTP tells.

@@ -138,7 +138,7 @@ fn a_file_whose_content_is_left_gets_the_rights_of_the_source() {
 }
 
 #[test]
-fn attributes_that_are_set_are_told_and_counted() {
+fn attributes_that_are_set_are_reported_and_counted() {
     everywhere_by_pipe(|scene| {
         scene.file("tree/file", "content");
         scene.file("tree/dir/other", "content");
@@ -237,7 +237,7 @@ fn update_replaces_only_what_is_older() {
 }
 
 #[test]
-fn a_dry_run_tells_everything_and_changes_nothing() {
+fn a_dry_run_reports_everything_and_changes_nothing() {
     everywhere(|scene| {
         scene.file("tree/sub/new", "new");
         scene.file("tree/changed", "changed");

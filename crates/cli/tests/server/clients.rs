@@ -313,7 +313,7 @@ fn each_client_has_a_chunk_cache_of_its_own() {
 }
 
 #[test]
-fn a_client_that_can_not_be_served_hears_that_the_log_has_the_reason() {
+fn a_client_that_cannot_be_served_receives_that_the_log_has_the_reason() {
     for via in BOTH {
         let server = Server::start();
         let client = server.client("ann", &[]).by(via);

@@ -168,7 +168,7 @@ fn a_client_has_as_many_jobs_through_ssh_as_at_the_server() {
 }
 
 #[test]
-fn ssh_takes_the_place_of_a_server_that_does_not_answer_and_means_the_same_files() {
+fn ssh_replaces_a_server_that_does_not_answer_and_means_the_same_files() {
     let server = Server::prepare();
     let _sshd = enrolled(&server);
     let here = server.path("client");
@@ -235,7 +235,7 @@ fn ssh_takes_the_place_of_a_server_that_does_not_answer_and_means_the_same_files
 }
 
 #[test]
-fn ssh_takes_the_place_of_a_server_that_does_not_greet() {
+fn ssh_replaces_a_server_that_does_not_greet() {
     use rustix::process::{Pid, Signal, kill_process};
     let server = Server::prepare();
     let _sshd = enrolled(&server);

@@ -63,7 +63,7 @@ fn a_process_for_quic_that_crashes_is_replaced_and_harms_no_other_job() {
 }
 
 #[test]
-fn a_server_without_quic_says_so_and_a_reload_adds_it() {
+fn a_server_without_quic_reports_it_and_a_reload_adds_it() {
     let mut server = Server::prepare();
     let config = server.path("home/.config/haul");
     fs::create_dir_all(&config).expect("a directory");
@@ -117,7 +117,7 @@ fn a_reload_that_gets_no_address_takes_the_other_settings() {
 }
 
 #[test]
-fn a_client_goes_on_with_a_server_that_was_killed_and_started_again() {
+fn a_client_continues_with_a_server_that_was_killed_and_started_again() {
     let mut server = joined(&[]);
     let address = server.status()["listen"][0].as_str().expect("an address").to_owned();
     fs::write(server.path("user/large"), vec![3; 48 << 20]).expect("written");
@@ -160,7 +160,7 @@ fn upload_of(source: &Path) -> Job {
 }
 
 #[test]
-fn a_job_goes_on_when_the_clients_address_changes() {
+fn a_job_continues_when_the_clients_address_changes() {
     let (server, client, link) = relayed();
     let job = upload_of(&server.path("large"));
     thread::scope(|scope| {

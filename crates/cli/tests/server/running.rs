@@ -87,7 +87,7 @@ fn a_client_without_a_user_is_not_served_by_root() {
 }
 
 #[test]
-fn a_server_that_stops_ends_its_jobs_in_order_and_they_can_go_on() {
+fn a_server_that_stops_ends_its_jobs_in_order_and_they_can_continue() {
     for via in BOTH {
         let mut server = Server::start();
         let client = server.client("ann", &[]).by(via);
@@ -123,7 +123,7 @@ fn a_server_that_stops_ends_its_jobs_in_order_and_they_can_go_on() {
 }
 
 #[test]
-fn a_server_that_is_killed_takes_its_jobs_along_and_another_one_goes_on() {
+fn a_server_that_is_killed_takes_its_jobs_along_and_another_one_continues() {
     for via in BOTH {
         let mut server = Server::start();
         let client = server.client("ann", &[]).by(via);
@@ -231,7 +231,7 @@ fn a_client_that_leaves_between_requests_is_not_lost() {
 }
 
 #[test]
-fn all_connections_of_a_client_with_too_many_jobs_are_told_so() {
+fn all_connections_of_a_client_with_too_many_jobs_are_reported_so() {
     /// More than the lanes of a job, and its jobs.
     const CALLS: usize = 32;
     for via in BOTH {
@@ -264,7 +264,7 @@ fn all_connections_of_a_client_with_too_many_jobs_are_told_so() {
 }
 
 #[test]
-fn a_service_manager_hears_when_the_server_is_ready() {
+fn a_service_manager_receives_when_the_server_is_ready() {
     let server = Server::prepare();
     let socket = UnixDatagram::bind(server.path("notify")).expect("a socket");
     socket.set_read_timeout(Some(PATIENCE)).expect("set");

@@ -188,7 +188,7 @@ fn a_server_that_is_gone_is_replaced_by_nothing() {
 }
 
 #[test]
-fn a_client_that_is_revoked_or_meets_another_key_is_told_so() {
+fn a_client_that_is_revoked_or_meets_another_key_is_reported_so() {
     let server = joined(&["--read-only"]);
     fs::write(server.path("user/a"), "content").expect("written");
     fs::write(server.root().join("there"), "content").expect("written");
@@ -210,7 +210,7 @@ fn a_client_that_is_revoked_or_meets_another_key_is_told_so() {
 }
 
 #[test]
-fn an_own_key_that_can_not_be_read_is_no_mistake_of_the_command() {
+fn an_own_key_that_cannot_be_read_is_no_mistake_of_the_command() {
     let server = joined(&[]);
     fs::write(server.path("user/a"), "content").expect("written");
     let key = server.path("user/.local/state/haul/identity");

@@ -104,7 +104,7 @@ fn downloaded_while(len: u64, held: u64, change: &str) {
 }
 
 #[test]
-fn a_change_on_the_host_is_seen_while_the_last_of_a_download_is_on_its_way() {
+fn a_change_on_the_host_is_seen_while_the_last_of_a_download_is_in_transit() {
     let overwrite = "printf changed | dd of=big bs=1 seek=1000 conv=notrunc status=none";
     // The second one is large enough to be continued.
     let lens = [5 << 20, 66 << 20];
@@ -221,7 +221,7 @@ fn a_file_whose_length_changes_when_all_was_sent_is_seen() {
 }
 
 #[test]
-fn a_file_that_is_cut_on_its_way_is_told_as_that_and_leaves_nothing() {
+fn a_file_that_is_cut_in_transit_is_reported_as_that_and_leaves_nothing() {
     for len in [12 << 20, 70 << 20] {
         uploaded_while(len, len - (1 << 20), "truncate -s 3000000 big");
     }

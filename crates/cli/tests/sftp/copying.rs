@@ -43,7 +43,7 @@ fn a_tree_arrives_as_it_is_and_is_unchanged_the_next_time() {
 }
 
 #[test]
-fn without_haul_there_one_line_tells_what_would_be_faster() {
+fn without_haul_there_one_line_reports_what_would_be_faster() {
     let world = World::new();
     let up = world.scene(Way::Upload);
     let Some(server) = bare(&up, quick_sshd()) else { return };
@@ -226,7 +226,7 @@ fn directories_far_down_get_their_modes_and_times() {
 }
 
 #[test]
-fn a_killed_job_goes_on_where_it_was_under_its_new_name() {
+fn a_killed_job_continues_where_it_was_under_its_new_name() {
     let world = World::new();
     for way in Way::REMOTE {
         for command in ["copy", "move"] {
@@ -319,7 +319,7 @@ fn list(names: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn access_lists_stay_where_the_host_tells_of_none() {
+fn access_lists_stay_where_the_host_reports_none() {
     each_of(
         &[Way::SftpDownload],
         |scene| scene.reach_by_pipe(),

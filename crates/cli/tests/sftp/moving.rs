@@ -69,7 +69,7 @@ fn nothing_is_moved_onto_itself_through_sftp() {
 }
 
 #[test]
-fn a_move_whose_server_or_client_is_killed_loses_nothing_and_goes_on() {
+fn a_move_whose_server_or_client_is_killed_loses_nothing_and_continues() {
     let world = World::new();
     let scene = world.scene(Way::Download);
     scene.mkdir("to");

@@ -47,7 +47,7 @@ fn what_is_refused_through_handles_alone_is_set_by_paths() {
 }
 
 #[test]
-fn what_is_refused_is_told_once_and_the_content_arrives() {
+fn what_is_refused_is_reported_once_and_the_content_arrives() {
     let world = World::new();
     let mut scene = world.scene(Way::SftpUpload);
     refuse(&mut scene, "fsetstat,setstat");
@@ -119,7 +119,7 @@ fn a_large_file_that_was_interrupted_completes() {
 }
 
 #[test]
-fn a_full_host_that_does_not_tell_its_room_is_told_as_far_as_that_is_known() {
+fn a_full_host_that_does_not_report_its_room_is_reported_as_far_as_that_is_known() {
     let Some(small) = Mount::tmpfs(1 << 20) else { return };
     let world = World::new();
     let mut scene = world.scene(Way::SftpUpload);

@@ -43,7 +43,7 @@ fn relative_paths_begin_where_the_session_does_and_so_does_a_tilde() {
 }
 
 #[test]
-fn an_sftp_server_that_is_none_or_not_there_is_told_with_what_to_do() {
+fn an_sftp_server_that_is_none_or_not_there_is_reported_with_what_to_do() {
     let world = World::new();
     let scene = world.scene(Way::Download);
     let says = |server: &Sshd, error: &str, hint: &str| {
@@ -67,7 +67,7 @@ fn an_sftp_server_that_is_none_or_not_there_is_told_with_what_to_do() {
 }
 
 #[test]
-fn a_connection_that_breaks_while_a_file_is_hashed_is_told() {
+fn a_connection_that_breaks_while_a_file_is_hashed_is_reported() {
     let world = World::new();
     let scene = world.scene(Way::Download);
     let large = std::fs::File::create(scene.path("large")).expect("a file");

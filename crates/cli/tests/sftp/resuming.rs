@@ -82,7 +82,7 @@ pub(crate) fn finish(scene: &Scene<'_>, flags: &[&str]) -> [u64; 2] {
 }
 
 #[test]
-fn after_ctrl_c_a_copy_goes_on_where_it_was() {
+fn after_ctrl_c_a_copy_continues_where_it_was() {
     each_remote_way(|scene| {
         for flags in [&[][..], &["--strict"], &["--parallel", "3"]] {
             make_big(scene);
@@ -100,7 +100,7 @@ fn after_ctrl_c_a_copy_goes_on_where_it_was() {
 }
 
 #[test]
-fn what_is_said_to_be_kept_after_ctrl_c_is_gone_on_with() {
+fn what_is_said_to_be_kept_after_ctrl_c_is_resumed() {
     each_of(
         &[Way::Upload],
         |_| {},
@@ -173,7 +173,7 @@ pub(crate) fn servers_of(scene: &Scene<'_>) -> Vec<u32> {
 }
 
 #[test]
-fn a_disk_that_was_full_is_gone_on_with() {
+fn a_disk_that_was_full_is_resumed() {
     each_remote_way(|scene| {
         let Some(small) = Mount::tmpfs(150 << 20) else { return };
         tree::random_file(scene.path("big"), LEN, 7).expect("a file");

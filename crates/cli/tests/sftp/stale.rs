@@ -258,7 +258,7 @@ fn a_lost_connection_leaves_nothing_for_good() {
 }
 
 #[test]
-fn a_link_whose_stage_is_taken_for_left_behind_is_made_anew() {
+fn a_link_whose_stage_is_taken_for_left_behind_is_made_again() {
     /// So often in a row it may be.
     const REMOVED_MAX: usize = 5;
     let world = World::new();

@@ -30,7 +30,7 @@ fn warned_of(haul: &Haul, path: &str, cause: &str, lost: &str) -> Outcome {
 }
 
 #[test]
-fn a_directory_of_journals_that_can_not_be_used_is_told_and_left_alone() {
+fn a_directory_of_journals_that_cannot_be_used_is_reported_and_left_alone() {
     let world = World::new();
     let scene = world.scene(Way::Upload);
     scene.file("a", "abc");
@@ -69,7 +69,7 @@ fn a_directory_of_journals_that_can_not_be_used_is_told_and_left_alone() {
 }
 
 #[test]
-fn a_record_of_stages_that_can_not_be_written_is_told_once() {
+fn a_record_of_stages_that_cannot_be_written_is_reported_once() {
     let Some(small) = Mount::tmpfs(1 << 20) else { return };
     let world = World::new();
     let scene = world.scene(Way::Upload);
@@ -94,7 +94,7 @@ fn a_record_of_stages_that_can_not_be_written_is_told_once() {
 }
 
 #[test]
-fn without_a_place_for_journals_that_is_told() {
+fn without_a_place_for_journals_that_is_reported() {
     let world = World::new();
     let scene = world.scene(Way::Upload);
     scene.file("a", "abc");

@@ -13,7 +13,7 @@ use std::time::Duration;
 const SOON: Duration = Duration::from_secs(20);
 
 #[test]
-fn what_is_not_there_is_told_and_what_is_no_file_left_out() {
+fn what_is_not_there_is_reported_and_what_is_no_file_left_out() {
     each_remote_way(|scene| {
         scene.mkdir("tree");
         run(std::process::Command::new("mkfifo").arg(scene.path("tree/fifo")));
@@ -32,7 +32,7 @@ fn what_is_not_there_is_told_and_what_is_no_file_left_out() {
 }
 
 #[test]
-fn a_host_that_dies_is_told_and_the_next_run_completes() {
+fn a_host_that_dies_is_reported_and_the_next_run_completes() {
     each_remote_way(|scene| {
         tree::many(scene.path("tree"), 400, 3_000, 7, 4).expect("made");
         tree::random_file(scene.path("tree/large"), 90 << 20, 4).expect("made");
@@ -100,7 +100,7 @@ fn is_left(name: &str, stops_host: bool, way: Way, large: &Path) {
 const MANY: u64 = 3_000;
 
 #[test]
-fn small_files_are_told_as_they_are_done_and_ctrl_c_leaves_none_half_there() {
+fn small_files_are_reported_as_they_are_done_and_ctrl_c_leaves_none_half_there() {
     each_remote_way(|scene| {
         tree::many(scene.path("tree"), MANY, 2_000, 7, 4).expect("made");
         scene.mkdir("to");
@@ -119,7 +119,7 @@ fn small_files_are_told_as_they_are_done_and_ctrl_c_leaves_none_half_there() {
 }
 
 #[test]
-fn a_name_that_the_host_does_not_take_is_told_as_too_long() {
+fn a_name_that_the_host_does_not_take_is_reported_as_too_long() {
     each_remote_way(|scene| {
         scene.file("a", "abc");
         let dest = format!("{}/", "n".repeat(300));

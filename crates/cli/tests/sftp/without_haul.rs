@@ -25,7 +25,7 @@ fn ask(scene: &Scene<'_>, server: &Sshd, words: &[&str]) -> Haul {
 const TOLD: &str = "haul: warning: haul-test: no haul there: using SFTP\n";
 
 #[test]
-fn ls_stat_and_hash_go_on_through_sftp_and_say_so_once() {
+fn ls_stat_and_hash_continue_through_sftp_and_report_it_once() {
     let world = World::new();
     let scene = world.scene(Way::Download);
     let path = scene.file("a", "abc");

@@ -101,7 +101,7 @@ fn it_is_not_asked_where_there_is_no_need_or_nobody() {
 }
 
 #[test]
-fn what_rules_leave_out_does_not_count_and_what_is_asked_for_twice_is_told_once() {
+fn what_rules_leave_out_does_not_count_and_what_is_asked_for_twice_is_reported_once() {
     if !has_terminals() {
         return;
     }

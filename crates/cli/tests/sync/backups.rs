@@ -103,7 +103,7 @@ fn a_backup_directory_that_is_the_destination_is_none() {
 }
 
 #[test]
-fn a_dry_run_tells_what_goes_to_a_directory_that_is_missing() {
+fn a_dry_run_reports_what_goes_to_a_directory_that_is_missing() {
     everywhere_by_pipe(|scene| {
         for flags in scene.share([
             &["-ain", "--backup-dir=../kept", "--delete"][..],
@@ -314,7 +314,7 @@ fn a_backup_of_another_users_file_has_its_attributes() {
 }
 
 #[test]
-fn what_can_not_be_kept_stays() {
+fn what_cannot_be_kept_stays() {
     let world = World::new();
     let scene = world.scene(Way::Local);
     let long = "x".repeat(255);
@@ -333,7 +333,7 @@ fn what_can_not_be_kept_stays() {
 }
 
 #[test]
-fn who_could_not_read_it_can_not_read_its_backup() {
+fn who_could_not_read_it_cannot_read_its_backup() {
     let world = World::new();
     let scene = world.scene(Way::Local);
     scene.file("src/private/a", "new");
@@ -368,7 +368,7 @@ fn what_is_the_same_in_a_base_is_no_reason_for_a_backup() {
 }
 
 #[test]
-fn a_link_that_leads_out_has_no_backup_with_safe_links_and_is_told_where_it_is_left_out() {
+fn a_link_that_leads_out_has_no_backup_with_safe_links_and_is_reported_where_it_is_left_out() {
     each_of(
         &[Way::Local, Way::Upload],
         |scene| scene.reach_by_pipe(),

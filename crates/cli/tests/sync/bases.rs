@@ -87,7 +87,7 @@ fn other_content_that_a_link_to_a_base_replaces_has_a_backup() {
 }
 
 #[test]
-fn a_link_that_takes_the_place_of_a_file_is_told_whatever_a_base_has() {
+fn a_link_that_replaces_a_file_is_reported_whatever_a_base_has() {
     each_way_by_pipe(|scene| {
         for flags in [&["-ai"][..], &["-ain"]] {
             scene.clear(&["src", "dst", "prev"]);
@@ -299,7 +299,7 @@ fn the_first_base_that_has_it_whole_is_taken() {
 }
 
 #[test]
-fn a_base_that_is_missing_is_told() {
+fn a_base_that_is_missing_is_reported() {
     everywhere_by_pipe(|scene| {
         prepare(scene);
         let run = Pair::with_times(scene).run(&["-ai", "--link-dest=../missing"], &["src/"], "dst");
@@ -331,7 +331,7 @@ fn bases_of_two_kinds_exclude_each_other() {
 }
 
 #[test]
-fn what_a_base_has_takes_the_place_of_something_else() {
+fn what_a_base_has_replaces_something_else() {
     everywhere_by_pipe(|scene| {
         let hows = ["--link-dest=../prev", "--copy-dest=../prev"];
         let all = [&["-ai"][..], &["-aiin"], &["-ai", "--delete"], &["-aic", "--force"]];

@@ -39,7 +39,7 @@ fn prepare(scene: &Scene<'_>) {
 }
 
 #[test]
-fn contents_tell_where_that_is_asked_for() {
+fn contents_report_where_that_is_asked_for() {
     everywhere_by_pipe(|scene| {
         for flags in scene.share([
             &["-aic"][..],
@@ -62,7 +62,7 @@ fn contents_tell_where_that_is_asked_for() {
 }
 
 #[test]
-fn nothing_is_sent_or_told_of_what_has_the_same_content() {
+fn nothing_is_sent_or_reported_of_what_has_the_same_content() {
     each_way_by_pipe(|scene| {
         scene.file("src/a", "content");
         scene.file("dst/a", "CONTENT");

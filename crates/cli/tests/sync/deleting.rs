@@ -51,7 +51,7 @@ fn a_new_name_that_is_not_ascii_holds_nothing_back() {
 }
 
 #[test]
-fn a_destination_that_is_missing_is_told_once() {
+fn a_destination_that_is_missing_is_reported_once() {
     everywhere_by_pipe(|scene| {
         scene.file("src/a", "a");
         scene.file("src/d/b", "b");
@@ -196,7 +196,7 @@ fn a_source_that_is_in_the_destination_stays() {
 }
 
 #[test]
-fn many_are_removed_and_all_are_told() {
+fn many_are_removed_and_all_are_reported() {
     each_way_by_pipe(|scene| {
         scene.file("src/a", "a");
         for n in 0..700 {
@@ -209,7 +209,7 @@ fn many_are_removed_and_all_are_told() {
 }
 
 #[test]
-fn what_goes_is_told_in_its_turn() {
+fn what_goes_is_reported_in_its_turn() {
     each_way_by_pipe(|scene| {
         for dir in ["a/s", "b/s", "c"] {
             scene.file(format!("src/{dir}/../f"), "new");
@@ -240,7 +240,7 @@ fn a_source_that_is_not_there_holds_nothing_back() {
 }
 
 #[test]
-fn a_source_that_can_not_even_be_begun_is_told_and_holds_removals_back() {
+fn a_source_that_cannot_even_be_begun_is_reported_and_holds_removals_back() {
     everywhere_by_pipe(|scene| {
         scene.file("src/one/a", "a");
         scene.file("dst/extra", "extra");
@@ -322,7 +322,7 @@ fn rules_protect_what_a_missing_source_is_called() {
 }
 
 #[test]
-fn where_rules_can_not_be_read_nothing_is_removed() {
+fn where_rules_cannot_be_read_nothing_is_removed() {
     each_way_by_pipe(|scene| {
         let prepare = || {
             scene.clear(&["src", "dst"]);

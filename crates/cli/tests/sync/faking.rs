@@ -242,7 +242,7 @@ fn a_record_that_is_damaged_fails_its_entry_alone() {
 }
 
 #[test]
-fn what_can_not_be_done_with_it_is_refused() {
+fn what_cannot_be_done_with_it_is_refused() {
     everywhere_by_pipe(|scene| {
         scene.file("src/a", "content");
         let refused = |words: &[&str]| {
@@ -316,7 +316,7 @@ fn an_attribute_that_no_fifo_or_link_can_have_fails_its_entry() {
 }
 
 #[test]
-fn what_can_not_be_written_down_fails_its_entry() {
+fn what_cannot_be_written_down_fails_its_entry() {
     if !is_root() {
         return fixture::missing("root");
     }

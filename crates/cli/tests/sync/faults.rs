@@ -92,7 +92,7 @@ fn a_source_that_fails_halfway_has_nothing_removed_behind_it() {
 }
 
 #[test]
-fn content_that_can_not_be_read_holds_back_what_is_removed_last() {
+fn content_that_cannot_be_read_holds_back_what_is_removed_last() {
     everywhere_by_pipe(|scene| {
         let Some(odd) = OddMount::new(Quirks { uncached: true, ..Quirks::default() }) else {
             return;

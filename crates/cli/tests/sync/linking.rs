@@ -128,7 +128,7 @@ fn what_is_linked_otherwise_is_linked_as_in_the_source() {
 }
 
 #[test]
-fn a_further_name_is_told_with_that_to_which_it_is_linked() {
+fn a_further_name_is_reported_with_that_to_which_it_is_linked() {
     each_way_by_pipe(|scene| {
         linked(scene);
         let route = scene.route();
@@ -146,7 +146,7 @@ fn a_further_name_is_told_with_that_to_which_it_is_linked() {
 }
 
 #[test]
-fn what_a_further_name_led_to_before_is_not_told() {
+fn what_a_further_name_led_to_before_is_not_reported() {
     each_way_by_pipe(|scene| {
         scene.file("src/a", "new");
         scene.symlink("here", "src/x");
@@ -210,7 +210,7 @@ fn a_server_that_can_link_is_asked_to() {
 }
 
 #[test]
-fn where_no_hard_links_are_told_that_is_a_warning() {
+fn where_no_hard_links_are_reported_that_is_a_warning() {
     each_of(
         &[Way::SftpDownload],
         |scene| scene.reach_by_pipe(),
@@ -292,7 +292,7 @@ fn a_dry_run_links_what_a_base_has_in_a_directory_that_is_missing() {
 }
 
 #[test]
-fn another_name_of_a_link_that_is_made_anew_stays_what_it_was() {
+fn another_name_of_a_link_that_is_made_again_stays_what_it_was() {
     each_way_by_pipe(|scene| {
         scene.clear(&["src", "dst"]);
         scene.mkdir("src");

@@ -68,7 +68,7 @@ fn a_log_has_the_lines_of_rsync() {
 }
 
 #[test]
-fn a_log_tells_what_fails() {
+fn a_log_reports_what_fails() {
     let world = World::new();
     let scene = world.scene(Way::Local);
     scene.file("src/a\n", "new");
@@ -84,7 +84,7 @@ fn a_log_tells_what_fails() {
 }
 
 #[test]
-fn a_log_that_can_not_be_written_is_an_error() {
+fn a_log_that_cannot_be_written_is_an_error() {
     let world = World::new();
     let scene = world.scene(Way::Local);
     scene.file("src/a", "new");

@@ -87,7 +87,7 @@ fn what_none_of_several_sources_has_is_removed() {
 }
 
 #[test]
-fn a_source_that_can_not_be_read_holds_back_all_removals() {
+fn a_source_that_cannot_be_read_holds_back_all_removals() {
     each_way_by_pipe(|scene| {
         for flags in scene.share([
             &["-ai", "--delete"][..],

@@ -222,7 +222,7 @@ fn a_link_on_an_implied_way_that_stays_in_the_destination_is_followed() {
 }
 
 #[test]
-fn lists_that_can_not_be_taken_are_refused() {
+fn lists_that_cannot_be_taken_are_refused() {
     each_way_by_pipe(|scene| {
         build(scene);
         let list = scene.file("list", "top\n");

@@ -183,7 +183,7 @@ fn one_that_has_other_names_or_attributes_which_a_new_one_would_not_have_is_sent
 }
 
 #[test]
-fn nothing_keeps_two_names_where_the_source_can_not_be_read() {
+fn nothing_keeps_two_names_where_the_source_cannot_be_read() {
     everywhere_as_nobody(|scene| {
         if scene.is_sftp() {
             return;

@@ -63,7 +63,7 @@ fn what_stands_in_the_way_goes_as_it_does_with_rsync() {
 }
 
 #[test]
-fn a_dry_run_tells_of_nothing_that_rules_leave_unmade() {
+fn a_dry_run_reports_nothing_that_rules_leave_unmade() {
     each_way_by_pipe(|scene| {
         Pair::usual(scene);
         for flags in [&["-ain", "--existing"][..], &["-ai", "--existing"]] {
@@ -226,7 +226,7 @@ fn owners_attributes_and_access_lists_are_kept() {
 }
 
 #[test]
-fn without_r_directories_are_left_out_and_that_is_told() {
+fn without_r_directories_are_left_out_and_that_is_reported() {
     everywhere_by_pipe(|scene| {
         let pair = Pair::usual(scene);
         let run = pair.run(&["-ti"], &["src/d", "src/same"], "dst");

@@ -6,7 +6,7 @@ use haul_testkit::nasty;
 use std::process::Command;
 
 #[test]
-fn nothing_is_told_unless_it_was_asked_for() {
+fn nothing_is_reported_unless_it_was_asked_for() {
     each_way_by_pipe(|scene| {
         Pair::usual(scene);
         let route = scene.route();
@@ -108,7 +108,7 @@ fn a_created_destination_is_reported_wherever_it_is() {
 }
 
 #[test]
-fn what_is_told_is_what_rsync_tells() {
+fn what_is_reported_is_what_rsync_reports() {
     let world = World::new();
     let scene = world.scene(Way::Local);
     // Haul's figures are one line, and rsync's are two.

@@ -185,7 +185,7 @@ fn waiting(scene: &Scene<'_>) -> usize {
 }
 
 #[test]
-fn nothing_is_new_before_all_is_and_what_was_killed_goes_on_waiting() {
+fn nothing_is_new_before_all_is_and_what_was_killed_continues_waiting() {
     each_of(
         &[Way::Local, Way::Upload, Way::Download],
         |scene| scene.reach_by_pipe(),

@@ -102,7 +102,7 @@ pub(super) fn begin(
         Ok(begun) => begun,
         Err(_) => match talked {
             Err(panic) => std::panic::resume_unwind(panic),
-            Ok(()) => unreachable!("it says what came of it before it ends"),
+            Ok(()) => unreachable!("it reports its result before it ends"),
         },
     }
 }

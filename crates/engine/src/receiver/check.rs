@@ -103,7 +103,7 @@ impl Checker<'_> {
                 checked = Some(opened);
                 outcome
             }
-            (_, None) => unreachable!("only directories come without a name"),
+            (_, None) => unreachable!("only directories have no name"),
             (kind, Some(place)) => match self.compare(&dir, place, &entry) {
                 Ok((found, _)) if self.job.plan.compares_content && has_content(kind, found) => {
                     let name = place.clone();

@@ -224,7 +224,7 @@ impl Completion<'_> {
             let result = match proof {
                 Some(proof) => proof.holds(&parked).map_err(Fault::clipped),
                 None => {
-                    let message = "not removed: its copy can't be told from other entries";
+                    let message = "not removed: its copy can't be distinguished from other entries";
                     Err(Fault::new(Side::Destination, FaultKind::Io, message))
                 }
             };

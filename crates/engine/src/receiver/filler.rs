@@ -120,7 +120,7 @@ impl Filler<'_> {
     /// only the providers behind it.
     pub(super) fn want_after_versions(&self, file: Box<Pending>, wants: &mut Vec<Want>) {
         let outcome = self.want_parts(self.providers.after_versions(), file, wants);
-        debug_assert!(outcome.is_none(), "those that come behind pass each file on");
+        debug_assert!(outcome.is_none(), "later providers pass each file on");
     }
 
     /// Asks `providers` for parts of a file, and the Sender for the rest.

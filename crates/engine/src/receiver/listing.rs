@@ -238,7 +238,7 @@ impl Receiver<'_> {
                 Outcome::Skipped(Skip::Special)
             }
             _ => {
-                let name = name.expect("only directories come without a name");
+                let name = name.expect("only directories have no name");
                 let mut one = Pending::new(index, dir, name, entry, OnExisting::Keep, cost);
                 one.target.staging.clone_from(&self.staging);
                 return match self.job.is_hard_linked(&one.entry) {

@@ -179,7 +179,7 @@ impl RequestedSources {
             // All other sources are in it.
             if self.merges_sources && self.first_entry != FirstEntry::NoneYet {
                 return Err(ProtocolViolation(
-                    "it listed a source beside the one that has all others in it",
+                    "it listed a source next to the one that contains all others",
                 ));
             }
             self.first_entry = FirstEntry::Root;
@@ -195,7 +195,7 @@ impl RequestedSources {
         if dir == 0 && self.merges_sources {
             if self.first_entry == FirstEntry::Root {
                 return Err(ProtocolViolation(
-                    "it listed a source beside the one that has all others in it",
+                    "it listed a source next to the one that contains all others",
                 ));
             }
             self.first_entry = FirstEntry::Other;

@@ -59,7 +59,7 @@ fn what_goes_right_into_the_destination_comes_behind_that() {
 }
 
 #[test]
-fn what_was_told_is_not_told_again_and_what_was_lost_is() {
+fn what_was_reported_is_not_reported_again_and_what_was_lost_is() {
     let report_log = report_log();
     let first = run(&report_log, &["t/!", "t/a!", "t/b", "t/c!", "t/d/"], &Outcome::Copied);
     assert_eq!(first.len(), 3);
@@ -95,7 +95,7 @@ fn of_two_with_one_place_the_first_was_asked_for() {
 }
 
 #[test]
-fn of_sources_that_share_a_place_each_is_told_once() {
+fn of_sources_that_share_a_place_each_is_reported_once() {
     let other = |source, is_rival| Position { source, is_rival, ..place("a") };
     // Of a mirror all sources are walked as one.
     for places in [[other(1, false), other(2, true)], [other(0, false), other(0, true)]] {
@@ -153,7 +153,7 @@ fn a_run_that_is_lost_before_it_comes_as_far_forgets_nothing() {
 }
 
 #[test]
-fn a_run_that_is_lost_before_it_lists_anything_has_told_nothing() {
+fn a_run_that_is_lost_before_it_lists_anything_has_reported_nothing() {
     let report_log = report_log();
     assert!(report_log.begin_rerun() && report_log.begin_rerun());
     assert_eq!(run(&report_log, &["t/!", "t/a!"], &SAME).len(), 2);
@@ -193,7 +193,7 @@ fn what_fails_after_all_leaves_the_outcome_as_it_is() {
 }
 
 #[test]
-fn sources_that_go_are_gone_once_that_is_told_or_they_are_not_found_again() {
+fn sources_that_go_are_gone_once_that_is_reported_or_they_are_not_found_again() {
     let report_log = ReportLog::default();
     let moving = haul_model::Moving::Whole;
     report_log.keep(&Task::Remove { rule: haul_model::Remove::SameContent, moving }, None);
@@ -272,7 +272,7 @@ fn a_listed_source_that_was_removed_is_no_failure() {
 }
 
 #[test]
-fn failures_are_told_once_unless_there_are_too_many() {
+fn failures_are_reported_once_unless_there_are_too_many() {
     let report_log = report_log();
     let failed = Outcome::Failed(Fault::new(Side::Source, FaultKind::Io, "can't read"));
     assert_eq!(run(&report_log, &["a!", "b!"], &failed).len(), 2);
@@ -327,7 +327,7 @@ fn of_a_job_that_is_run_once_nothing_is_kept() {
 }
 
 #[test]
-fn what_only_the_destination_has_is_told_once_where_each_run_finds_it() {
+fn what_only_the_destination_has_is_reported_once_where_each_run_finds_it() {
     for (task, is_found_again) in [
         (Task::Check { content: false, keeps: Kept::TIMES }, true),
         (Task::Sync(Policy::default(), Mirror::default()), false),
@@ -429,7 +429,7 @@ fn sources_are_gone_only_if_an_earlier_run_has_removed_them() {
 }
 
 #[test]
-fn a_source_that_stays_is_told_once_beside_those_that_go() {
+fn a_source_that_stays_is_reported_once_beside_those_that_go() {
     let report_log = moving();
     run(&report_log, &["a!"], &SAME);
     let other = Outcome::Differs(Changes::SIZE);

@@ -84,7 +84,7 @@ impl<'r, 'a> Remover<'r, 'a> {
                 Err(fault) if fault.kind == FaultKind::Changed => {
                     self.told.extend(linked::told(&item, Err(fault)));
                 }
-                Err(fault) => tracing::debug!(%fault, "a source that was set aside stays"),
+                Err(fault) => tracing::debug!(%fault, "a source was not removed"),
                 Ok(()) => {}
             }
         }

@@ -63,7 +63,7 @@ fn the_deepest_tree_with_the_longest_names_is_copied() {
 }
 
 #[test]
-fn what_is_deeper_is_told_and_left_out() {
+fn what_is_deeper_is_reported_and_left_out() {
     let bench = Bench::new(&["tree"], |source| {
         std::fs::create_dir(source.join("tree")).expect("made");
         dig(&source.join("tree"), MAX_DEPTH + 3);

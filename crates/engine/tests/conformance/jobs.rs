@@ -253,7 +253,7 @@ fn every_policy_about_what_exists() {
 }
 
 #[test]
-fn what_stands_in_the_way_stays_and_is_told() {
+fn what_stands_in_the_way_stays_and_is_reported() {
     let mut bench = Bench::new(&["tree"], |source| {
         fs::create_dir_all(source.join("tree/dir/below")).expect("made");
         fs::create_dir(source.join("tree/dir-for-link")).expect("made");

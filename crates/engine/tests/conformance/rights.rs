@@ -109,7 +109,7 @@ fn failed_with(outcomes: &BTreeMap<String, Outcome>, path: &str) -> Option<Fault
 }
 
 #[test]
-fn what_may_not_be_read_there_is_told_and_the_rest_is_copied() {
+fn what_may_not_be_read_there_is_reported_and_the_rest_is_copied() {
     let two = Two::new();
     two.file("there/tree/good", 0o644);
     two.file("there/tree/closed", 0o000);

@@ -153,7 +153,7 @@ fn assert_refused(result: &Result<Summary, JobError>, words: &str) {
 }
 
 #[test]
-fn each_host_is_told_its_own_part() {
+fn each_host_is_reported_its_own_part() {
     let from = |peer: &mut Peer| {
         peer.list(vec![file(0, "x", 0), dir_end(0)]);
         peer.await_outcome(1);
@@ -249,7 +249,7 @@ pub(crate) fn tell_copied(peer: &mut Peer) {
 }
 
 #[test]
-fn hosts_are_told_of_each_other_and_meet() {
+fn hosts_are_reported_of_each_other_and_meet() {
     let from = |peer: &mut Peer| {
         await_offer(peer);
         peer.tell(&Message::Called(Called::Connected(2)));

@@ -142,7 +142,7 @@ fn subdirs(dir: u64, names: &[&str]) -> ListItem {
 }
 
 #[test]
-fn extras_are_told_before_the_first_directory_is_gone_into() {
+fn extras_are_reported_before_the_first_directory_is_gone_into() {
     let attacked = tree_checked_by_agent(
         Task::Check { content: true, keeps: haul_model::Kept::OF_COPIES },
         |peer| {
@@ -245,7 +245,7 @@ fn hear_hash(peer: &mut Peer) {
 }
 
 #[test]
-fn a_source_is_removed_only_if_its_hash_was_told_and_it_did_not_change() {
+fn a_source_is_removed_only_if_its_hash_was_reported_and_it_did_not_change() {
     assert_eq!(moved_to(|peer, _| hear_hash(peer)), [""; 0]);
     assert_eq!(moved_to(|_, _| {}), ["full"], "its hash was not even asked for");
     let appended = moved_to(|peer, source| {

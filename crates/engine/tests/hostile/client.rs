@@ -70,7 +70,7 @@ fn an_agent_does_not_believe_a_client_that_is_done_at_once() {
 }
 
 #[test]
-fn sources_that_can_not_be_are_faults_of_their_own() {
+fn sources_that_cannot_be_are_faults_of_their_own() {
     let sources: Vec<Vec<u8>> = vec![
         b"\0".to_vec(),
         b"/nowhere/\0/x".to_vec(),
@@ -91,7 +91,7 @@ fn sources_that_can_not_be_are_faults_of_their_own() {
 }
 
 #[test]
-fn a_destination_that_can_not_be_is_told() {
+fn a_destination_that_cannot_be_is_reported() {
     let place = Place::new();
     fs::write(place.dest("file"), "old").expect("written");
     let below_file = bytes(&place.dest("file/below"));

@@ -261,7 +261,7 @@ fn a_hole_that_would_take_hours_to_hash_is_refused_at_once() {
 }
 
 #[test]
-fn holes_arrive_that_are_told_block_by_block() {
+fn holes_arrive_that_are_reported_block_by_block() {
     const SIZE: u64 = (12 << 20) + 100;
     for victim in RECEIVERS {
         let attacked = send_to(

@@ -40,7 +40,7 @@ fn reuse(at: u64, from: u64, len: u64) -> Message {
 }
 
 #[test]
-fn sums_are_told_before_the_difference_is_wanted() {
+fn sums_are_reported_before_the_difference_is_wanted() {
     for victim in RECEIVERS {
         let attacked = send_difference(victim, |peer| {
             let mut blocks = 0;
@@ -206,7 +206,7 @@ fn want_difference(index: u64) -> Message {
 }
 
 #[test]
-fn sums_that_can_not_be_are_refused() {
+fn sums_that_cannot_be_are_refused() {
     let cases: [(&str, Vec<Message>); 11] = [
         ("of an unknown kind", vec![begin(LARGE, LEN, 0, 2)]),
         ("of an unknown kind", vec![begin(LARGE, LEN, u32::MAX, 2)]),

@@ -138,7 +138,7 @@ fn whole(kind: FrameType) -> Vec<u8> {
 }
 
 #[test]
-fn a_payload_that_can_not_be_read_ends_the_job() {
+fn a_payload_that_cannot_be_read_ends_the_job() {
     for kind in OF_SENDER {
         for garbage in [&b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"[..], b"\x80"] {
             let frame = haul_proto::frame_bytes(kind, garbage);
@@ -290,7 +290,7 @@ fn a_connection_that_ends_in_a_content_leaves_no_half_file() {
 }
 
 #[test]
-fn a_reason_to_give_up_is_told_without_control_bytes() {
+fn a_reason_to_give_up_is_reported_without_control_bytes() {
     let text = || "red \x1b[31m bell \x07 \u{9b}31m line\nend".to_owned();
     let fault = Fault::new(Side::Destination, FaultKind::NoSpace, text());
     let aborts = [

@@ -73,7 +73,7 @@ fn a_welcome_that_is_none_is_refused() {
 }
 
 #[test]
-fn an_agent_of_another_version_is_told_apart_by_both_versions() {
+fn an_agent_of_another_version_is_distinguished_by_both_versions() {
     for version in [0, VERSION + 1, u16::MAX] {
         let attacked = client_meets(move |peer| {
             peer.frame(FrameType::Welcome, &hello(version, 0));
@@ -147,7 +147,7 @@ fn abort_of(attacked: &Attacked) -> String {
 }
 
 #[test]
-fn a_client_that_does_not_greet_is_refused_and_told_so() {
+fn a_client_that_does_not_greet_is_refused_and_reported_so() {
     let request = Message::Request(Request::Stat { path: b"/".to_vec(), follow: true });
     let attacked = agent_meets(move |peer| peer.tell(&request));
     attacked.assert_refused("greeting");
@@ -158,7 +158,7 @@ fn a_client_that_does_not_greet_is_refused_and_told_so() {
 }
 
 #[test]
-fn a_client_of_another_version_hears_ours_before_it_is_refused() {
+fn a_client_of_another_version_receives_ours_before_it_is_refused() {
     let attacked = agent_meets(|peer| {
         peer.frame(FrameType::Hello, &hello(VERSION + 1, 0));
         let role = Role::Sender {

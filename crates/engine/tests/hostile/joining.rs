@@ -247,7 +247,7 @@ fn a_session_that_refuses_the_file_is_done_without() {
 }
 
 #[test]
-fn a_link_in_the_place_of_a_file_on_its_way_is_not_written_through() {
+fn a_link_in_the_place_of_a_file_in_transit_is_not_written_through() {
     let place = place();
     let mut servers = Servers::start(&place.dest(""), 1);
     let (result, watch) = copy(&place, &mut servers, Placement::SftpUpload, |servers| {
@@ -265,7 +265,7 @@ fn a_link_in_the_place_of_a_file_on_its_way_is_not_written_through() {
 }
 
 #[test]
-fn a_job_goes_on_without_a_session_that_fails_and_says_so() {
+fn a_job_continues_without_a_session_that_fails_and_reports_it() {
     for to in [Placement::SftpUpload as fn(SftpRoute) -> Placement, Placement::SftpDownload] {
         let place = place();
         let mut servers = Servers::start(&place.dest(""), 2);

@@ -82,7 +82,7 @@ fn a_host_that_sends_more_than_it_was_asked_for_is_not_heard_out() {
 }
 
 #[test]
-fn an_agent_takes_no_more_filler_than_was_told_and_none_that_was_not() {
+fn an_agent_takes_no_more_filler_than_was_reported_and_none_that_was_not() {
     for messages in [
         vec![Message::Filler(1)],
         vec![

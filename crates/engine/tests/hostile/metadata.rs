@@ -167,7 +167,7 @@ fn a_size_beyond_all_files_is_only_a_claim() {
 }
 
 #[test]
-fn a_link_that_can_not_be_made_fails_alone() {
+fn a_link_that_cannot_be_made_fails_alone() {
     for victim in RECEIVERS {
         let attacked = send_to(
             victim,
@@ -247,7 +247,7 @@ fn a_link_in_the_way_of_a_file_is_replaced_and_not_followed() {
 }
 
 #[test]
-fn what_is_no_file_is_told_and_not_made() {
+fn what_is_no_file_is_reported_and_not_made() {
     for victim in RECEIVERS {
         let attacked = send_to(
             victim,

@@ -92,7 +92,7 @@ fn removals(attacked: &Attacked) -> Vec<Removal> {
 }
 
 #[test]
-fn what_the_receiver_has_is_gone_and_told() {
+fn what_the_receiver_has_is_gone_and_reported() {
     let (attacked, left) = moved_from(Remove::SameContent, |peer, _| {
         hear_hashes(peer, [FULL, BELOW]);
         tell_all(peer, same);
@@ -148,7 +148,7 @@ fn directories_that_the_receiver_has_not_stay() {
 }
 
 #[test]
-fn what_changed_after_it_was_hashed_stays_and_that_is_told() {
+fn what_changed_after_it_was_hashed_stays_and_that_is_reported() {
     type Change = fn(&Path);
     let changes: [Change; 3] = [
         |tree| fs::write(tree.join("full"), "content, and more").expect("written"),
@@ -204,7 +204,7 @@ fn a_directory_that_is_exchanged_for_a_link_leads_nowhere() {
 }
 
 #[test]
-fn a_directory_in_the_place_of_the_one_that_was_listed_stays_and_that_is_told() {
+fn a_directory_in_the_place_of_the_one_that_was_listed_stays_and_that_is_reported() {
     let (attacked, left) = moved_from(Remove::SameContent, |peer, tree| {
         hear_hashes(peer, [FULL, BELOW]);
         fs::rename(tree, tree.with_extension("away")).expect("renamed");
@@ -224,7 +224,7 @@ fn a_directory_in_the_place_of_the_one_that_was_listed_stays_and_that_is_told() 
 }
 
 #[test]
-fn nothing_goes_before_its_outcome_is_told() {
+fn nothing_goes_before_its_outcome_is_reported() {
     let (attacked, left) = moved_from(Remove::SameContent, |peer, _| {
         hear_hashes(peer, [FULL, BELOW]);
         peer.leave();
@@ -250,7 +250,7 @@ fn parked(tree: &Path) -> usize {
 }
 
 #[test]
-fn what_the_receiver_no_longer_has_gets_its_name_back_and_that_is_told() {
+fn what_the_receiver_no_longer_has_gets_its_name_back_and_that_is_reported() {
     let (attacked, left) = moved_from(Remove::SameContent, |peer, _| {
         peer.proves = |index| {
             let fault = || Fault::new(Side::Source, FaultKind::Changed, "it is gone");
@@ -411,7 +411,7 @@ fn proof_of(parked: &'static str, change: fn(&Path)) -> Result<(), Fault> {
 }
 
 #[test]
-fn a_client_tells_what_it_still_has() {
+fn a_client_reports_what_it_still_has() {
     let kind = |result: Result<(), Fault>| result.map_err(|fault| (fault.side, fault.kind));
     let (gone, same) = (FaultKind::Changed, FaultKind::SameFile);
     assert_eq!(kind(proof_of("aside", |_| {})), Ok(()));
@@ -426,7 +426,7 @@ fn a_client_tells_what_it_still_has() {
 }
 
 #[test]
-fn a_proof_is_asked_for_once_and_only_of_what_was_told_to_be_there() {
+fn a_proof_is_asked_for_once_and_only_of_what_was_reported_to_be_there() {
     let prove = |index| Message::Prove(vec![Prove { index, parked: Some(name("aside")) }]);
     let attacked = moving_client(Place::new(), move |peer| {
         listed(peer);
@@ -528,7 +528,7 @@ fn an_agent_stays_and_proves_until_its_client_has_removed_all() {
 }
 
 #[test]
-fn a_comparison_tells_of_no_removal() {
+fn a_comparison_reports_no_removal() {
     let place = Place::new();
     let job = Job {
         sources: vec![b"/there/tree".to_vec()],
@@ -546,7 +546,7 @@ fn a_comparison_tells_of_no_removal() {
 }
 
 #[test]
-fn a_hash_that_is_not_that_of_the_destination_is_told_as_a_difference() {
+fn a_hash_that_is_not_that_of_the_destination_is_reported_as_a_difference() {
     let place = Place::new();
     fs::create_dir(place.dest("tree")).expect("made");
     fs::write(place.dest("tree/f"), CONTENT).expect("written");

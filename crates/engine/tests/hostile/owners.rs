@@ -110,7 +110,7 @@ fn a_peer_that_names_users_without_end_is_left() {
 }
 
 #[test]
-fn who_moves_is_told_first_and_once_and_in_a_move_that_loses_nothing() {
+fn who_moves_is_reported_first_and_once_and_in_a_move_that_loses_nothing() {
     let moving = |moving| {
         let moving: Option<Moving> = moving;
         let keeps = moving.map_or(Kept::OF_COPIES, Moving::keeps);

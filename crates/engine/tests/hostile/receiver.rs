@@ -223,7 +223,7 @@ fn a_copy_writes_into_no_file() {
 }
 
 #[test]
-fn more_than_there_is_of_a_file_can_not_be_there() {
+fn more_than_there_is_of_a_file_cannot_be_there() {
     for first in [3, 4, 1 << 41, 1 << 42, u64::MAX / BLOCK_LEN, u64::MAX] {
         for how in [How::PLAIN, How::WHOLE_HASH] {
             let attacked = upload_to(move |peer| {
@@ -284,7 +284,7 @@ fn an_outcome_of_what_was_not_listed_is_refused() {
 }
 
 #[test]
-fn a_file_that_was_not_sent_can_not_have_arrived() {
+fn a_file_that_was_not_sent_cannot_have_arrived() {
     let attacked = upload_to(|peer| peer.tell(&outcomes([(SMALL, Outcome::Copied)])));
     attacked.assert_refused("outcome");
 }
@@ -373,7 +373,7 @@ fn what_has_changed_is_sent_once_more_and_no_third_time() {
 }
 
 #[test]
-fn names_are_told_before_anything_else() {
+fn names_are_reported_before_anything_else() {
     let naming = || named(Naming::Given);
     for earlier in [naming(), Message::Want(Vec::new()), outcomes(ALL.map(skipped))] {
         let attacked = upload_to(move |peer| {
@@ -392,7 +392,7 @@ fn names_are_told_before_anything_else() {
 }
 
 #[test]
-fn a_warning_of_the_agent_is_told_to_the_user() {
+fn a_warning_of_the_agent_is_reported_to_the_user() {
     use haul_proto::Warning;
     let warning = Warning { path: b"\x1b[2J".to_vec(), message: "careful".into() };
     let attacked = upload_to(move |peer| {

@@ -55,7 +55,7 @@ fn contents(place: &Place) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn nothing_is_lost_where_a_file_can_not_be_replaced_in_one_step() {
+fn nothing_is_lost_where_a_file_cannot_be_replaced_in_one_step() {
     let bare = Oddities { extensions: Vec::new(), ..Oddities::default() };
     for fault in [Fault::Deny, Fault::Die] {
         for at in 0..REQUESTS_MAX {

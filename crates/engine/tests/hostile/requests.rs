@@ -179,7 +179,7 @@ fn what_would_never_end_is_not_read() {
 }
 
 #[test]
-fn what_is_there_is_told_and_what_is_not_is_a_fault() {
+fn what_is_there_is_reported_and_what_is_not_is_a_fault() {
     let place = Place::new();
     fs::write(place.source("file"), "text").expect("written");
     let file = bytes(&place.source("file"));

@@ -320,7 +320,7 @@ impl Monitor for Impatient {
 }
 
 #[test]
-fn a_move_that_is_interrupted_while_it_removes_says_so() {
+fn a_move_that_is_interrupted_while_it_removes_reports_it() {
     let place = place();
     fs::remove_dir_all(place.source("tree")).expect("removed");
     fs::create_dir(place.source("tree")).expect("made");

@@ -167,7 +167,7 @@ fn nothing_is_late_that_was_never_asked_for() {
 }
 
 #[test]
-fn a_block_that_can_not_be_read_has_the_file_asked_for_once_more() {
+fn a_block_that_cannot_be_read_has_the_file_asked_for_once_more() {
     let attacked = send(|peer, [mut first, mut second]| {
         let unread = BlockSeal { index: FILE, block: 0, len: 0, hash: None };
         say(&mut first, &encode(&Message::BlockSeal(unread)));

@@ -150,7 +150,7 @@ fn nothing_is_removed_on_the_way_to_a_source_whatever_the_peer_leaves_unsaid() {
 }
 
 #[test]
-fn a_place_of_several_sources_is_told_once() {
+fn a_place_of_several_sources_is_reported_once() {
     for items in [
         vec![dir(0, "a"), dir_end(1), dir(0, "a")],
         vec![file(0, "b", 1), dir(0, "b")].into_iter().chain([dir_end(2), dir(0, "b")]).collect(),

@@ -110,7 +110,7 @@ impl Handshake {
                 Ok(Progress::Pending) => {}
                 Ok(progress) => return Ok(progress),
                 Err(error) => {
-                    tracing::debug!(%error, from = %self.from, "a caller is not let in");
+                    tracing::debug!(%error, from = %self.from, "refused a caller");
                     self.has_greeted = false;
                     // Data that can't be sent at once is not sent.
                     self.send()?;

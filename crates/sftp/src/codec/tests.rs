@@ -261,7 +261,7 @@ fn only_the_expected_kind_is_accepted_as_an_answer() {
 }
 
 #[test]
-fn claims_that_a_packet_can_not_hold_are_refused() {
+fn claims_that_a_packet_cannot_hold_are_refused() {
     use wire::Put;
     let mut many = Vec::new();
     many.put_u32(u32::MAX);

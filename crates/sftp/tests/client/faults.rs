@@ -75,7 +75,7 @@ fn wrong_answers_to_other_requests_end_the_session_too() {
 }
 
 #[test]
-fn a_server_that_dies_is_told() {
+fn a_server_that_dies_is_reported() {
     for (after, fault) in [(0, Fault::Die), (4, Fault::Die), (4, Fault::DieInAnswer)] {
         let bench = failing(after, fault);
         let error = read(&bench).unwrap_err();
@@ -86,7 +86,7 @@ fn a_server_that_dies_is_told() {
 }
 
 #[test]
-fn a_server_that_dies_is_told_to_who_writes() {
+fn a_server_that_dies_is_reported_to_who_writes() {
     let bench = failing(10, Fault::Die);
     let file = bench.client().open(&bench.path("new"), OpenFlags::CreateNew, None).unwrap();
     let mut writer = file.writer();
@@ -156,7 +156,7 @@ fn a_server_is_waited_for_as_long_as_the_connection_says() {
 }
 
 #[test]
-fn who_waits_for_room_is_told_too() {
+fn who_waits_for_room_is_reported_too() {
     let silence_max = Duration::from_millis(300);
     let options = Options { silence_max: Some(silence_max), requests_max: 4, ..Options::default() };
     let stalled = Oddities { fault: Some((1, Fault::Stall)), ..Oddities::default() };
@@ -198,7 +198,7 @@ fn a_refusal_concerns_one_request() {
 }
 
 #[test]
-fn small_files_are_told_the_end_as_well() {
+fn small_files_are_reported_the_end_as_well() {
     let bench = failing(20, Fault::Die);
     let mut gets = Gets::new(bench.client());
     for key in 0..100 {

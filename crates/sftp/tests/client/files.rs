@@ -133,7 +133,7 @@ fn reading_stops_where_the_file_has_become_shorter() {
 }
 
 #[test]
-fn a_failed_write_is_told_by_the_latest_when_all_is_done() {
+fn a_failed_write_is_reported_by_the_latest_when_all_is_done() {
     let bench = openssh();
     file(&bench, 10);
     let file = bench.client().open(&bench.path("file"), OpenFlags::Read, None).unwrap();

@@ -71,7 +71,7 @@ fn answers_that_nobody_takes_cost_no_room() {
 }
 
 #[test]
-fn the_end_of_the_session_is_told_to_all_who_wait() {
+fn the_end_of_the_session_is_reported_to_all_who_wait() {
     let bench = odd("dying", Oddities { fault: Some((3, Fault::Die)), ..Oddities::default() });
     let ask = |n| bench.client().make_dir_later(&bench.path(&format!("dir-{n}")), 0o700);
     let laters: Vec<PendingAnswer> = (0..10).map(ask).collect();

@@ -35,7 +35,7 @@ fn a_listing_without_end_is_stopped() {
 }
 
 #[test]
-fn an_entry_that_can_not_be_is_told() {
+fn an_entry_that_cannot_be_is_reported() {
     let long = &[b'x'; 256];
     for name in [&b"a/b"[..], b"", b"a\0", b"/etc/passwd", b"../x", long] {
         let bench = listing(Listing::And(name));

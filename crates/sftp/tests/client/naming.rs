@@ -152,7 +152,7 @@ fn an_old_file_gets_its_name_back_when_the_new_one_is_refused_it() {
 }
 
 #[test]
-fn where_nothing_gets_the_name_it_is_told_where_both_are() {
+fn where_nothing_gets_the_name_it_is_reported_where_both_are() {
     for (name, before) in WAYS {
         // The session is over in front of the second rename.
         let bench = failing(before + 3, Fault::Die);
@@ -193,7 +193,7 @@ fn what_waits_aside_of_an_earlier_run_is_in_nobodys_way() {
 }
 
 #[test]
-fn a_file_that_is_given_up_on_its_way_leaves_the_old_one() {
+fn a_file_that_is_given_up_in_transit_leaves_the_old_one() {
     let bench = odd("bare", bare());
     fs::write(bench.local("file-1"), "old").unwrap();
     let mut puts = Puts::new(bench.client());

@@ -45,7 +45,7 @@ fn a_name_that_is_taken_is_replaced_only_where_that_is_asked_for() {
 }
 
 #[test]
-fn links_point_where_they_were_told_to() {
+fn links_point_where_they_were_reported_to() {
     with_each(|bench| {
         let client = bench.client();
         client.make_symlink(b"some/where", &bench.path("link")).unwrap();
@@ -155,7 +155,7 @@ fn what_the_server_does_not_announce_is_not_asked() {
 }
 
 #[test]
-fn paths_that_can_not_be_sent_are_refused_here() {
+fn paths_that_cannot_be_sent_are_refused_here() {
     let bench = odd("plain", Oddities::default());
     let long = vec![b'x'; 17 << 10];
     for bad in [&b"a\0b"[..], &long] {

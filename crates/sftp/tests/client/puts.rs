@@ -112,7 +112,7 @@ fn being_durable_needs_the_extension() {
 }
 
 #[test]
-fn a_file_that_fails_on_its_way_leaves_nothing_behind() {
+fn a_file_that_fails_in_transit_leaves_nothing_behind() {
     // What is asked for is in the order of the test before.
     let files: [(usize, Fault, &str); 5] = [
         (4, Fault::Refuse, "can't make durable '"),
@@ -192,7 +192,7 @@ fn a_name_that_is_taken_is_kept_unless_it_is_to_be_replaced() {
 }
 
 #[test]
-fn a_name_that_is_taken_meanwhile_is_told_as_that() {
+fn a_name_that_is_taken_meanwhile_is_reported_as_that() {
     // The look before the rename finds nothing, for it is refused.
     let fault = Some((5, Fault::Refuse));
     let bench = odd("blind", Oddities { fault, ..bare() });

@@ -163,7 +163,7 @@ fn small_files_are_put() {
 }
 
 #[test]
-fn what_can_not_be_made_is_told() {
+fn what_cannot_be_made_is_reported() {
     with_real(|bench| {
         let mut puts = Puts::new(bench.client());
         let nowhere = put(bench, 1, vec![7]);

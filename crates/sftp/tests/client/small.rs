@@ -110,7 +110,7 @@ fn small_files_share_their_round_trips() {
 }
 
 #[test]
-fn a_file_that_fails_leaves_nothing_behind_and_others_go_on() {
+fn a_file_that_fails_leaves_nothing_behind_and_others_continue() {
     // The fault hits one of the second file's requests, each in turn: open,
     // write, set, look, close; and the rename.
     for refused in 6..12 {

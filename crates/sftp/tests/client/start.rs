@@ -23,7 +23,7 @@ fn session_error(said: &[u8]) -> SessionError {
 }
 
 #[test]
-fn another_version_is_told() {
+fn another_version_is_reported() {
     let error = session_error(&[0, 0, 0, 5, 2, 0, 0, 0, 2]);
     assert!(matches!(error, SessionError::Version(2)), "{error}");
     assert!(error.to_string().contains("version 2"));
@@ -53,7 +53,7 @@ fn a_greeting_that_is_none_is_refused() {
 }
 
 #[test]
-fn why_ssh_has_no_session_is_told() {
+fn why_ssh_has_no_session_is_reported() {
     let refusal = |sshd: Sshd| {
         let connection = connect_sftp(&target(&sshd), Arc::new(|_| {})).unwrap();
         Session::start(connection, Options::default()).err().expect("no session")

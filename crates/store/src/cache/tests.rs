@@ -341,7 +341,7 @@ fn files_that_are_gone_leave_the_index_on_disk() {
 }
 
 #[test]
-fn segments_that_can_not_be_merged_are_of_use() {
+fn segments_that_cannot_be_merged_are_of_use() {
     let fixture = Fixture::new();
     let hashes = [0; 8].map(|_: u8| {
         let mut cache = fixture.open();
@@ -358,7 +358,7 @@ fn segments_that_can_not_be_merged_are_of_use() {
 }
 
 #[test]
-fn what_a_job_can_not_open_hides_nothing() {
+fn what_a_job_cannot_open_hides_nothing() {
     let fixture = Fixture::new();
     let mut cache = fixture.open();
     let hash = fixture.publish(&mut cache, "here", b"content");

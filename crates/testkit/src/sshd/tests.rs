@@ -115,7 +115,7 @@ fn cutting_and_dropping_end_every_session() {
 }
 
 #[test]
-fn agents_are_told_from_the_shells_that_start_them_and_their_memory_is_seen() {
+fn agents_are_distinguished_from_the_shells_that_start_them_and_their_memory_is_seen() {
     let sshd = Sshd::start().expect("started");
     let dir = TempDir::new().expect("a temporary directory");
     let haul = dir.path().join("haul");

@@ -172,7 +172,7 @@ impl SftpDir {
             if let ExistingEntries::All { entries, .. } = &*self.existing()? {
                 return match entries.get(name) {
                     Some(_) if self.may_be_the_first(name, entries) => Err(io::Error::other(
-                        "it can't be told from another entry of this job, whose name is the same \
+                        "it can't be distinguished from another entry of this job, whose name is the same \
                          to the server",
                     )),
                     Some(attrs) if is_complete(attrs) => Ok(Some(*attrs)),

@@ -22,7 +22,7 @@ fn at(second: u64) -> Duration {
 }
 
 #[test]
-fn totals_have_a_plus_while_listing_goes_on_and_the_end_is_told_afterwards() {
+fn totals_have_a_plus_while_listing_continues_and_the_end_is_reported_afterwards() {
     let mut meter = Meter::default();
     meter.line(Duration::ZERO, &counts(0, false), 120);
     insta::assert_snapshot!(
@@ -68,7 +68,7 @@ fn the_rate_is_that_of_the_last_seconds() {
 }
 
 #[test]
-fn a_standstill_has_no_end_and_is_told_after_five_seconds() {
+fn a_standstill_has_no_end_and_is_reported_after_five_seconds() {
     let mut meter = Meter::default();
     meter.line(Duration::ZERO, &counts(5, true), 80);
     let line = meter.line(at(4), &counts(5, true), 80);
@@ -100,7 +100,7 @@ fn nothing_is_drawn_before_the_other_side_is_there() {
 }
 
 #[test]
-fn jobs_at_the_same_time_are_told_as_one_and_one_that_has_failed_holds_back_nothing() {
+fn jobs_at_the_same_time_are_reported_as_one_and_one_that_has_failed_holds_back_nothing() {
     let job = |done: u64| Counts {
         files_done: done,
         files_total: 4,
