@@ -170,7 +170,7 @@ fn what_was_not_in_memory_before_a_large_copy_is_not_left_there() {
         forget();
         scene.copy(&[], &["disk/big"], "to/cold").run().expect_ok();
         let left = resident(&source);
-        assert!(left < LEFT_MAX, "{left} bytes were left in memory");
+        assert!(left <= LEFT_MAX, "{left} bytes were left in memory");
 
         // The kernel hands the content over.
         if matches!(scene.way, Way::Upload | Way::Download) {
@@ -188,7 +188,7 @@ fn what_was_not_in_memory_before_a_large_copy_is_not_left_there() {
         sync.run().expect_ok();
         assert_eq!(fs::metadata(scene.path("to/cold")).expect("there").len(), LARGE + 4096);
         let left = resident(&source);
-        assert!(left < LEFT_MAX, "{left} bytes were left in memory by a sync");
+        assert!(left <= LEFT_MAX, "{left} bytes were left in memory by a sync");
     });
 }
 

@@ -68,7 +68,7 @@ const RATE: &str = "24m";
 const MOMENT_MS: u64 = 400;
 
 /// How often a job is begun that is to be troubled. On a busy machine it can be done first.
-const ATTEMPTS: usize = 5;
+const ATTEMPTS: usize = 10;
 
 /// Length of a block, of a journal's header, and of its records, as documented.
 const BLOCK: u64 = 4 << 20;

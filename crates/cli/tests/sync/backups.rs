@@ -197,8 +197,9 @@ fn an_empty_directory_makes_way_in_a_backup_directory_and_nowhere_else() {
             scene.mkdir(format!("kept/{name}"));
         }
         scene.file("kept/full/a", "a");
-        // The source's.
+        // The source's. It exists, or the backup could be made before it is.
         scene.mkdir("src/beside~");
+        scene.mkdir("dst/beside~");
         let sync = |flags: &[&str]| {
             scene.transfer("sync", &scene.route(), flags, &["src/"], "dst").run().expect_code(23)
         };

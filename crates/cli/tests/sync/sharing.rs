@@ -165,7 +165,12 @@ fn a_kill_leaves_the_old_file_or_the_new_one() {
             let mut random = Stream::new(campaign::seed(77 + scene.way as u64));
             let mut was_begun = 0;
             let is_left = |name: &String| name.ends_with(".part");
-            for _ in 0..campaign::rounds(KILLS) {
+            let rounds = campaign::rounds(KILLS);
+            // On a busy machine a kill may come too early or too late.
+            for round in 0..4 * rounds {
+                if round >= rounds && was_begun > 0 {
+                    break;
+                }
                 place(scene, &old, &new);
                 let running = scene
                     .transfer("sync", &scene.route(), &["-aq", "--bwlimit=4000"], &["src/"], "dst")
