@@ -1,5 +1,6 @@
 //! The attributes of an entry besides its name and content, as one value, and sets of attributes.
 
+use crate::bits::bit_set;
 use crate::{Acl, Changes, Extended, Timestamp, Xattr};
 use serde::{Deserialize, Serialize};
 
@@ -98,7 +99,7 @@ impl Attributes {
 
 /// A set of attributes, and of other properties that a copy can keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "u32", into = "u32")]
+#[serde(try_from = "u32")]
 pub struct Kept(u32);
 
 impl Kept {
@@ -161,45 +162,6 @@ impl Kept {
 
     const KNOWN: u32 = 0x7fff;
 
-    /// The union of both sets.
-    #[must_use]
-    pub const fn with(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// The attributes that are not in `other`.
-    #[must_use]
-    pub const fn without(self, other: Self) -> Self {
-        Self(self.0 & !other.0)
-    }
-
-    /// The intersection of both sets.
-    #[must_use]
-    pub const fn and(self, other: Self) -> Self {
-        Self(self.0 & other.0)
-    }
-
-    /// This set if `is_so`, else the empty set.
-    #[must_use]
-    pub const fn only_if(self, is_so: bool) -> Self {
-        if is_so { self } else { Self::NONE }
-    }
-
-    /// True if all of `other` is in this set.
-    pub const fn has(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// True if some of `other` is in this set.
-    pub const fn has_any(self, other: Self) -> bool {
-        self.0 & other.0 != 0
-    }
-
-    /// True if the set is empty.
-    pub const fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
     /// The mode bits that are kept.
     pub const fn mode_bits(self) -> u32 {
         if self.has(Self::SET_ID) { KEPT_MODE | SET_ID_MODE } else { KEPT_MODE }
@@ -212,26 +174,11 @@ impl Kept {
     }
 }
 
+bit_set!(Kept, Self::KNOWN, "an attribute is unknown");
+
 impl Default for Kept {
     fn default() -> Self {
         Self::OF_COPIES
-    }
-}
-
-impl From<Kept> for u32 {
-    fn from(kept: Kept) -> Self {
-        kept.0
-    }
-}
-
-impl TryFrom<u32> for Kept {
-    type Error = &'static str;
-
-    fn try_from(bits: u32) -> Result<Self, Self::Error> {
-        if bits & !Self::KNOWN != 0 {
-            return Err("an attribute is unknown");
-        }
-        Ok(Self(bits))
     }
 }
 
@@ -344,7 +291,7 @@ mod tests {
     #[test]
     fn sets_are_joined_and_taken_apart() {
         let both = Kept::MODE.with(Kept::TIMES);
-        assert_eq!((u32::from(both), u32::from(Kept::ALL)), (0x03, 0x3fef));
+        assert_eq!((both.0, Kept::ALL.0), (0x03, 0x3fef));
         assert_eq!(both.with(Kept::TIMES), both);
         assert_eq!(both.without(Kept::TIMES.with(Kept::USER)), Kept::MODE);
         assert_eq!(both.and(Kept::TIMES.with(Kept::USER)), Kept::TIMES);
@@ -352,7 +299,7 @@ mod tests {
         assert!(both.has(Kept::MODE) && !both.has(Kept::MODE.with(Kept::USER)));
         assert!(both.has_any(Kept::MODE.with(Kept::USER)) && !both.has_any(Kept::USER));
         assert!(Kept::NONE.is_empty() && !both.is_empty());
-        assert_eq!(Kept::try_from(0x7fff).map(u32::from), Ok(0x7fff));
+        assert_eq!(Kept::try_from(0x7fff), Ok(Kept(0x7fff)));
         assert!(Kept::try_from(0x8000).is_err());
         assert_eq!((both.mode_bits(), Kept::SET_ID.mode_bits()), (0o1777, 0o7777));
         assert_eq!(both.of_dirs(), Kept::MODE);

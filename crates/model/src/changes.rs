@@ -2,11 +2,12 @@
 //! copies decide by them.
 
 use crate::Kept;
+use crate::bits::bit_set;
 use serde::{Deserialize, Serialize};
 
 /// A set of differences; never empty in an outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "u32", into = "u32")]
+#[serde(try_from = "u32")]
 pub struct Changes(u32);
 
 impl Changes {
@@ -57,32 +58,9 @@ impl Changes {
 
     const ALL: u32 = 0xffff;
 
-    /// True if there are no differences.
-    pub const fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    /// The union of both sets.
-    #[must_use]
-    pub const fn with(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// This set if `is_so`, else the empty set.
-    #[must_use]
-    pub const fn only_if(self, is_so: bool) -> Self {
-        if is_so { self } else { Self(0) }
-    }
-
     /// True if the destination has the entry, though perhaps with other times or another mode.
     pub const fn is_minor(self) -> bool {
         Self::TIME.with(Self::MODE).with(Self::ATIME).has(self)
-    }
-
-    /// The differences that are not in `other`.
-    #[must_use]
-    pub const fn without(self, other: Self) -> Self {
-        Self(self.0 & !other.0)
     }
 
     /// The attributes to set so that the entry becomes like its source, among those that are
@@ -121,34 +99,9 @@ impl Changes {
         ];
         words.into_iter().filter(move |(one, _)| self.has(*one)).map(|(_, word)| word)
     }
-
-    /// True if some of `other` is in this set.
-    pub const fn has_any(self, other: Self) -> bool {
-        self.0 & other.0 != 0
-    }
-
-    /// True if all of `other` is in this set.
-    pub const fn has(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
 }
 
-impl From<Changes> for u32 {
-    fn from(changes: Changes) -> Self {
-        changes.0
-    }
-}
-
-impl TryFrom<u32> for Changes {
-    type Error = &'static str;
-
-    fn try_from(bits: u32) -> Result<Self, Self::Error> {
-        if bits & !Self::ALL != 0 {
-            return Err("a difference is unknown");
-        }
-        Ok(Self(bits))
-    }
-}
+bit_set!(Changes, Self::ALL, "a difference is unknown");
 
 #[cfg(test)]
 mod tests {
@@ -157,7 +110,7 @@ mod tests {
     #[test]
     fn sets_are_joined_and_taken_apart() {
         let both = Changes::SIZE.with(Changes::TIME);
-        assert_eq!(u32::from(both), 0x18);
+        assert_eq!(both.0, 0x18);
         assert_eq!(both.with(Changes::TIME), both);
         assert_eq!(both.without(Changes::TIME.with(Changes::MODE)), Changes::SIZE);
         assert_eq!((both.only_if(true), both.only_if(false)), (both, Changes::default()));
@@ -165,7 +118,7 @@ mod tests {
         let other = Changes::MODE.with(Changes::TIME);
         assert!(both.has_any(other) && !both.has_any(Changes::MODE));
         assert!(Changes::default().is_empty() && !both.is_empty());
-        assert_eq!(Changes::try_from(0xffff).map(u32::from), Ok(0xffff));
+        assert_eq!(Changes::try_from(0xffff), Ok(Changes(0xffff)));
         assert!(Changes::try_from(0x1_0000).is_err());
     }
 

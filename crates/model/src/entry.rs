@@ -1,34 +1,25 @@
 //! One entry of a tree, as the Sender lists it and the Receiver compares it.
 
 use crate::{Attributes, Kept, Name};
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// A point in time with a resolution of nanoseconds, as file systems store it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "RawTimestamp")]
 pub struct Timestamp {
     /// Seconds since 1970-01-01 00:00 UTC; negative before.
     pub secs: i64,
     /// Nanoseconds within the second, below 1,000,000,000.
+    #[serde(deserialize_with = "nanos")]
     pub nanos: u32,
 }
 
-/// A received timestamp, before its bound is checked. The operating system gives larger nanoseconds
-/// another meaning ("now").
-#[derive(Deserialize)]
-struct RawTimestamp {
-    secs: i64,
-    nanos: u32,
-}
-
-impl TryFrom<RawTimestamp> for Timestamp {
-    type Error = &'static str;
-
-    fn try_from(raw: RawTimestamp) -> Result<Self, Self::Error> {
-        if raw.nanos >= 1_000_000_000 {
-            return Err("a timestamp has more nanoseconds than a second holds");
-        }
-        Ok(Self { secs: raw.secs, nanos: raw.nanos })
+/// Checks the bound of received nanoseconds. The operating system gives larger ones another meaning
+/// ("now").
+fn nanos<'de, D: Deserializer<'de>>(input: D) -> Result<u32, D::Error> {
+    match u32::deserialize(input)? {
+        nanos if nanos < 1_000_000_000 => Ok(nanos),
+        _ => Err(D::Error::custom("a timestamp has more nanoseconds than a second holds")),
     }
 }
 
@@ -82,6 +73,15 @@ pub struct Device {
     pub major: u32,
     /// The device of the driver.
     pub minor: u32,
+}
+
+/// An entry without content that is created in one step.
+#[derive(Debug, Clone, Copy)]
+pub enum NewEntry<'a> {
+    /// A symbolic link to this target.
+    Symlink(&'a [u8]),
+    /// A FIFO, socket or device.
+    Special(Special),
 }
 
 impl Special {
@@ -183,7 +183,10 @@ mod tests {
 
     #[test]
     fn a_time_has_no_more_nanoseconds_than_a_second() {
-        let time = |nanos| Timestamp::try_from(RawTimestamp { secs: -1, nanos });
+        let time = |nanos| {
+            let sent = postcard::to_allocvec(&Timestamp { secs: -1, nanos }).expect("encoded");
+            postcard::from_bytes::<Timestamp>(&sent)
+        };
         assert_eq!(time(999_999_999), Ok(Timestamp { secs: -1, nanos: 999_999_999 }));
         assert!(time(1_000_000_000).is_err());
     }

@@ -18,7 +18,7 @@ const RULE_LEN_MAX: usize = 32;
 
 /// Rules, in the order in which they are tried.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Vec<Item>", into = "Vec<Item>")]
+#[serde(try_from = "Vec<Item>")]
 pub struct Filter {
     /// Rules about extended attributes are tried for each attribute, and come after all others.
     items: Vec<Item>,
@@ -326,20 +326,6 @@ impl TryFrom<Vec<Item>> for Filter {
     fn try_from(items: Vec<Item>) -> Result<Self, FilterError> {
         let mut filter = Self::default();
         items.into_iter().try_for_each(|item| filter.add(item)).map(|()| filter)
-    }
-}
-
-impl From<Filter> for Vec<Item> {
-    fn from(filter: Filter) -> Self {
-        filter.items
-    }
-}
-
-impl TryFrom<Vec<Rule>> for Filter {
-    type Error = FilterError;
-
-    fn try_from(rules: Vec<Rule>) -> Result<Self, FilterError> {
-        rules.into_iter().map(Item::Rule).collect::<Vec<_>>().try_into()
     }
 }
 

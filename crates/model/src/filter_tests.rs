@@ -217,7 +217,7 @@ fn there_are_not_more_rules_than_allowed() {
         filter.push(rule()).expect("room");
     }
     assert_eq!(filter.push(rule()), Err(FilterError::TooMany));
-    let rules = Vec::from(filter);
+    let rules = filter.items;
     assert!(Filter::try_from(rules.clone()).is_ok());
     assert!(Filter::try_from([rules, vec![Item::Rule(rule())]].concat()).is_err());
     let named = |n: usize| {
@@ -299,14 +299,15 @@ fn rules_are_counted_in_bytes_and_asked_for_whole_paths() {
 
 #[test]
 fn rules_of_a_message_are_put_in_their_order_behind_the_first() {
-    let rule = |text: &str| Vec::from(filter(&[text])).remove(0);
+    let rule = |text: &str| filter(&[text]).items.remove(0);
     let rules: Filter = vec![rule("-x a"), rule("- b"), rule("+x c"), rule(": d"), rule("- e")]
         .try_into()
         .expect("few");
     let behind = rules.behind(filter(&["- f"])).expect("few");
     let expected = ["- f", "- b", ": d", "- e", "-x a", "+x c"].map(rule);
-    assert_eq!(Vec::from(behind), expected);
-    let rules = Filter::try_from(vec![Rule::new(Action::Exclude, Pattern::new(b"f").unwrap())]);
+    assert_eq!(behind.items, expected);
+    let rules =
+        Filter::try_from(vec![Item::Rule(Rule::new(Action::Exclude, Pattern::new(b"f").unwrap()))]);
     assert_eq!(rules, Ok(filter(&["- f"])));
 }
 

@@ -54,9 +54,7 @@ pub struct BlockHasher(blake3::Hasher);
 impl BlockHasher {
     /// A hasher for the block that begins at `index` times [`BLOCK_LEN`].
     pub fn new(index: u64) -> Self {
-        let mut hasher = blake3::Hasher::new();
-        hasher.set_input_offset(index * BLOCK_LEN);
-        Self(hasher)
+        Self(hasher_at(index))
     }
 
     /// Adds the next bytes, [`BLOCK_LEN`] in all.
@@ -247,8 +245,7 @@ impl ContentHasher {
     }
 
     fn after(closed: BlockTree) -> Self {
-        let mut current = blake3::Hasher::new();
-        current.set_input_offset(closed.len.saturating_mul(BLOCK_LEN));
+        let current = hasher_at(closed.len);
         Self { closed, current }
     }
 
@@ -294,8 +291,7 @@ impl ContentHasher {
             if self.current.count() == BLOCK_LEN {
                 self.closed.push(self.current_block());
                 // Not reset(), which keeps the offset of the previous block.
-                self.current = blake3::Hasher::new();
-                self.current.set_input_offset(self.closed.len * BLOCK_LEN);
+                self.current = hasher_at(self.closed.len);
             }
             let room = (BLOCK_LEN - self.current.count()) as usize;
             let (now, later) = bytes.split_at(room.min(bytes.len()));
@@ -330,8 +326,7 @@ impl ContentHasher {
         }
         self.closed = self.blocks();
         self.closed.skip_to(index);
-        self.current = blake3::Hasher::new();
-        self.current.set_input_offset(index.saturating_mul(BLOCK_LEN));
+        self.current = hasher_at(index);
     }
 
     /// The blocks so far. The last one may be short.
@@ -359,6 +354,13 @@ impl ContentHasher {
     pub fn finish_tail(&self) -> ContentHash {
         self.blocks().finish_tail()
     }
+}
+
+/// A hasher for the block `index`.
+fn hasher_at(index: u64) -> blake3::Hasher {
+    let mut hasher = blake3::Hasher::new();
+    hasher.set_input_offset(index.saturating_mul(BLOCK_LEN));
+    hasher
 }
 
 /// Passes `len` zero bytes to `take`, in parts.

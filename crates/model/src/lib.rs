@@ -17,8 +17,8 @@
 //!   set of such blocks, as a peer requests them.
 //! - `granularity.rs`: the units in which file systems store times.
 //! - `policy.rs`: `Task`, the one task of a job: to copy, to compare, or to remove, each with its
-//!   own rules. `fake_super.rs`: the sides on which root's attributes are stored in an extended
-//!   attribute.
+//!   own rules.
+//! - `bits.rs`: sets of flags.
 //! - `filter.rs`: rules that exclude parts of a tree; `filter/lines.rs`: their syntax;
 //!   `filter/scope.rs`: rules from files in the trees; `filter/pattern.rs`: their patterns, as in
 //!   rsync.
@@ -36,6 +36,7 @@
 
 mod altered;
 mod attributes;
+mod bits;
 mod changes;
 mod compression;
 mod entry;
@@ -43,7 +44,6 @@ mod entry_encoding;
 mod escape;
 mod executable;
 mod extended;
-mod fake_super;
 mod fault;
 mod filter;
 mod granularity;
@@ -67,7 +67,7 @@ pub use altered::{
 pub use attributes::{Attributes, KEPT_MODE, Kept, SET_ID_MODE};
 pub use changes::Changes;
 pub use compression::{Compression, CompressionError};
-pub use entry::{Device, Entry, FileId, Kind, Special, Timestamp};
+pub use entry::{Device, Entry, FileId, Kind, NewEntry, Special, Timestamp};
 pub use escape::{
     escape_beginning, escape_bytes, escape_controls, escape_octal, escape_text, is_unsafe_to_show,
     unescape_high,

@@ -58,52 +58,66 @@ pub enum Skip {
     Ruled,
 }
 
-/// The figures of a job, or of all jobs of a command. If a job ended early, they count what was
-/// done until then.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Summary {
+macro_rules! figures {
+    ($($(#[$doc:meta])* $figure:ident,)*) => {
+        /// The figures of a job, or of all jobs of a command. If a job ended early, they count what was
+        /// done until then.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+        pub struct Summary {
+            $($(#[$doc])* pub $figure: u64,)*
+        }
+
+        impl Summary {
+            fn with(self, other: Self, both: impl Fn(u64, u64) -> u64) -> Self {
+                Self { $($figure: both(self.$figure, other.$figure),)* }
+            }
+        }
+    };
+}
+
+figures! {
     /// Regular files and links that were copied (dry run: would be).
-    pub copied: u64,
+    copied,
     /// Directories that were created (dry run: would be).
-    pub dirs_created: u64,
+    dirs_created,
     /// Bytes of content in the copied files.
-    pub bytes: u64,
+    bytes,
     /// Bytes of content that were read and written. Holes may or may not count.
-    pub bytes_transferred: u64,
+    bytes_transferred,
     /// Bytes that an interrupted copy had transferred before, and that were reused.
-    pub bytes_resumed: u64,
+    bytes_resumed,
     /// Bytes that were taken from the old version of a file at the destination.
-    pub bytes_matched: u64,
+    bytes_matched,
     /// Files and links that were skipped. In a check: that are equal.
-    pub skipped: u64,
+    skipped,
     /// FIFOs, sockets, devices and temporary files of haul that were skipped with a warning.
-    pub special: u64,
+    special,
     /// Entries that failed.
-    pub failed: u64,
+    failed,
     /// In a check: existing entries that differ.
-    pub different: u64,
+    different,
     /// In a check: entries that the destination lacks.
-    pub missing: u64,
+    missing,
     /// In a check: entries that only the destination has.
-    pub extra: u64,
+    extra,
     /// In a move: sources that were renamed, and files and links that were copied and removed.
-    pub moved: u64,
+    moved,
     /// In a move: files and links that were not moved because existing files are kept.
-    pub kept: u64,
+    kept,
     /// Files that grew while they were copied. They also count as copied.
-    pub grown: u64,
+    grown,
     /// Entries whose attributes alone were set (dry run: would be).
-    pub updated: u64,
+    updated,
     /// Entries that became hard links to another name of the same file, or to a file of a base (dry
     /// run: would).
-    pub linked: u64,
+    linked,
     /// In a mirror: entries that only the destination had, and that were removed.
-    pub deleted: u64,
+    deleted,
     /// In a mirror: entries that were not removed because of the limit.
-    pub spared: u64,
+    spared,
     /// In a mirror: copied files that the destination had under other names, and that were not
     /// transferred.
-    pub renamed: u64,
+    renamed,
 }
 
 impl Summary {
@@ -116,31 +130,6 @@ impl Summary {
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         self.with(before, |now, before| now - before)
-    }
-
-    fn with(self, other: Self, both: impl Fn(u64, u64) -> u64) -> Self {
-        Self {
-            copied: both(self.copied, other.copied),
-            dirs_created: both(self.dirs_created, other.dirs_created),
-            bytes: both(self.bytes, other.bytes),
-            bytes_transferred: both(self.bytes_transferred, other.bytes_transferred),
-            bytes_resumed: both(self.bytes_resumed, other.bytes_resumed),
-            bytes_matched: both(self.bytes_matched, other.bytes_matched),
-            skipped: both(self.skipped, other.skipped),
-            special: both(self.special, other.special),
-            failed: both(self.failed, other.failed),
-            different: both(self.different, other.different),
-            missing: both(self.missing, other.missing),
-            extra: both(self.extra, other.extra),
-            moved: both(self.moved, other.moved),
-            kept: both(self.kept, other.kept),
-            grown: both(self.grown, other.grown),
-            updated: both(self.updated, other.updated),
-            linked: both(self.linked, other.linked),
-            deleted: both(self.deleted, other.deleted),
-            spared: both(self.spared, other.spared),
-            renamed: both(self.renamed, other.renamed),
-        }
     }
 }
 

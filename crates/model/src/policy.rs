@@ -1,6 +1,6 @@
 //! The task of a job, and its rules.
 
-use crate::{Kept, Outcome, Skip};
+use crate::{Kept, Outcome, Side, Skip};
 use serde::{Deserialize, Serialize};
 
 /// The task of a job, the same for both roles.
@@ -128,6 +128,14 @@ impl Task {
             Self::Check { .. } => None,
             Self::Remove { moving, .. } => Some(*moving),
         }
+    }
+
+    /// True if attributes of root are stored in an extended attribute on `side`.
+    pub fn fakes(&self, side: Side) -> bool {
+        self.mirrors().is_some_and(|mirror| match side {
+            Side::Source => mirror.fakes_sources,
+            Side::Destination => mirror.fakes_dest,
+        })
     }
 }
 
@@ -664,5 +672,17 @@ mod tests {
             let policy = Policy { resume, verify, ..Policy::default() };
             assert_eq!(policy.proves_resumed(), proves, "{resume:?} {verify}");
         }
+    }
+
+    #[test]
+    fn each_side_fakes_by_itself() {
+        let of = |fakes_sources, fakes_dest| {
+            let mirror = Mirror { fakes_sources, fakes_dest, ..Mirror::default() };
+            let task = Task::Sync(Policy::default(), mirror);
+            [Side::Source, Side::Destination].map(|side| task.fakes(side))
+        };
+        assert_eq!(of(true, false), [true, false]);
+        assert_eq!(of(false, true), [false, true]);
+        assert!(!Task::default().fakes(Side::Source));
     }
 }

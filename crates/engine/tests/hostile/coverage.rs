@@ -5,7 +5,7 @@ use crate::attack::{Attacked, run_client};
 use crate::peer::{dir, dir_end, entry, file, link, pack, packed};
 use crate::place::Place;
 use haul_engine::{Job, Placement};
-use haul_model::{Action, Fault, FaultKind, Kind, Pattern, Rule, Side};
+use haul_model::{Action, Fault, FaultKind, FilterItem, Kind, Pattern, Rule, Side};
 use haul_proto::{ListItem, Role};
 
 /// Lists `items` to a client that asked for `sources`.
@@ -86,7 +86,7 @@ fn what_was_to_be_left_out_is_not_taken() {
         let pattern = Pattern::new(b"x").expect("a pattern");
         let only_dirs = Pattern::new(b"/d/").expect("a pattern");
         let rules = [pattern, only_dirs].map(|pattern| Rule::new(Action::Exclude, pattern));
-        let filter = rules.to_vec().try_into().expect("few");
+        let filter = rules.map(FilterItem::Rule).to_vec().try_into().expect("few");
         Job { recursive: true, filter, ..Job::default() }
     };
     for items in [

@@ -8,7 +8,7 @@ const RULE_LEN_MAX: usize = 20;
 
 /// Rules, in the order in which they are tried. The first that matches applies.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Vec<MapRule>", into = "Vec<MapRule>")]
+#[serde(try_from = "Vec<MapRule>")]
 pub struct AccountMap(Vec<MapRule>);
 
 /// A rule of a map.
@@ -172,12 +172,6 @@ impl TryFrom<Vec<MapRule>> for AccountMap {
     }
 }
 
-impl From<AccountMap> for Vec<MapRule> {
-    fn from(map: AccountMap) -> Self {
-        map.0
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,7 +224,7 @@ mod tests {
         assert!(AccountMap::default().is_empty());
         let rule = || MapRule { from: MapFrom::Numbers(1, 1), to: MapTo::Number(2) };
         let many = |count| AccountMap::try_from(vec![rule(); count]);
-        assert_eq!(many(AccountMap::RULES_MAX).map(Vec::from).map(|all| all.len()), Ok(16_384));
+        assert_eq!(many(AccountMap::RULES_MAX).map(|all| all.0.len()), Ok(16_384));
         assert_eq!(many(AccountMap::RULES_MAX + 1), Err(MapError::TooMany));
         let none = MapRule { to: MapTo::Number(u32::MAX), ..rule() };
         assert_eq!(AccountMap::try_from(vec![none]), Err(MapError::Number));

@@ -15,7 +15,7 @@ const ALL_BITS: u32 = 0o7777;
 
 /// Changes, in the order in which they are applied.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Vec<ModeChange>", into = "Vec<ModeChange>")]
+#[serde(try_from = "Vec<ModeChange>")]
 pub struct ModeChanges(Vec<ModeChange>);
 
 /// A change of modes.
@@ -222,12 +222,6 @@ impl TryFrom<Vec<ModeChange>> for ModeChanges {
     }
 }
 
-impl From<ModeChanges> for Vec<ModeChange> {
-    fn from(changes: ModeChanges) -> Self {
-        changes.0
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -297,7 +291,7 @@ mod tests {
         assert!(!changes.is_empty());
         assert_eq!(changes.encoded_len_max(), 2 * CHANGE_LEN_MAX);
         let many = |count| ModeChanges::try_from(vec![ModeChange::default(); count]);
-        assert_eq!(many(CHANGES_MAX).map(Vec::from).map(|all| all.len()), Ok(CHANGES_MAX));
+        assert_eq!(many(CHANGES_MAX).map(|all| all.0.len()), Ok(CHANGES_MAX));
         assert_eq!(many(CHANGES_MAX + 1), Err(ModeError::TooMany));
     }
 }
