@@ -54,7 +54,7 @@ impl Server {
     ) -> std::result::Result<Self, SessionError> {
         let mut asked = None;
         if extensions.has(Extension::Limits) {
-            let mut port = Port::new(shared);
+            let mut port = Port::new(shared, false);
             port.send(0, &Request::Limits, Payload::NONE)?;
             port.flush()?;
             asked = Some(port);
@@ -102,11 +102,11 @@ impl Client {
     }
 
     pub(crate) fn port(&self) -> Port {
-        Port::new(&self.shared)
+        Port::new(&self.shared, false)
     }
 
     pub(crate) fn port_for_small(&self) -> Port {
-        Port::for_small(&self.shared)
+        Port::new(&self.shared, true)
     }
 
     /// True if the server has announced the extension.

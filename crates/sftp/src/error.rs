@@ -191,7 +191,7 @@ impl SftpError {
 
     /// True if the server denies or does not support the operation.
     pub fn is_refusal(&self) -> bool {
-        self.cause.is_refusal()
+        matches!(self.status(), Some(StatusCode::PermissionDenied | StatusCode::Unsupported))
     }
 
     /// The nearest kind of the standard library.
@@ -212,12 +212,6 @@ impl SftpError {
 }
 
 impl Cause {
-    /// See [`SftpError::is_refusal`].
-    pub(crate) fn is_refusal(&self) -> bool {
-        let refused = |code| matches!(code, StatusCode::PermissionDenied | StatusCode::Unsupported);
-        matches!(self.innermost(), Self::Status(status) if refused(status.code))
-    }
-
     /// The original cause.
     fn innermost(&self) -> &Self {
         match self {

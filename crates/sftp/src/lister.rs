@@ -7,8 +7,8 @@ mod tests;
 
 use crate::error::SftpError;
 use crate::{Client, DirEntry};
-use parking_lot::{Condvar, Mutex, MutexGuard};
-use plan::{DIR_ENTRIES_MAX, ListingState, Plan};
+use parking_lot::{Condvar, Mutex};
+use plan::{DIR_ENTRIES_MAX, DirState, Plan};
 use std::sync::Arc;
 use std::thread;
 
@@ -57,7 +57,7 @@ impl Lister {
     pub fn ahead(&self, paths: impl IntoIterator<Item = Vec<u8>>) {
         let paths: Vec<Arc<[u8]>> = paths.into_iter().map(Arc::from).collect();
         let shared = &self.0;
-        let mut plan = shared.lock();
+        let mut plan = shared.plan.lock();
         plan.add(paths);
         let needed = plan.queued().saturating_sub(plan.idle);
         let threads_max = shared.threads_max.min(plan.threads + needed);
@@ -77,15 +77,15 @@ impl Lister {
     /// The entries of a directory; see [`Client::list`]. A listing made ahead is returned once. It
     /// may be as old as the call of [`Self::ahead`].
     pub fn list(&self, path: &[u8]) -> Result<Vec<DirEntry>> {
-        let mut plan = self.0.lock();
+        let mut plan = self.0.plan.lock();
         loop {
             match plan.take(path) {
-                ListingState::Listed(listed) => {
+                DirState::Listed(listed) => {
                     self.0.work.notify_all();
                     return listed;
                 }
-                ListingState::InProgress => self.0.listed.wait(&mut plan),
-                ListingState::NotStarted => break,
+                DirState::InProgress => self.0.listed.wait(&mut plan),
+                DirState::Queued => break,
             }
         }
         drop(plan);
@@ -95,7 +95,7 @@ impl Lister {
 
 impl Drop for Lister {
     fn drop(&mut self) {
-        *self.0.lock() = Plan::closed();
+        *self.0.plan.lock() = Plan::closed();
         self.0.work.notify_all();
     }
 }
@@ -103,7 +103,7 @@ impl Drop for Lister {
 impl Listings {
     /// The loop of each thread.
     fn list_ahead(&self) {
-        let mut plan = self.lock();
+        let mut plan = self.plan.lock();
         while !plan.is_closed {
             let Some(begun) = plan.begin() else {
                 plan.idle += 1;
@@ -116,12 +116,8 @@ impl Listings {
             let mut work = Work { shared: self, path: begun, listed: None };
             work.listed = self.client.list_up_to(&work.path, DIR_ENTRIES_MAX).transpose();
             drop(work);
-            plan = self.lock();
+            plan = self.plan.lock();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Plan> {
-        self.plan.lock()
     }
 }
 
@@ -134,7 +130,7 @@ struct Work<'a> {
 
 impl Drop for Work<'_> {
     fn drop(&mut self) {
-        self.shared.lock().finish(&self.path, self.listed.take());
+        self.shared.plan.lock().finish(&self.path, self.listed.take());
         self.shared.listed.notify_all();
     }
 }

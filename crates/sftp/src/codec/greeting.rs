@@ -27,34 +27,20 @@ pub enum Extension {
 }
 
 impl Extension {
-    /// Every extension.
-    pub const ALL: [Self; 6] = [
-        Self::PosixRename,
-        Self::Fsync,
-        Self::Statvfs,
-        Self::Lsetstat,
-        Self::Limits,
-        Self::HardLink,
+    /// Every extension in order, with its name on the wire and the supported version, as servers
+    /// announce them.
+    pub const ALL: [(Self, &'static str, &'static [u8]); 6] = [
+        (Self::PosixRename, "posix-rename@openssh.com", b"1"),
+        (Self::Fsync, "fsync@openssh.com", b"1"),
+        (Self::Statvfs, "statvfs@openssh.com", b"2"),
+        (Self::Lsetstat, "lsetstat@openssh.com", b"1"),
+        (Self::Limits, "limits@openssh.com", b"1"),
+        (Self::HardLink, "hardlink@openssh.com", b"1"),
     ];
 
     /// Its name on the wire.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::PosixRename => "posix-rename@openssh.com",
-            Self::Fsync => "fsync@openssh.com",
-            Self::Statvfs => "statvfs@openssh.com",
-            Self::Lsetstat => "lsetstat@openssh.com",
-            Self::Limits => "limits@openssh.com",
-            Self::HardLink => "hardlink@openssh.com",
-        }
-    }
-
-    /// The supported version of the extension, as servers announce it.
-    fn version(self) -> &'static [u8] {
-        match self {
-            Self::Statvfs => b"2",
-            _ => b"1",
-        }
+        Self::ALL[self as usize].1
     }
 
     fn bit(self) -> u16 {
@@ -73,8 +59,8 @@ impl Extensions {
     }
 
     fn add(&mut self, name: &[u8], version: &[u8]) {
-        let known = Extension::ALL.into_iter().find(|known| known.name().as_bytes() == name);
-        if let Some(known) = known.filter(|known| known.version() == version) {
+        let is_it = |known: &&(_, &str, &[u8])| (known.1.as_bytes(), known.2) == (name, version);
+        if let Some((known, ..)) = Extension::ALL.iter().find(is_it) {
             self.0 |= known.bit();
         }
     }

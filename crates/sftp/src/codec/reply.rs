@@ -273,8 +273,13 @@ impl Expected {
                 target => Answer::Path(target.into()),
             },
             Self::Attrs => Answer::Attrs(Attrs::decode(&mut from)?),
-            Self::FsStats => Answer::FsStats(decode_fs_stats(payload)?),
-            Self::Limits => Answer::Limits(decode_limits(payload)?),
+            Self::FsStats => Answer::FsStats(decode_fs_stats(&mut from)?),
+            Self::Limits => Answer::Limits(Limits {
+                packet_len: from.u64()?,
+                read_len: from.u64()?,
+                write_len: from.u64()?,
+                open_handles: from.u64()?,
+            }),
             Self::Done | Self::Data { .. } => {
                 return Err(PacketError::WrongReply { request, reply: kind });
             }
@@ -313,30 +318,15 @@ fn decode_path<'a>(from: &mut Decoder<'a>) -> Result<&'a [u8], PacketError> {
     }
 }
 
-fn decode_limits(payload: &[u8]) -> Result<Limits, PacketError> {
-    let mut from = Decoder::new(payload);
-    Ok(Limits {
-        packet_len: from.u64()?,
-        read_len: from.u64()?,
-        write_len: from.u64()?,
-        open_handles: from.u64()?,
-    })
-}
-
-fn decode_fs_stats(payload: &[u8]) -> Result<FsStats, PacketError> {
+fn decode_fs_stats(from: &mut Decoder) -> Result<FsStats, PacketError> {
     const READ_ONLY: u64 = 0x1;
-    let mut from = Decoder::new(payload);
-    let _preferred_len = from.u64()?;
-    let block_len = from.u64()?;
-    let blocks = from.u64()?;
-    let _free_for_root = from.u64()?;
-    let blocks_available = from.u64()?;
-    let files = from.u64()?;
-    let _files_free_for_root = from.u64()?;
-    let files_available = from.u64()?;
-    let _file_system_id = from.u64()?;
-    let read_only = from.u64()? & READ_ONLY != 0;
-    let name_len_max = from.u64()?;
+    let mut numbers = [0; 11];
+    for number in &mut numbers {
+        *number = from.u64()?;
+    }
+    let [_preferred_len, block_len, blocks, _free_for_root, blocks_available, files, ..] = numbers;
+    let [.., _files_free_for_root, files_available, _id, flags, name_len_max] = numbers;
+    let read_only = flags & READ_ONLY != 0;
     Ok(FsStats {
         block_len,
         blocks,

@@ -77,7 +77,7 @@ impl Request<'_> {
     pub fn encode(&self, id: u32, out: &mut Vec<u8>) {
         let start = out.len();
         out.put_u32(0);
-        out.push(self.type_byte());
+        out.push(self.facts().0);
         out.put_u32(id);
         if let Some(extension) = self.extension() {
             out.put_string(extension.name().as_bytes());
@@ -88,27 +88,35 @@ impl Request<'_> {
         out[start..start + 4].copy_from_slice(&(len + follows).to_be_bytes());
     }
 
-    fn type_byte(&self) -> u8 {
-        match self {
-            Self::Open { .. } => 3,
-            Self::Close { .. } => 4,
-            Self::Read { .. } => 5,
-            Self::Write { .. } => 6,
-            Self::Lstat { .. } => 7,
-            Self::Fstat { .. } => 8,
-            Self::Setstat { .. } => 9,
-            Self::Fsetstat { .. } => 10,
-            Self::Opendir { .. } => 11,
-            Self::Readdir { .. } => 12,
-            Self::Remove { .. } => 13,
-            Self::Mkdir { .. } => 14,
-            Self::Rmdir { .. } => 15,
-            Self::Realpath { .. } => 16,
-            Self::Stat { .. } => 17,
-            Self::Rename { .. } => 18,
-            Self::Readlink { .. } => 19,
-            Self::Symlink { .. } => 20,
-            _ => 200,
+    /// The number of its type, its operation in messages ("can't list"), and its answer.
+    fn facts(&self) -> (u8, &'static str, Expected) {
+        /// The type of all extensions.
+        const EXTENDED: u8 = 200;
+        match *self {
+            Self::Open { .. } => (3, "open", Expected::Handle),
+            Self::Close { .. } => (4, "close", Expected::Done),
+            Self::Read { len, .. } => (5, "read", Expected::Data { len_max: len }),
+            Self::Write { .. } => (6, "write", Expected::Done),
+            Self::Lstat { .. } => (7, "read the metadata of", Expected::Attrs),
+            Self::Fstat { .. } => (8, "read the metadata of", Expected::Attrs),
+            Self::Setstat { .. } => (9, "set the attributes of", Expected::Done),
+            Self::Fsetstat { .. } => (10, "set the attributes of", Expected::Done),
+            Self::Opendir { .. } => (11, "list", Expected::Handle),
+            Self::Readdir { .. } => (12, "list", Expected::Names),
+            Self::Remove { .. } => (13, "remove", Expected::Done),
+            Self::Mkdir { .. } => (14, "create the directory", Expected::Done),
+            Self::Rmdir { .. } => (15, "remove", Expected::Done),
+            Self::Realpath { .. } => (16, "resolve", Expected::Path),
+            Self::Stat { .. } => (17, "read the metadata of", Expected::Attrs),
+            Self::Rename { .. } => (18, "rename", Expected::Done),
+            Self::Readlink { .. } => (19, "read the link", Expected::Target),
+            Self::Symlink { .. } => (20, "create the link", Expected::Done),
+            Self::PosixRename { .. } => (EXTENDED, "rename", Expected::Done),
+            Self::HardLink { .. } => (EXTENDED, "create the link", Expected::Done),
+            Self::Fsync { .. } => (EXTENDED, "make durable", Expected::Done),
+            Self::Statvfs { .. } => (EXTENDED, "query the file system of", Expected::FsStats),
+            Self::Lsetstat { .. } => (EXTENDED, "set the attributes of", Expected::Done),
+            Self::Limits => (EXTENDED, "ask for the limits of", Expected::Limits),
         }
     }
 
@@ -174,17 +182,7 @@ impl Request<'_> {
 
     /// The successful answer to the request.
     pub fn expected(&self) -> Expected {
-        match *self {
-            Self::Open { .. } | Self::Opendir { .. } => Expected::Handle,
-            Self::Read { len, .. } => Expected::Data { len_max: len },
-            Self::Readdir { .. } => Expected::Names,
-            Self::Realpath { .. } => Expected::Path,
-            Self::Readlink { .. } => Expected::Target,
-            Self::Stat { .. } | Self::Lstat { .. } | Self::Fstat { .. } => Expected::Attrs,
-            Self::Statvfs { .. } => Expected::FsStats,
-            Self::Limits => Expected::Limits,
-            _ => Expected::Done,
-        }
+        self.facts().2
     }
 
     /// The cost of the request while it is in flight, in bytes: the content that it sends or may
@@ -211,25 +209,6 @@ impl Request<'_> {
 
     /// The operation for a message: "can't ... PATH".
     pub fn operation(&self) -> &'static str {
-        match self {
-            Self::Open { .. } => "open",
-            Self::Close { .. } => "close",
-            Self::Read { .. } => "read",
-            Self::Write { .. } => "write",
-            Self::Stat { .. } | Self::Lstat { .. } | Self::Fstat { .. } => "read the metadata of",
-            Self::Setstat { .. } | Self::Fsetstat { .. } | Self::Lsetstat { .. } => {
-                "set the attributes of"
-            }
-            Self::Opendir { .. } | Self::Readdir { .. } => "list",
-            Self::Remove { .. } | Self::Rmdir { .. } => "remove",
-            Self::Mkdir { .. } => "create the directory",
-            Self::Realpath { .. } => "resolve",
-            Self::Readlink { .. } => "read the link",
-            Self::Rename { .. } | Self::PosixRename { .. } => "rename",
-            Self::Symlink { .. } | Self::HardLink { .. } => "create the link",
-            Self::Fsync { .. } => "make durable",
-            Self::Statvfs { .. } => "query the file system of",
-            Self::Limits => "ask for the limits of",
-        }
+        self.facts().1
     }
 }

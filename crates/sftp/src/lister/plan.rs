@@ -43,7 +43,9 @@ struct Slot {
     state: DirState,
 }
 
-enum DirState {
+/// The state of a directory. A caller that needs one that is not begun lists it itself.
+pub(super) enum DirState {
+    /// Not begun, or unknown.
     Queued,
     InProgress,
     Listed(Result<Vec<DirEntry>>),
@@ -55,14 +57,6 @@ struct Batch {
     queue: VecDeque<Arc<[u8]>>,
     /// Its directories that are being listed, or are listed and not taken yet.
     held: usize,
-}
-
-/// The state of a directory that a caller needs.
-pub(super) enum ListingState {
-    Listed(Result<Vec<DirEntry>>),
-    InProgress,
-    /// The caller must list it.
-    NotStarted,
 }
 
 impl Plan {
@@ -130,13 +124,13 @@ impl Plan {
     }
 
     /// Takes a listing. Removes a queued directory, which the caller then lists itself.
-    pub(super) fn take(&mut self, path: &[u8]) -> ListingState {
+    pub(super) fn take(&mut self, path: &[u8]) -> DirState {
         if let Some(Slot { state: DirState::InProgress, .. }) = self.slots.get(path) {
-            return ListingState::InProgress;
+            return DirState::InProgress;
         }
         match self.remove(path) {
-            Some(DirState::Listed(listed)) => ListingState::Listed(listed),
-            _ => ListingState::NotStarted,
+            Some(DirState::Listed(listed)) => DirState::Listed(listed),
+            _ => DirState::Queued,
         }
     }
 

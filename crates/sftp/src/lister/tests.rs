@@ -1,6 +1,6 @@
 //! Tests of the plan without threads, and of the end of the threads.
 
-use super::plan::{BATCH_DIRS_MAX, DIRS_MAX, ENTRIES_MAX, ListingState, Plan};
+use super::plan::{BATCH_DIRS_MAX, DIRS_MAX, DirState, ENTRIES_MAX, Plan};
 use super::*;
 use crate::{Attrs, Options, Session};
 use haul_model::Name;
@@ -35,8 +35,8 @@ fn list_next(plan: &mut Plan, entries: usize) -> Option<String> {
 
 fn taken(plan: &mut Plan, path: &str) -> Option<usize> {
     match plan.take(path.as_bytes()) {
-        ListingState::Listed(listed) => Some(listed.unwrap().len()),
-        ListingState::InProgress | ListingState::NotStarted => None,
+        DirState::Listed(listed) => Some(listed.unwrap().len()),
+        DirState::InProgress | DirState::Queued => None,
     }
 }
 
@@ -70,10 +70,10 @@ fn the_latest_batch_comes_first_in_its_order() {
 fn a_queued_directory_is_left_to_its_caller() {
     let mut plan = Plan::default();
     add(&mut plan, &["a", "b", "c", "d"]);
-    assert!(matches!(plan.take(b"b"), ListingState::NotStarted));
-    assert!(matches!(plan.take(b"c"), ListingState::NotStarted));
+    assert!(matches!(plan.take(b"b"), DirState::Queued));
+    assert!(matches!(plan.take(b"c"), DirState::Queued));
     let a = plan.begin().unwrap();
-    assert!(matches!(plan.take(b"a"), ListingState::InProgress));
+    assert!(matches!(plan.take(b"a"), DirState::InProgress));
     assert_eq!(list_next(&mut plan, 1).as_deref(), Some("d"));
     assert!(plan.begin().is_none());
     plan.finish(&a, Some(listing(3)));
@@ -82,7 +82,7 @@ fn a_queued_directory_is_left_to_its_caller() {
     add(&mut plan, &["e"]);
     let e = plan.begin().unwrap();
     plan.finish(&e, None);
-    assert!(matches!(plan.take(b"e"), ListingState::NotStarted));
+    assert!(matches!(plan.take(b"e"), DirState::Queued));
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn a_taken_listing_frees_its_room() {
         add(&mut plan, &[&name]);
         assert_eq!(list_next(&mut plan, 1000), Some(name.clone()), "no room");
         assert_eq!(taken(&mut plan, &name), Some(1000));
-        assert!(matches!(plan.take(name.as_bytes()), ListingState::NotStarted));
+        assert!(matches!(plan.take(name.as_bytes()), DirState::Queued));
     }
     assert!(plan.is_empty());
 }

@@ -42,7 +42,7 @@ impl Outbox {
         payload: Payload<'_>,
         encode: impl FnOnce(&mut Vec<u8>),
     ) -> Result<(), SessionError> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if let Some(bytes) = payload.queueable() {
             while state.queued.len() >= QUEUED_LEN_MAX && !state.closed {
                 match state.writer {
@@ -65,7 +65,7 @@ impl Outbox {
 
     /// Sends the queue, unless another caller is sending it.
     pub(super) fn flush(&self) -> Result<(), SessionError> {
-        let state = self.lock();
+        let state = self.state.lock();
         if state.queued.is_empty() || state.writer.is_none() {
             return state.open();
         }
@@ -74,7 +74,7 @@ impl Outbox {
 
     /// Drops the writer, so that the server sees the end of its input.
     pub(super) fn close(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.closed = true;
         let writer = state.writer.take();
         self.free.notify_all();
@@ -98,7 +98,7 @@ impl Outbox {
             drop(state);
             result = self.write(&mut writer, &queued, payload);
             payload = Payload::NONE;
-            state = self.lock();
+            state = self.state.lock();
             if state.queued.capacity() == 0 {
                 // The next queue reuses this memory.
                 state.queued = queued;
@@ -141,10 +141,6 @@ impl Outbox {
             body = &body[written - of_head..];
         }
         out.flush()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, OutboxState> {
-        self.state.lock()
     }
 }
 

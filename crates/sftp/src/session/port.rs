@@ -5,7 +5,7 @@ use super::payload::Payload;
 use super::shared::{Buf, SessionState};
 use crate::codec::{Answer, Request, StatusCode, TARGET_LEN_MAX};
 use crate::error::{Cause, SessionError};
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -20,12 +20,8 @@ pub(super) struct Inbox {
 
 impl Inbox {
     pub(super) fn deliver(&self, tag: u64, answer: Result<Answer>) {
-        self.lock().push_back((tag, answer));
+        self.answers.lock().push_back((tag, answer));
         self.arrived.notify_one();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<(u64, Result<Answer>)>> {
-        self.answers.lock()
     }
 }
 
@@ -39,16 +35,9 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    pub(crate) fn new(shared: &Arc<SessionState>) -> Self {
+    pub(crate) fn new(shared: &Arc<SessionState>, is_small: bool) -> Self {
         let (shared, inbox) = (Arc::clone(shared), Arc::default());
-        Self { shared, inbox, outstanding: 0, is_small: false }
-    }
-
-    /// A port for small files, whose requests take no server long.
-    pub(crate) fn for_small(shared: &Arc<SessionState>) -> Self {
-        let mut port = Self::new(shared);
-        port.is_small = true;
-        port
+        Self { shared, inbox, outstanding: 0, is_small }
     }
 
     /// Sends a request, whose answer will have `tag`. Waits for room in the session, not for the
@@ -81,7 +70,7 @@ impl Port {
         }
         // If that fails, every request gets the reason as its answer.
         let _ = self.flush();
-        let mut answers = self.inbox.lock();
+        let mut answers = self.inbox.answers.lock();
         loop {
             if let Some((tag, answer)) = answers.pop_front() {
                 self.outstanding -= 1;
@@ -93,7 +82,7 @@ impl Port {
 
     /// The next answer, if it has arrived.
     pub(crate) fn try_next(&mut self) -> Option<(u64, Result<Answer, Cause>)> {
-        let (tag, answer) = self.inbox.lock().pop_front()?;
+        let (tag, answer) = self.inbox.answers.lock().pop_front()?;
         self.outstanding -= 1;
         Some((tag, succeeded(answer)))
     }
@@ -154,7 +143,7 @@ mod tests {
         for _ in 0..16 {
             let Connection { writer, closer, .. } = Connection::from_parts(io::empty(), Broken);
             let shared = SessionState::new(writer, closer.killer(), Options::default());
-            let mut port = Port::new(&shared);
+            let mut port = Port::new(&shared, false);
             let mut sent = Vec::new();
             for tag in 0..8 {
                 let request = Request::Write { handle: b"h", offset: 0, len: 1 << 16 };

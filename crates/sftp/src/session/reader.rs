@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// Passes on replies until the stream ends or the server breaks the protocol. Then ends the
 /// session. Waits for nothing but the server.
 pub(super) fn run(shared: &SessionState, reader: BufReader<impl Read>) {
-    let activity = Arc::clone(shared.activity());
+    let activity = Arc::clone(&shared.activity);
     let mut reader = Counted { reader, activity };
     let mut payload = Vec::new();
     loop {

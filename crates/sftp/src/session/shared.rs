@@ -9,7 +9,7 @@ use super::port::Inbox;
 use crate::codec::{Answer, CHUNK_LEN_MAX, Expected, Request};
 use crate::error::SessionError;
 use haul_net::{Killer, Writer};
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(crate) struct SessionState {
     outbox: Outbox,
     killer: Killer,
     options: Options,
-    activity: Arc<Activity>,
+    pub(super) activity: Arc<Activity>,
     buffers: Mutex<Vec<Vec<u8>>>,
 }
 
@@ -99,12 +99,12 @@ impl SessionState {
         is_slow: bool,
     ) -> Result<(), SessionError> {
         let cost = request.cost();
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         while table.end.is_none() && !self.fits(&table, cost) {
             // Queued requests may take up the room.
             drop(table);
             self.flush()?;
-            table = self.lock();
+            table = self.table.lock();
             if table.end.is_some() || self.fits(&table, cost) {
                 break;
             }
@@ -154,7 +154,7 @@ impl SessionState {
 
     /// Removes the request with this ID from those in flight and returns it.
     pub(super) fn take(&self, id: u32) -> Option<InFlight> {
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         let waiting = table.waiting.remove(&id)?;
         table.bytes -= waiting.cost;
         table.slow -= usize::from(waiting.is_slow);
@@ -167,7 +167,7 @@ impl SessionState {
     /// Ends the session with `error`, unless it has ended. Returns the reason of its end.
     pub(super) fn fail(&self, error: SessionError) -> SessionError {
         self.end(error);
-        self.lock().end.clone().unwrap_or(SessionError::Stopped)
+        self.table.lock().end.clone().unwrap_or(SessionError::Stopped)
     }
 
     /// Ends the session now and cuts the connection. All waiting callers get `reason`, or the
@@ -189,7 +189,7 @@ impl SessionState {
 
     /// Answers all requests with the reason. Returns true if the session had not ended before.
     fn stop(&self, reason: SessionError) -> bool {
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         let is_first = table.end.is_none();
         let reason = table.end.get_or_insert(reason).clone();
         let waiting = std::mem::take(&mut table.waiting);
@@ -205,17 +205,17 @@ impl SessionState {
 
     /// True if the session was lost, not ended by this side.
     pub(super) fn has_ended(&self) -> bool {
-        self.lock().end.as_ref().is_some_and(|end| !matches!(end, SessionError::Stopped))
+        self.table.lock().end.as_ref().is_some_and(|end| !matches!(end, SessionError::Stopped))
     }
 
     pub(super) fn is_open(&self) -> bool {
-        self.lock().end.is_none()
+        self.table.lock().end.is_none()
     }
 
     /// Waits up to `timeout` for the end of the session. If it has not ended, returns whether
     /// requests wait for the server.
     pub(super) fn wait_ended(&self, timeout: Duration) -> Option<PendingState> {
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         self.ended.wait_while_for(&mut table, |table| table.end.is_none(), timeout);
         let waits = match (table.waiting.is_empty(), table.slow) {
             (true, _) => PendingState::No,
@@ -229,14 +229,10 @@ impl SessionState {
     /// the server.
     pub(crate) fn activity_awaited(&self) -> Option<u64> {
         let waits = {
-            let table = self.lock();
+            let table = self.table.lock();
             table.end.is_none() && !table.waiting.is_empty()
         };
         (waits && !self.activity.is_reading_file()).then(|| self.activity.moved())
-    }
-
-    pub(super) fn activity(&self) -> &Arc<Activity> {
-        &self.activity
     }
 
     /// A buffer of at least `len` bytes, with unspecified content.
@@ -254,10 +250,6 @@ impl SessionState {
         if buffers.len() < BUFFERS_KEPT_MAX && buffer.len() <= CHUNK_LEN_MAX as usize {
             buffers.push(buffer);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        self.table.lock()
     }
 }
 

@@ -15,11 +15,11 @@ pub const SLOW_FACTOR: u32 = 10;
 /// Watches until the session has ended. It counts checks instead of time. So it excludes the time
 /// in which this process is suspended, and in which it waits for a local file to send.
 pub(super) fn run(shared: &SessionState, silence_max: Duration) {
-    let mut last = shared.activity().moved();
+    let mut last = shared.activity.moved();
     let mut quiet_checks = 0;
     while let Some(waits) = shared.wait_ended(silence_max / CHECKS) {
-        let now = shared.activity().moved();
-        if now != last || waits == PendingState::No || shared.activity().is_reading_file() {
+        let now = shared.activity.moved();
+        if now != last || waits == PendingState::No || shared.activity.is_reading_file() {
             last = now;
             quiet_checks = 0;
             continue;

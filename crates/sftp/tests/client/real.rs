@@ -213,7 +213,8 @@ fn where_rclone_differs() {
     for cached in [false, true] {
         let bench = rclone(cached);
         let client = bench.client();
-        let has: Vec<_> = Extension::ALL.into_iter().filter(|e| client.has(*e)).collect();
+        let all = Extension::ALL.into_iter().map(|(extension, ..)| extension);
+        let has: Vec<_> = all.filter(|e| client.has(*e)).collect();
         assert_eq!(has, [Extension::PosixRename, Extension::Statvfs, Extension::HardLink]);
         assert_eq!((client.read_len(), client.limits().open_handles), (32 << 10, 0));
 
