@@ -14,7 +14,7 @@
 use crate::verified::{Moved, Staged, Written};
 use crate::zeros::runs;
 use haul_model::{BLOCK_LEN, BlockHash, BlockHasher, BlockTree, ContentHash};
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -96,12 +96,6 @@ impl std::fmt::Debug for Order {
     }
 }
 
-impl Recording {
-    fn order(&self) -> MutexGuard<'_, Order> {
-        self.order.lock()
-    }
-}
-
 /// A block that is being assembled, from its start to its end. If it is dropped before it ends, it
 /// can be begun again.
 #[derive(Debug)]
@@ -144,7 +138,7 @@ impl Drop for Block {
         if self.has_ended {
             return;
         }
-        let mut order = self.shared.order();
+        let mut order = self.shared.order.lock();
         order.open.remove(&self.index);
         order.data_end = order.data_end.max(self.data_end);
         if self.data_end > 0 {
@@ -183,7 +177,7 @@ impl<S: Staged> Assembler<S> {
         len: u64,
     ) -> Self {
         let mut into = Self::new(stage, done, ahead_max);
-        let mut order = into.shared.order();
+        let mut order = into.shared.order.lock();
         order.data_end = order.data_end.max(len);
         drop(order);
         into.initial_end = len;
@@ -207,17 +201,17 @@ impl<S: Staged> Assembler<S> {
 
     /// Number of recorded blocks.
     pub fn recorded(&self) -> u64 {
-        self.shared.order().blocks()
+        self.shared.order.lock().blocks()
     }
 
     /// The length of the recorded blocks in bytes.
     pub fn recorded_len(&self) -> u64 {
-        self.shared.order().len
+        self.shared.order.lock().len
     }
 
     /// True if block `index` is complete.
     pub fn has(&self, index: u64) -> bool {
-        let order = self.shared.order();
+        let order = self.shared.order.lock();
         index < order.blocks() || order.waiting.contains_key(&index)
     }
 
@@ -227,7 +221,7 @@ impl<S: Staged> Assembler<S> {
     /// [`AssembleError::OutOfOrder`] if it is complete, or another thread assembles it;
     /// [`AssembleError::TooFarAhead`].
     pub fn begin(&self, index: u64) -> Result<Block, AssembleError> {
-        let mut order = self.shared.order();
+        let mut order = self.shared.order.lock();
         let ahead = index.checked_sub(order.blocks()).ok_or(AssembleError::OutOfOrder)?;
         if ahead >= self.ahead_max {
             return Err(AssembleError::TooFarAhead);
@@ -251,7 +245,7 @@ impl<S: Staged> Assembler<S> {
         pause: Duration,
         should_continue: impl Fn() -> bool,
     ) -> bool {
-        let mut order = self.shared.order();
+        let mut order = self.shared.order.lock();
         while index >= order.blocks() + self.ahead_max {
             if !should_continue() {
                 return false;
@@ -348,7 +342,7 @@ impl<S: Staged> Assembler<S> {
             return Err(AssembleError::Differs);
         }
         block.has_ended = true;
-        let mut order = self.shared.order();
+        let mut order = self.shared.order.lock();
         if block.index == 0 {
             order.single_hash = block.hasher.as_ref().map(BlockHasher::finish_alone);
         }
@@ -368,7 +362,7 @@ impl<S: Staged> Assembler<S> {
     /// The stage, with [`AssembleError::Incomplete`], [`AssembleError::TooLong`] or
     /// [`AssembleError::Write`].
     pub fn finish(self, size: u64) -> Result<Written<S>, (S, AssembleError)> {
-        let order = self.shared.order();
+        let order = self.shared.order.lock();
         let hash = order.end(&self.stage, size).and_then(|()| {
             let hash = match order.recorded.len() {
                 0 if size == 0 => Some(ContentHash::of(&[])),
@@ -391,7 +385,7 @@ impl<S: Staged> Assembler<S> {
     /// # Errors
     /// See [`Self::finish`].
     pub fn finish_unhashed(self, size: u64) -> Result<Moved<S>, (S, AssembleError)> {
-        let ended = self.shared.order().end(&self.stage, size);
+        let ended = self.shared.order.lock().end(&self.stage, size);
         match ended {
             Ok(()) => Ok(Moved::new(self.stage, size)),
             Err(error) => Err((self.stage, error)),

@@ -18,13 +18,14 @@ use self::index::Identity;
 use self::index::Index;
 pub use self::index::Place;
 use self::kept::Kept;
+use crate::partial::lock_journal;
 use haul_model::Name;
 use haul_sys::Dir;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The mode of the directory: only its owner has access.
 pub const CACHE_DIR_MODE: u32 = 0o700;
@@ -50,9 +51,6 @@ const DESTINATIONS_LEN_MAX: u64 = 512 << 10;
 
 /// Maximum time to wait for a lock.
 const LOCK_MAX: Duration = Duration::from_millis(500);
-
-/// Interval between two attempts to lock.
-const LOCK_POLL: Duration = Duration::from_millis(10);
 
 /// Number of new chunks at which they are written before the end of the job.
 const FLUSH_CHUNKS_MIN: usize = 32 << 10;
@@ -378,15 +376,10 @@ fn open(path: &[u8]) -> io::Result<(File, Identity)> {
 
 /// Locks the file `name` in `dir`. `None` if another process has the lock for [`LOCK_MAX`].
 fn lock(dir: &Dir, name: &str) -> io::Result<Option<File>> {
-    let file = dir.open_private(name)?;
-    let end = Instant::now() + LOCK_MAX;
-    while !haul_sys::try_lock(&file)? {
-        if Instant::now() >= end {
-            return Ok(None);
-        }
-        std::thread::sleep(LOCK_POLL);
+    match lock_journal(dir, name, LOCK_MAX) {
+        Err(error) if error.kind() == io::ErrorKind::ResourceBusy => Ok(None),
+        locked => locked.map(Some),
     }
-    Ok(Some(file))
 }
 
 /// The short form of a chunk's hash: the first 8 bytes.

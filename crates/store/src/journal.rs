@@ -227,10 +227,8 @@ pub(crate) struct Claim {
 
 /// The claim of the journal in `file`. `None` if nothing can be resumed.
 pub(crate) fn claim(file: &File, boot: BootId) -> Option<Claim> {
-    let mut header = [0; HEADER_LEN as usize];
-    file.read_exact_at(&mut header, 0).ok()?;
+    let (header, source, written_in) = read_header(file)?;
     let number = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("8 bytes"));
-    let (source, written_in) = decode_fixed(&header)?;
     let records = (file.metadata().ok()?.len() - HEADER_LEN) / RECORD_LEN;
     let committed = || SLOTS_AT.into_iter().map(number).filter(|n| *n <= records).max();
     let blocks = if written_in == boot { Some(records) } else { committed() };
@@ -247,26 +245,20 @@ struct Found {
 }
 
 fn read(file: &File, source: &SourceId, boot: BootId) -> Option<Found> {
-    let mut header = [0; HEADER_LEN as usize];
-    file.read_exact_at(&mut header, 0).ok()?;
-    let fixed: [u8; FIXED_LEN] = header[..FIXED_LEN].try_into().expect("a part of the header");
-    if header[CHECKSUM_AT..CHECKSUM_AT + 32] != checksum(&fixed) {
-        return None;
-    }
-    let blocks_max = source.size.div_ceil(BLOCK_LEN);
-    let same_boot = fixed == encode_fixed(source, boot);
+    let (header, found, written_in) = read_header(file)?;
     // Only the boot id may differ.
-    let written_in = BootId(fixed[BOOT_AT..].try_into().expect("16 bytes"));
-    if fixed != encode_fixed(source, written_in) {
+    if found != *source {
         return None;
     }
+    let same_boot = written_in == boot;
+    let fixed = encode_fixed(source, written_in);
+    let blocks_max = source.size.div_ceil(BLOCK_LEN);
     let len = file.metadata().ok()?.len();
     let records_len = (len - HEADER_LEN).min(blocks_max * RECORD_LEN) / RECORD_LEN * RECORD_LEN;
     let mut bytes = vec![0; usize::try_from(records_len).ok()?];
     file.read_exact_at(&mut bytes, HEADER_LEN).ok()?;
     let slots = SLOTS_AT.map(|at| check_slot(&header[at..at + SLOT_LEN], &fixed, &bytes));
-    let newest = slots.into_iter().flatten().max_by_key(|slot| slot.turn);
-    let (committed, turn) = newest.as_ref().map_or((0, 0), |slot| (slot.records, slot.turn));
+    let (turn, committed) = slots.into_iter().flatten().max().unwrap_or_default();
     let believed = if same_boot { bytes.len() } else { (committed * RECORD_LEN) as usize };
     let records = bytes[..believed]
         .chunks_exact(RECORD_LEN as usize)
@@ -275,20 +267,15 @@ fn read(file: &File, source: &SourceId, boot: BootId) -> Option<Found> {
     Some(Found { records, committed, turn, same_boot })
 }
 
-/// A valid commit slot.
-struct Slot {
-    records: u64,
-    turn: u64,
-}
-
-fn check_slot(slot: &[u8], fixed: &[u8; FIXED_LEN], records: &[u8]) -> Option<Slot> {
+/// The turn of a valid commit slot, and the number of its records.
+fn check_slot(slot: &[u8], fixed: &[u8; FIXED_LEN], records: &[u8]) -> Option<(u64, u64)> {
     let number = |at: usize| u64::from_le_bytes(slot[at..at + 8].try_into().expect("8 bytes"));
     let (count, turn) = (number(0), number(8));
     let len = usize::try_from(count.checked_mul(RECORD_LEN)?).ok()?;
     let mut digest = blake3::Hasher::new();
     digest.update(records.get(..len)?);
     let good = turn > 0 && slot == encode_slot(fixed, count, turn, &digest);
-    good.then_some(Slot { records: count, turn })
+    good.then_some((turn, count))
 }
 
 fn encode_slot(
@@ -324,8 +311,10 @@ fn encode_fixed(source: &SourceId, boot: BootId) -> [u8; FIXED_LEN] {
     fixed
 }
 
-/// The fields of a valid header of this version.
-fn decode_fixed(header: &[u8; HEADER_LEN as usize]) -> Option<(SourceId, BootId)> {
+/// Reads a valid header of this version, with its fields.
+fn read_header(file: &File) -> Option<([u8; HEADER_LEN as usize], SourceId, BootId)> {
+    let mut header = [0; HEADER_LEN as usize];
+    file.read_exact_at(&mut header, 0).ok()?;
     let fixed = &header[..FIXED_LEN];
     let number = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("8 bytes"));
     let nanos = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("4 bytes"));
@@ -336,7 +325,7 @@ fn decode_fixed(header: &[u8; HEADER_LEN as usize]) -> Option<(SourceId, BootId)
     let boot = BootId(fixed[BOOT_AT..].try_into().expect("16 bytes"));
     let is_ours = *fixed == encode_fixed(&source, boot)
         && header[CHECKSUM_AT..CHECKSUM_AT + 32] == *blake3::hash(fixed).as_bytes();
-    is_ours.then_some((source, boot))
+    is_ours.then_some((header, source, boot))
 }
 
 /// The stage that an earlier copy left of a file, as its journal's header describes it.
@@ -362,10 +351,8 @@ impl Earlier {
 
     /// Reads the journal in `file` for a copy of `source`.
     fn of(file: &File, source: &SourceId) -> Self {
-        let mut header = [0; HEADER_LEN as usize];
-        let read = file.read_exact_at(&mut header, 0);
-        match read.ok().and_then(|()| decode_fixed(&header)) {
-            Some((found, _)) if found != *source => Self::OtherSource,
+        match read_header(file) {
+            Some((_, found, _)) if found != *source => Self::OtherSource,
             _ => Self::Partial,
         }
     }

@@ -31,51 +31,17 @@ const UNCHANGED_MIN_ALL: Duration = Duration::from_secs(60 * 60);
 /// Minimum age of a leftover directory that a move created for a moment.
 const MARKER_UNCHANGED_MIN: Duration = Duration::from_secs(60);
 
-/// The leftovers of one directory, in the order of their names.
+/// The leftovers of one directory by their stems, in the order of their names. Each has its form,
+/// and the existing entry with its final name, if the private name identifies that.
 #[derive(Debug)]
-pub struct Leftovers(BTreeMap<String, Stage>);
-
-/// The files with one stem.
-#[derive(Debug)]
-enum Stage {
-    Random,
-    Partial {
-        /// The existing entry with the final name of the stage.
-        target: Option<Name>,
-    },
-    /// A batch: files that wait for the end of a job.
-    DelayedBatch,
-    /// A stage that a host's SFTP server writes.
-    Remote,
-    /// Such a stage that can be resumed.
-    RemotePart {
-        /// The existing entry with the final name of the stage.
-        target: Option<Name>,
-    },
-    /// An existing file that was being replaced.
-    Old {
-        /// The entry that has its name now.
-        target: Option<Name>,
-    },
-}
-
-impl Stage {
-    /// The entry with the final name, if the private name identifies it.
-    fn target(&mut self) -> Option<&mut Option<Name>> {
-        match self {
-            Self::Random | Self::DelayedBatch | Self::Remote => None,
-            Self::Partial { target } | Self::RemotePart { target } | Self::Old { target } => {
-                Some(target)
-            }
-        }
-    }
-}
+pub struct Leftovers(BTreeMap<String, (Form, Option<Name>)>);
 
 /// A stage that was found.
 #[derive(Debug, Clone, Copy)]
 pub struct Leftover<'l> {
     stem: &'l str,
-    stage: &'l Stage,
+    form: Form,
+    target: Option<&'l Name>,
 }
 
 /// A leftover, and the result of cleaning it.
@@ -117,44 +83,28 @@ impl Leftovers {
         let mut found = BTreeMap::new();
         dir.names_where(|name| {
             match parse(name) {
-                Some((Form::Random, stem)) => {
-                    found.insert(stem.to_owned(), Stage::Random);
-                }
+                // A partial file and its journal are cleaned together.
                 Some((Form::Part | Form::Journal, stem)) => {
-                    found.insert(stem.to_owned(), Stage::Partial { target: None });
+                    found.insert(stem.to_owned(), (Form::Part, None));
                 }
-                Some((Form::Remote, stem)) => {
-                    found.insert(stem.to_owned(), Stage::Remote);
-                }
-                Some((Form::RemotePart, _)) => {
+                Some((form, _)) => {
                     let name = String::from_utf8_lossy(name).into_owned();
-                    found.insert(name, Stage::RemotePart { target: None });
-                }
-                Some((Form::DelayedBatch, stem)) => {
-                    found.insert(stem.to_owned(), Stage::DelayedBatch);
-                }
-                Some((Form::Old, stem)) => {
-                    found.insert(stem.to_owned(), Stage::Old { target: None });
+                    found.insert(name, (form, None));
                 }
                 None => {}
             }
             false
         })?;
-        let halves: BTreeSet<String> = found
-            .iter()
-            .filter(|(_, stage)| {
-                !matches!(stage, Stage::Random | Stage::DelayedBatch | Stage::Remote)
-            })
-            .map(|(stem, _)| half_of(stem).to_owned())
-            .collect();
+        let has_half = |form| matches!(form, Form::Part | Form::RemotePart | Form::Old);
+        let with_half = found.iter().filter(|(_, (form, _))| has_half(*form));
+        let halves: BTreeSet<String> =
+            with_half.map(|(stem, _)| half_of(stem).to_owned()).collect();
         if !halves.is_empty() {
             // The names are hashed in the leftovers, so compare the hashes of existing names.
             for name in dir.names_where(|name| halves.contains(&name_half(name)))? {
                 let half = name_half(name.as_bytes());
-                for (stem, stage) in &mut found {
-                    if let Some(target) = stage.target()
-                        && half_of(stem) == half
-                    {
+                for (stem, (form, target)) in &mut found {
+                    if has_half(*form) && half_of(stem) == half {
                         *target = Some(name.clone());
                     }
                 }
@@ -165,7 +115,8 @@ impl Leftovers {
 
     /// Iterates over the leftovers.
     pub fn iter(&self) -> impl Iterator<Item = Leftover<'_>> {
-        self.0.iter().map(|(stem, stage)| Leftover { stem, stage })
+        let found = self.0.iter();
+        found.map(|(stem, (form, target))| Leftover { stem, form: *form, target: target.as_ref() })
     }
 }
 
@@ -177,7 +128,7 @@ pub fn remove_marker(dir: &Dir, name: &Name) -> bool {
     let may_be_marker = |stat: Stat| {
         stat.is_dir() || stat.is_file() && stat.size == 0 && dir.has_known_file_system()
     };
-    let marker = Leftover { stem, stage: &Stage::Random };
+    let marker = Leftover { stem, form: Form::Random, target: None };
     dir.stat(name).is_ok_and(may_be_marker)
         && marker
             .clean(dir, false, false)
@@ -187,8 +138,8 @@ pub fn remove_marker(dir: &Dir, name: &Name) -> bool {
 impl Leftover<'_> {
     /// The private name, for messages.
     pub fn name(&self) -> String {
-        match self.stage {
-            Stage::Partial { .. } => Names::from_stem(self.stem).part,
+        match self.form {
+            Form::Part => Names::from_stem(self.stem).part,
             _ => self.stem.to_owned(),
         }
     }
@@ -210,12 +161,12 @@ impl Leftover<'_> {
         all: bool,
         dry_run: bool,
     ) -> io::Result<Option<Cleaned>> {
-        let cleaned = match self.stage {
-            Stage::Random => self.clean_random(now, dir, dry_run),
-            Stage::DelayedBatch => self.clean_batch(dir, dry_run),
-            Stage::Partial { target } => self.clean_partial(dir, target.as_ref(), all, dry_run),
-            Stage::Remote | Stage::RemotePart { .. } => self.clean_remote(now, dir, all, dry_run),
-            Stage::Old { target } => self.clean_old(dir, target.as_ref(), all, dry_run),
+        let cleaned = match self.form {
+            Form::Random => self.clean_random(now, dir, dry_run),
+            Form::DelayedBatch => self.clean_batch(dir, dry_run),
+            Form::Part | Form::Journal => self.clean_partial(dir, all, dry_run),
+            Form::Remote | Form::RemotePart => self.clean_remote(now, dir, all, dry_run),
+            Form::Old => self.clean_old(dir, all, dry_run),
         };
         match cleaned {
             // Its own process has published or removed it meanwhile.
@@ -224,10 +175,17 @@ impl Leftover<'_> {
         }
     }
 
+    /// The result for a leftover of `bytes`.
+    fn cleaned(&self, bytes: u64, fate: Fate) -> Cleaned {
+        let (name, target) = (self.stem.to_owned(), self.target.cloned());
+        Cleaned { name, bytes, target, progress: None, fate }
+    }
+
     fn clean_random(&self, now: SystemTime, dir: &Dir, dry_run: bool) -> io::Result<Cleaned> {
-        let stat = dir.stat(&as_name(self.stem))?;
+        let name = as_name(self.stem);
+        let stat = dir.stat(&name)?;
         let is_free = if stat.is_dir() {
-            if !dir.open_dir(&as_name(self.stem))?.entries()?.is_empty() {
+            if !dir.open_dir(&name)?.entries()?.is_empty() {
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not empty"));
             }
             unchanged_for(&stat, now) >= MARKER_UNCHANGED_MIN
@@ -243,33 +201,20 @@ impl Leftover<'_> {
             }
             is_free
         };
-        let fate = match (is_free, dry_run) {
-            (false, _) => Fate::Busy,
-            (true, true) => Fate::WouldRemove,
-            (true, false) if stat.is_dir() => {
-                dir.remove_dir(&as_name(self.stem))?;
-                Fate::Removed
-            }
-            (true, false) => {
-                dir.remove_private(self.stem)?;
-                Fate::Removed
-            }
-        };
-        let name = self.stem.to_owned();
-        Ok(Cleaned { name, bytes: stat.allocated, target: None, progress: None, fate })
+        let remove = || if stat.is_dir() { dir.remove_dir(&name) } else { dir.remove_file(&name) };
+        let fate = if is_free { removed(dry_run, remove)? } else { Fate::Busy };
+        Ok(self.cleaned(stat.allocated, fate))
     }
 
     fn clean_batch(&self, dir: &Dir, dry_run: bool) -> io::Result<Cleaned> {
         let name = as_name(self.stem);
         let bytes = batch::bytes(dir, &name)?;
-        let fate = match (batch::is_abandoned(dir, &name)?, dry_run) {
-            (false, _) => Fate::Busy,
-            (true, true) => Fate::WouldRemove,
-            (true, false) if batch::remove(dir, &name)? => Fate::Removed,
-            (true, false) => Fate::Busy,
+        let fate = match batch::is_abandoned(dir, &name)? {
+            true if dry_run => Fate::WouldRemove,
+            true if batch::remove(dir, &name)? => Fate::Removed,
+            _ => Fate::Busy,
         };
-        let name = self.stem.to_owned();
-        Ok(Cleaned { name, bytes, target: None, progress: None, fate })
+        Ok(self.cleaned(bytes, fate))
     }
 
     fn clean_remote(
@@ -283,66 +228,34 @@ impl Leftover<'_> {
         if !stat.is_file() && !stat.is_symlink() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
         }
-        let quiet = unchanged_for(&stat, now);
-        let (can_continue, target) = match self.stage {
-            Stage::RemotePart { target } => (true, target.clone()),
-            _ => (false, None),
-        };
+        let can_continue = self.form == Form::RemotePart;
         let quiet_min = if all || can_continue { UNCHANGED_MIN_ALL } else { UNCHANGED_MIN };
-        let fate = match (quiet >= quiet_min, can_continue && !all, dry_run) {
-            (false, ..) => Fate::Recent,
-            (true, true, _) => Fate::Kept,
-            (true, false, true) => Fate::WouldRemove,
-            (true, false, false) => {
-                dir.remove_private(self.stem)?;
-                Fate::Removed
-            }
+        let fate = match unchanged_for(&stat, now) >= quiet_min {
+            false => Fate::Recent,
+            true if can_continue && !all => Fate::Kept,
+            true => removed(dry_run, || dir.remove_private(self.stem))?,
         };
-        let name = self.stem.to_owned();
-        Ok(Cleaned { name, bytes: stat.allocated, target, progress: None, fate })
+        Ok(self.cleaned(stat.allocated, fate))
     }
 
     /// An old file whose final name does not exist is the only copy of the file.
-    fn clean_old(
-        &self,
-        dir: &Dir,
-        target: Option<&Name>,
-        all: bool,
-        dry_run: bool,
-    ) -> io::Result<Cleaned> {
+    fn clean_old(&self, dir: &Dir, all: bool, dry_run: bool) -> io::Result<Cleaned> {
         let stat = dir.stat(&as_name(self.stem))?;
-        let is_superseded = target.is_some_and(|target| dir.stat(target).is_ok());
-        let fate = match (is_superseded || all, dry_run) {
-            (false, _) => Fate::Kept,
-            (true, true) => Fate::WouldRemove,
-            (true, false) => {
-                dir.remove_private(self.stem)?;
-                Fate::Removed
-            }
+        let is_superseded = self.target.is_some_and(|target| dir.stat(target).is_ok());
+        let fate = match is_superseded || all {
+            false => Fate::Kept,
+            true => removed(dry_run, || dir.remove_private(self.stem))?,
         };
-        let (name, target) = (self.stem.to_owned(), target.cloned());
-        Ok(Cleaned { name, bytes: stat.allocated, target, progress: None, fate })
+        Ok(self.cleaned(stat.allocated, fate))
     }
 
-    fn clean_partial(
-        &self,
-        dir: &Dir,
-        target: Option<&Name>,
-        all: bool,
-        dry_run: bool,
-    ) -> io::Result<Cleaned> {
+    fn clean_partial(&self, dir: &Dir, all: bool, dry_run: bool) -> io::Result<Cleaned> {
         let names = Names::from_stem(self.stem);
         let part = found(dir, &names.part)?;
         let journal = found(dir, &names.journal)?;
         let bytes = [&part, &journal].into_iter().flatten().map(|(_, stat)| stat.allocated).sum();
         let name = if part.is_some() { &names.part } else { &names.journal };
-        let mut cleaned = Cleaned {
-            name: name.clone(),
-            bytes,
-            target: target.cloned(),
-            progress: None,
-            fate: Fate::Busy,
-        };
+        let mut cleaned = Cleaned { name: name.clone(), ..self.cleaned(bytes, Fate::Busy) };
         let lock = match &journal {
             Some((journal, _)) => {
                 if !haul_sys::try_lock(journal)? {
@@ -364,12 +277,11 @@ impl Leftover<'_> {
             journal::claim(journal, BootId(haul_sys::cache_id(part)))
         });
         // A destination that is complete by now needs no copy.
-        let claim = claim.filter(|claim| !exists_with(dir, target, claim.size, claim.mtime));
+        let claim = claim.filter(|claim| !exists_with(dir, self.target, claim.size, claim.mtime));
         cleaned.progress = claim.map(|claim| (claim.blocks * BLOCK_LEN, claim.size));
         cleaned.fate = match claim {
             Some(_) if !all => Fate::Kept,
-            _ if dry_run => Fate::WouldRemove,
-            _ => {
+            _ => removed(dry_run, || {
                 // Remove the journal last, because it holds the lock.
                 if part.is_some() {
                     dir.remove_private(&names.part)?;
@@ -377,11 +289,16 @@ impl Leftover<'_> {
                 if journal.is_some() || lock.is_some() {
                     dir.remove_private(&names.journal)?;
                 }
-                Fate::Removed
-            }
+                Ok(())
+            })?,
         };
         Ok(cleaned)
     }
+}
+
+/// Removes a leftover with `remove`, unless `dry_run`.
+fn removed(dry_run: bool, remove: impl FnOnce() -> io::Result<()>) -> io::Result<Fate> {
+    if dry_run { Ok(Fate::WouldRemove) } else { remove().map(|()| Fate::Removed) }
 }
 
 /// Removes the small stage `name` from `dir` if a power cut or crash left it. It must have changed

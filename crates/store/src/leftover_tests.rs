@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     OnExisting, SourceId, Stage as Begun, Staged, StaleStages, Written, old_name, remote_stage_name,
 };
-use haul_model::{Attributes, BlockHash, Kept, Special};
+use haul_model::{Attributes, BlockHash, Kept, NewEntry, Special};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
@@ -113,7 +113,7 @@ fn staged_fifos_and_sockets_go() {
     let attributes = Attributes::new(0o600, TIME);
     for (digit, special) in [('0', Special::Fifo), ('1', Special::Socket)] {
         let name = format!(".haul-0123456789abcde{digit}");
-        dir.make_special(special, &name, &attributes, Kept::NONE).expect("made");
+        dir.make_entry(NewEntry::Special(special), &name, &attributes, Kept::NONE).expect("made");
     }
     assert_eq!(fates(&dir, false), [Fate::Removed, Fate::Removed]);
     assert_eq!(count(&temp), 0);

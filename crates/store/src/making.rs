@@ -3,50 +3,43 @@
 
 use crate::stage::{NAME_ATTEMPTS_MAX, with_private_name};
 use crate::{OnExisting, Publication};
-use haul_model::{Attributes, Fault, FileId, Kept, Name, Special};
+use haul_model::{Attributes, Fault, FileId, Kept, Name, NewEntry};
 use haul_sys::Dir;
 use std::io;
 use std::sync::Arc;
 
 impl Publication {
-    /// Creates the symbolic link `name` in `dir` to `target` in one step, with the `kept` part of
-    /// `attributes`. A link to the file that it would replace is refused: the content could be
-    /// lost.
+    /// Creates the entry `name` in `dir` in one step, with the `kept` part of `attributes`. A link
+    /// to the file that it would replace is refused: the content could be lost.
     ///
     /// # Errors
-    /// Errors of `symlinkat` and `renameat`, and [`Fault::of_link_to_itself`].
-    pub fn create_symlink(
+    /// Errors of `symlinkat`, `mknodat` and `renameat`, of setting the attributes, and
+    /// [`Fault::of_link_to_itself`].
+    pub fn create_entry(
         dir: &Arc<Dir>,
-        target: &[u8],
+        new: NewEntry<'_>,
         name: &Name,
         attributes: &Attributes,
         kept: Kept,
         on_existing: OnExisting,
     ) -> io::Result<Self> {
-        if on_existing == OnExisting::Replace && dir.leads_to(target, name) {
+        if let (NewEntry::Symlink(target), OnExisting::Replace) = (new, on_existing)
+            && dir.leads_to(target, name)
+        {
             return Err(io::Error::other(Fault::of_link_to_itself()));
         }
-        Self::create_entry(dir, name, on_existing, |temp| {
-            dir.make_symlink(target, temp, attributes, kept)
-        })
-    }
-
-    /// Creates the FIFO, socket or device `name` in `dir` in one step, with the `kept` part of
-    /// `attributes`.
-    ///
-    /// # Errors
-    /// Errors of `mknodat`, of setting the attributes, and of `renameat`.
-    pub fn create_special(
-        dir: &Arc<Dir>,
-        special: Special,
-        name: &Name,
-        attributes: &Attributes,
-        kept: Kept,
-        on_existing: OnExisting,
-    ) -> io::Result<Self> {
-        Self::create_entry(dir, name, on_existing, |temp| {
-            dir.make_special(special, temp, attributes, kept)
-        })
+        let mut attempts = 0;
+        loop {
+            // It can't be locked under its private name.
+            let made = with_private_name(dir, |temp| dir.make_entry(new, temp, attributes, kept));
+            attempts += 1;
+            match made.and_then(|(mut temp, ())| temp.publish(name, on_existing)) {
+                // Another process removed it as a leftover: create it again.
+                Err(error)
+                    if error.kind() == io::ErrorKind::NotFound && attempts < NAME_ATTEMPTS_MAX => {}
+                made => return made,
+            }
+        }
     }
 
     /// Creates the hard link `name` in `dir` to the file `of` in `from`, in one step. If `id` is
@@ -76,25 +69,5 @@ impl Publication {
         // Renaming onto another name of the same file keeps both names.
         temp.remove_if_exists();
         Ok(published)
-    }
-
-    /// Creates an entry with `make` under a private name, and renames it. It can't be locked.
-    fn create_entry(
-        dir: &Arc<Dir>,
-        name: &Name,
-        on_existing: OnExisting,
-        make: impl Fn(&str) -> io::Result<()>,
-    ) -> io::Result<Self> {
-        let mut attempts = 0;
-        loop {
-            let made = with_private_name(dir, &make);
-            attempts += 1;
-            match made.and_then(|(mut temp, ())| temp.publish(name, on_existing)) {
-                // Another process removed it as a leftover: create it again.
-                Err(error)
-                    if error.kind() == io::ErrorKind::NotFound && attempts < NAME_ATTEMPTS_MAX => {}
-                made => return made,
-            }
-        }
     }
 }

@@ -14,7 +14,7 @@ use crate::leftover;
 use crate::private::{Form, Names, as_name, parse};
 use haul_model::{BLOCK_LEN, BlockHash, Name};
 use haul_sys::Dir;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
@@ -81,20 +81,13 @@ struct Kept {
     is_discarded: bool,
 }
 
-/// An opened resumable stage.
-pub(crate) struct Opened {
-    pub(crate) partial: Partial,
-    pub(crate) file: File,
-    /// The hashes of the blocks in the file.
-    pub(crate) blocks: Vec<BlockHash>,
-}
-
 /// The stage that an earlier copy left for `name` in `dir`.
 pub(crate) fn earlier(dir: &Dir, name: &Name, source: &SourceId) -> Earlier {
     Earlier::in_dir(dir, &Names::of(name, source).journal, source)
 }
 
-/// Opens or creates the stage of `source` for `name` in `dir`.
+/// Opens or creates the stage of `source` for `name` in `dir`. Returns its file too, and the hashes
+/// of the blocks in it.
 ///
 /// # Errors
 /// [`io::ErrorKind::ResourceBusy`] while another process writes it.
@@ -103,7 +96,7 @@ pub(crate) fn open(
     name: &Name,
     source: &SourceId,
     pace: Pace,
-) -> io::Result<Opened> {
+) -> io::Result<(Partial, File, Vec<BlockHash>)> {
     haul_sys::check_renamable(dir)?;
     let names = Names::of(name, source);
     let journal = lock_journal(dir, &names.journal, LOCK_WAIT_MAX)?;
@@ -154,7 +147,7 @@ pub(crate) fn open(
     if file.metadata()?.len() != there {
         file.set_len(there)?;
     }
-    Ok(Opened { partial, file, blocks })
+    Ok((partial, file, blocks))
 }
 
 /// Removes what an earlier copy of `source` to `name` left, unless another process works on it.
@@ -167,7 +160,7 @@ impl Partial {
     /// Records the hash of the next block, which must have been written. Begins a checkpoint if one
     /// is due.
     pub(crate) fn record(&self, block: BlockHash) -> io::Result<()> {
-        let mut kept = self.shared.kept();
+        let mut kept = self.shared.journal.lock();
         kept.check().inspect_err(|_| self.forget())?;
         kept.journal.append(block)?;
         let due = kept.journal.len() - kept.checked >= self.pace.blocks
@@ -191,7 +184,7 @@ impl Partial {
     /// Gives up the stage: it is removed on drop. The journal is emptied first, because a power cut
     /// may undo the removal when another stage has the same name.
     pub(crate) fn discard(&self) {
-        let mut kept = self.shared.kept();
+        let mut kept = self.shared.journal.lock();
         kept.journal.revoke();
         kept.is_discarded = true;
         drop(kept);
@@ -214,7 +207,7 @@ impl Partial {
     /// The error of a failed checkpoint. A running checkpoint is not waited for: durability is not
     /// promised.
     pub(crate) fn check(&self) -> io::Result<()> {
-        self.shared.kept().check().inspect_err(|_| self.forget())
+        self.shared.journal.lock().check().inspect_err(|_| self.forget())
     }
 }
 
@@ -227,7 +220,7 @@ impl Partial {
         let _turn = self.shared.turn.lock();
         self.check()?;
         if let Err(error) = self.shared.file.sync_all() {
-            self.shared.kept().fail(error);
+            self.shared.journal.lock().fail(error);
         }
         self.check()
     }
@@ -235,12 +228,12 @@ impl Partial {
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        let worthless = self.shared.kept().journal.is_empty();
+        let worthless = self.shared.journal.lock().journal.is_empty();
         if !worthless && self.keep.load(Ordering::Relaxed) {
             self.shared.checkpoint();
         }
         // Check again: the checkpoint may have failed.
-        let failed = self.shared.kept().failed.is_some();
+        let failed = self.shared.journal.lock().failed.is_some();
         if worthless || failed || !self.keep.load(Ordering::Relaxed) {
             // A published file no longer has this name.
             let _ = self.dir.remove_private(&self.names.part);
@@ -267,10 +260,6 @@ impl Kept {
 }
 
 impl Record {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.journal.lock()
-    }
-
     /// Flushes the names of both files, if the file system supports that.
     fn sync_names(&self) -> io::Result<()> {
         match self.dir.sync() {
@@ -292,7 +281,7 @@ impl Record {
     fn checkpoint(&self) {
         let _turn = self.turn.lock();
         let (point, before, blocks, names_synced) = {
-            let kept = self.kept();
+            let kept = self.journal.lock();
             let has_more = kept.journal.len() > kept.checked;
             if kept.failed.is_some() || kept.is_discarded || !has_more {
                 return;
@@ -301,7 +290,7 @@ impl Record {
         };
         let names = || if names_synced { Ok(()) } else { self.sync_names() };
         let synced = self.file.sync_data().and_then(|()| names());
-        let mut kept = self.kept();
+        let mut kept = self.journal.lock();
         match synced.and_then(|()| kept.journal.commit(&point)) {
             Ok(()) => {
                 kept.checked = blocks;
@@ -451,13 +440,13 @@ mod tests {
             let mtime = Timestamp { secs: 7, nanos: 0 };
             let source = SourceId { size: 100 << 20, mtime, inode: 3, ctime: None };
             let name = Name::new(b"big").expect("a name");
-            let Opened { partial, .. } =
+            let (partial, ..) =
                 open(&dir, &name, &source, Pace { blocks, every }).expect("a stage");
             partial.record(BlockHash::from([1; 32])).expect("recorded");
             while partial.shared.busy.load(Ordering::Acquire) {
                 std::thread::sleep(LOCK_POLL);
             }
-            let committed = partial.shared.kept().journal.committed();
+            let committed = partial.shared.journal.lock().journal.committed();
             assert_eq!(committed, u64::from(is_due), "{blocks} {every:?}");
         }
     }

@@ -213,27 +213,23 @@ pub fn is_private(name: &Name) -> bool {
 pub(crate) fn parse(name: &[u8]) -> Option<(Form, &str)> {
     let name = std::str::from_utf8(name).ok()?;
     let digits = name.strip_prefix(PREFIX)?;
-    if is_digits(digits, RANDOM_LEN) {
-        return Some((Form::Random, name));
-    }
-    if digits.strip_suffix(OLD_SUFFIX).is_some_and(|half| is_digits(half, HALF_LEN)) {
-        return Some((Form::Old, name));
-    }
-    if digits.strip_suffix(REMOTE_SUFFIX).is_some_and(|digits| is_digits(digits, RANDOM_LEN)) {
-        return Some((Form::Remote, name));
-    }
-    if digits.strip_suffix(BATCH_SUFFIX).is_some_and(|digits| is_digits(digits, RANDOM_LEN)) {
-        return Some((Form::DelayedBatch, name));
+    let whole = [
+        (Form::Random, "", RANDOM_LEN),
+        (Form::Old, OLD_SUFFIX, HALF_LEN),
+        (Form::Remote, REMOTE_SUFFIX, RANDOM_LEN),
+        (Form::DelayedBatch, BATCH_SUFFIX, RANDOM_LEN),
+    ];
+    for (form, ending, len) in whole {
+        if digits.strip_suffix(ending).is_some_and(|digits| is_digits(digits, len)) {
+            return Some((form, name));
+        }
     }
     let endings = [
         (Form::RemotePart, REMOTE_PART_SUFFIX),
         (Form::Part, ".part"),
         (Form::Journal, ".journal"),
     ];
-    let (form, ending) = endings.into_iter().find_map(|(form, e)| {
-        let is_it = digits.ends_with(e);
-        is_it.then_some((form, e))
-    })?;
+    let (form, ending) = endings.into_iter().find(|(_, ending)| digits.ends_with(ending))?;
     let (first, second) = digits.strip_suffix(ending)?.split_once('-')?;
     let both = is_digits(first, HALF_LEN) && is_digits(second, HALF_LEN);
     both.then_some((form, &name[..name.len() - ending.len()]))

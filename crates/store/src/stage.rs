@@ -19,7 +19,7 @@ use crate::private::private_name;
 use crate::verified::{Proof, Staged};
 use haul_model::{Attributes, BlockHash, FileId, Kept, Name, OnExisting, Timestamp};
 use haul_sys::Dir;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -72,17 +72,14 @@ impl Stage {
     /// # Errors
     /// Errors of creating a file.
     pub fn create(dir: Arc<Dir>) -> io::Result<Self> {
-        if let Some(file) = dir.create_unnamed() {
-            return Ok(Self {
-                dir,
-                dest: None,
-                file,
-                home: Home::Unnamed,
-                writes_out: false,
-                writes_sparse: false,
-            });
+        match dir.create_unnamed() {
+            Some(file) => Ok(Self::of(dir, file, Home::Unnamed)),
+            None => Self::create_named(dir),
         }
-        Self::create_named(dir)
+    }
+
+    fn of(dir: Arc<Dir>, file: File, home: Home) -> Self {
+        Self { dir, dest: None, file, home, writes_out: false, writes_sparse: false }
     }
 
     /// Creates a file in `dir` that shares the whole content of `source`. If the file system can't
@@ -119,8 +116,7 @@ impl Stage {
                 Ok(_) | Err(_) => Ok(file),
             }
         })?;
-        let (dir, home) = (Arc::clone(dir), Home::Private(temp));
-        Ok(Self { dir, dest: None, file, home, writes_out: false, writes_sparse: false })
+        Ok(Self::of(Arc::clone(dir), file, Home::Private(temp)))
     }
 
     /// The stage of an earlier copy of `source` to `name` in `dir`, by its journal's header.
@@ -153,17 +149,8 @@ impl Stage {
         source: &SourceId,
         pace: Pace,
     ) -> io::Result<(Self, Vec<BlockHash>)> {
-        let opened = partial::open(&dir, name, source, pace)?;
-        let home = Home::Partial(opened.partial);
-        let stage = Self {
-            dir,
-            dest: None,
-            file: opened.file,
-            home,
-            writes_out: false,
-            writes_sparse: false,
-        };
-        Ok((stage, opened.blocks))
+        let (partial, file, blocks) = partial::open(&dir, name, source, pace)?;
+        Ok((Self::of(dir, file, Home::Partial(partial)), blocks))
     }
 
     /// True if no checkpoint has failed to flush the content.
@@ -398,14 +385,10 @@ pub(crate) struct PrivateName {
 /// stages removes these.
 static UNPUBLISHED: Mutex<BTreeMap<String, Arc<Dir>>> = Mutex::new(BTreeMap::new());
 
-fn unpublished() -> MutexGuard<'static, BTreeMap<String, Arc<Dir>>> {
-    UNPUBLISHED.lock()
-}
-
 /// Removes every stage of this process that has a private name and can't be resumed. For a process
 /// that ends while some threads can't be joined.
 pub fn remove_unpublished() {
-    for (name, dir) in std::mem::take(&mut *unpublished()) {
+    for (name, dir) in std::mem::take(&mut *UNPUBLISHED.lock()) {
         // A name that can't be removed is left.
         let _ = dir.remove_private(&name);
     }
@@ -445,7 +428,7 @@ fn place(dir: &Dir, temp: &str, name: &Name, on_existing: OnExisting) -> io::Res
 
 impl Drop for PrivateName {
     fn drop(&mut self) {
-        unpublished().remove(&self.name);
+        UNPUBLISHED.lock().remove(&self.name);
         if !self.published {
             // A name that can't be removed is left. Later runs recognise it as haul's own.
             let _ = self.dir.remove_private(&self.name);
@@ -470,7 +453,7 @@ pub(crate) fn with_private_name<T>(
                 return Err(error);
             }
             Ok(made) => {
-                unpublished().insert(name.clone(), Arc::clone(dir));
+                UNPUBLISHED.lock().insert(name.clone(), Arc::clone(dir));
                 return Ok((PrivateName { dir: Arc::clone(dir), name, published: false }, made));
             }
         }

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::{Mismatch, Mover, Written};
-use haul_model::{Attributes, ContentHash, Fault, Kept, Side};
+use haul_model::{Attributes, ContentHash, Fault, Kept, NewEntry, Side};
 use haul_testkit::content::bytes;
 use haul_testkit::{FileSystem, Mount};
 use std::fs;
@@ -241,9 +241,9 @@ fn a_directory_that_is_gone_is_an_error_and_no_more() {
 fn a_symbolic_link_appears_in_one_step_and_keeps_to_the_placement() {
     let place = Place::new();
     let link = |to: &str, target: &[u8], on_existing| {
-        Publication::create_symlink(
+        Publication::create_entry(
             &place.dir,
-            target,
+            NewEntry::Symlink(target),
             &name(to),
             &Attributes::new(0o777, TIME),
             Kept::TIMES,
@@ -272,7 +272,14 @@ fn a_symbolic_link_does_not_replace_the_file_that_it_leads_to() {
     let attributes = Attributes::new(0o777, TIME);
     let link = |target: &[u8]| {
         let (name, replace) = (name("file"), OnExisting::Replace);
-        Publication::create_symlink(&place.dir, target, &name, &attributes, Kept::TIMES, replace)
+        Publication::create_entry(
+            &place.dir,
+            NewEntry::Symlink(target),
+            &name,
+            &attributes,
+            Kept::TIMES,
+            replace,
+        )
     };
     fs::write(place.path("file"), "precious").expect("written");
     let absolute = place.path("file");
@@ -325,9 +332,9 @@ fn a_link_whose_stage_is_removed_by_others_is_made_again() {
         });
         let failed = (0..RACES).find_map(|_| {
             to_remove.store(NAME_ATTEMPTS_MAX - 2, Ordering::Relaxed);
-            let made = Publication::create_symlink(
+            let made = Publication::create_entry(
                 &place.dir,
-                b"b",
+                NewEntry::Symlink(b"b"),
                 &name("link"),
                 &Attributes::new(0o777, TIME),
                 Kept::TIMES,

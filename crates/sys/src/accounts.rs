@@ -20,20 +20,10 @@ pub enum AccountKind {
     Group,
 }
 
-enum Question {
-    Name(AccountKind, u32),
-    Number(AccountKind, String),
-}
+type Lookup = Box<dyn FnOnce() + Send>;
 
-enum Answer {
-    Name(Option<String>),
-    Number(Option<u32>),
-}
-
-type Request = (Question, mpsc::Sender<Answer>);
-
-/// The sender to the answering thread, once it runs.
-static RESOLVER: OnceLock<Mutex<mpsc::Sender<Request>>> = OnceLock::new();
+/// The sender to the thread that looks up accounts, once it runs.
+static RESOLVER: OnceLock<Mutex<mpsc::Sender<Lookup>>> = OnceLock::new();
 
 /// Makes lookups work from now on, also in threads that confine themselves.
 ///
@@ -43,66 +33,39 @@ pub fn preload_accounts() -> io::Result<()> {
     if RESOLVER.get().is_some() {
         return Ok(());
     }
-    let (ask, asked) = mpsc::channel::<Request>();
-    std::thread::Builder::new().name("accounts".to_owned()).spawn(move || {
-        while let Ok((question, answer)) = asked.recv() {
-            // The caller may be gone.
-            let _ = answer.send(answer_to(question));
-        }
-    })?;
-    let _ = RESOLVER.set(Mutex::new(ask));
+    let (sender, lookups) = mpsc::channel::<Lookup>();
+    std::thread::Builder::new()
+        .name("accounts".to_owned())
+        .spawn(move || lookups.into_iter().for_each(|lookup| lookup()))?;
+    let _ = RESOLVER.set(Mutex::new(sender));
     Ok(())
 }
 
 /// The name of the account with this ID, if there is one.
 pub fn account_name(kind: AccountKind, number: u32) -> Option<String> {
-    match ask(Question::Name(kind, number)) {
-        Answer::Name(name) => name,
-        Answer::Number(_) => None,
-    }
+    resolve(move || match kind {
+        AccountKind::User => Some(User::from_uid(Uid::from_raw(number)).ok()??.name),
+        AccountKind::Group => Some(Group::from_gid(Gid::from_raw(number)).ok()??.name),
+    })
 }
 
 /// The ID of the account with this name, if there is one.
 pub fn account_number(kind: AccountKind, name: &str) -> Option<u32> {
-    match ask(Question::Number(kind, name.to_owned())) {
-        Answer::Number(number) => number,
-        Answer::Name(_) => None,
-    }
+    let name = name.to_owned();
+    resolve(move || match kind {
+        AccountKind::User => Some(User::from_name(&name).ok()??.uid.as_raw()),
+        AccountKind::Group => Some(Group::from_name(&name).ok()??.gid.as_raw()),
+    })
 }
 
-fn ask(question: Question) -> Answer {
-    let Some(way) = RESOLVER.get() else { return answer_to(question) };
+/// Runs `lookup` in the thread that looks up accounts, or in this one if there is none.
+fn resolve<T: Send + 'static>(lookup: impl FnOnce() -> Option<T> + Send + 'static) -> Option<T> {
+    let Some(resolver) = RESOLVER.get() else { return lookup() };
     let (answer, answered) = mpsc::channel();
-    let way = way.lock().clone();
-    let nothing = match question {
-        Question::Name(..) => Answer::Name(None),
-        Question::Number(..) => Answer::Number(None),
-    };
-    match way.send((question, answer)) {
-        Ok(()) => answered.recv().unwrap_or(nothing),
-        Err(_) => nothing,
-    }
-}
-
-fn answer_to(question: Question) -> Answer {
-    match question {
-        Question::Name(AccountKind::User, number) => {
-            let user = User::from_uid(Uid::from_raw(number)).ok().flatten();
-            Answer::Name(user.map(|user| user.name))
-        }
-        Question::Name(AccountKind::Group, number) => {
-            let group = Group::from_gid(Gid::from_raw(number)).ok().flatten();
-            Answer::Name(group.map(|group| group.name))
-        }
-        Question::Number(AccountKind::User, name) => {
-            let user = User::from_name(&name).ok().flatten();
-            Answer::Number(user.map(|user| user.uid.as_raw()))
-        }
-        Question::Number(AccountKind::Group, name) => {
-            let group = Group::from_name(&name).ok().flatten();
-            Answer::Number(group.map(|group| group.gid.as_raw()))
-        }
-    }
+    let resolver = resolver.lock().clone();
+    // The caller may be gone.
+    resolver.send(Box::new(move || drop(answer.send(lookup())))).ok()?;
+    answered.recv().ok()?
 }
 
 /// The home directory of this process's user in the user database.

@@ -128,22 +128,20 @@ fn is_kept(name: &[u8]) -> bool {
 /// Those of `llistxattr` and `lgetxattr`; [`io::ErrorKind::FileTooLarge`] if they exceed
 /// [`EXTENDED_LEN_MAX`] bytes.
 pub fn extended(dir: &Dir, name: &Name, which: Kept) -> io::Result<Option<Box<Extended>>> {
-    if dir.fakes() {
-        return faked::extended_at(dir, name, which);
-    }
     let names = real_names(dir, Some(name))?;
-    if !names.iter().any(|name| is_of(name, which)) {
-        return Ok(None);
-    }
     let path = dir.path_to(name.as_bytes());
-    values(&names, which, &|of, to| rustix::fs::lgetxattr(&path, of, to))
-        .map_err(|error| dir.correct_proc_error(name.as_bytes(), error))
+    let get = |of: &[u8], to: &mut [u8]| rustix::fs::lgetxattr(&path, of, to);
+    let found = match dir.fakes() {
+        true => faked::extended(&names, dir.stat(name)?.mode, which, &get),
+        false => real_values(&names, which, &get),
+    };
+    found.map_err(|error| dir.correct_proc_error(name.as_bytes(), error))
 }
 
 /// Like [`extended`], for an open or held entry.
 pub(crate) fn extended_at(target: Target<'_>, which: Kept) -> io::Result<Option<Box<Extended>>> {
     let names = listed(|names| target.list_xattrs(names))?;
-    values(&names, which, &|of, to| target.xattr(of, to))
+    real_values(&names, which, &|of, to| target.xattr(of, to))
 }
 
 fn is_of(name: &[u8], which: Kept) -> bool {
@@ -153,9 +151,28 @@ fn is_of(name: &[u8], which: Kept) -> bool {
 
 pub(crate) type Get<'g> = &'g dyn Fn(&[u8], &mut [u8]) -> Result<usize, Errno>;
 
-fn values(names: &[Vec<u8>], which: Kept, get: Get<'_>) -> io::Result<Option<Box<Extended>>> {
+fn real_values(names: &[Vec<u8>], which: Kept, get: Get<'_>) -> io::Result<Option<Box<Extended>>> {
+    let names = names.iter().map(Vec::as_slice).filter(|name| is_of(name, which));
+    values(names, get, |found, name, value| {
+        if name == ACCESS.as_bytes() {
+            found.acl = Some(acl_of(&value)?);
+        } else if name == DEFAULT.as_bytes() {
+            found.default_acl = Some(acl_of(&value)?);
+        } else {
+            found.xattrs.push(Xattr { name: name.into(), value: value.into() });
+        }
+        Ok(())
+    })
+}
+
+/// Reads the attributes `names` with `get`. `add` takes each value.
+pub(crate) fn values<'n>(
+    names: impl Iterator<Item = &'n [u8]>,
+    get: Get<'_>,
+    add: impl Fn(&mut Extended, &[u8], Vec<u8>) -> io::Result<()>,
+) -> io::Result<Option<Box<Extended>>> {
     let mut found = Extended::default();
-    for name in names.iter().filter(|name| is_of(name, which)) {
+    for name in names {
         let mut value = vec![0; EXTENDED_LEN_MAX];
         match get(name, &mut value) {
             Ok(len) => value.truncate(len),
@@ -164,25 +181,20 @@ fn values(names: &[Vec<u8>], which: Kept, get: Get<'_>) -> io::Result<Option<Box
             Err(Errno::RANGE | Errno::TOOBIG) => return Err(too_many()),
             Err(error) => return Err(error.into()),
         }
-        if name == ACCESS.as_bytes() {
-            found.acl = Some(acl_of(&value)?);
-        } else if name == DEFAULT.as_bytes() {
-            found.default_acl = Some(acl_of(&value)?);
-        } else {
-            let name = name.clone().into();
-            found.xattrs.push(Xattr { name, value: value.into() });
-        }
+        add(&mut found, name, value)?;
         if found.len() > EXTENDED_LEN_MAX {
             return Err(too_many());
         }
     }
     found.xattrs.sort_unstable();
+    // Two stored names may be those of the same attribute.
+    found.xattrs.dedup_by(|one, other| one.name == other.name);
     // A list that only repeats the mode is dropped.
     found.acl.take_if(|acl| acl.0.len() <= 3);
     Ok((!found.is_empty()).then(|| Box::new(found)))
 }
 
-pub(crate) fn too_many() -> io::Error {
+fn too_many() -> io::Error {
     let message = format!("it has more than {EXTENDED_LEN_MAX} bytes of extended attributes");
     io::Error::new(io::ErrorKind::FileTooLarge, message)
 }

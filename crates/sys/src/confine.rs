@@ -4,6 +4,9 @@
 use crate::Dir;
 use std::path::Path;
 
+pub use system::confine;
+pub(crate) use system::confine_below;
+
 /// The rights that a confined thread keeps.
 #[derive(Debug)]
 pub enum Access<'a> {
@@ -21,21 +24,6 @@ pub enum Access<'a> {
     },
 }
 
-/// Confines the calling thread and every thread that it starts later. Returns whether the kernel
-/// enforces it. Without Landlock nothing changes, and only the use of directory handles protects.
-///
-/// Files that are already open stay usable.
-pub fn confine(access: Access<'_>) -> bool {
-    system::confine(access)
-}
-
-/// Confines the calling thread, and all threads that it starts, to `root`. Nothing elsewhere can be
-/// opened. Without `writes` nothing below `root` can be changed. In `besides` everything is
-/// allowed. Returns whether the kernel enforces it.
-pub(crate) fn confine_below(root: &Dir, writes: bool, besides: &[Dir]) -> bool {
-    system::confine_below(root, writes, besides)
-}
-
 #[cfg(target_os = "linux")]
 mod system {
     use super::Access;
@@ -51,20 +39,13 @@ mod system {
     /// know.
     const RULES: ABI = ABI::V5;
 
-    pub(super) fn confine(access: Access<'_>) -> bool {
-        match try_confine(access) {
-            Ok(status) => status != RulesetStatus::NotEnforced,
-            Err(_) => false,
-        }
-    }
-
-    fn try_confine(access: Access<'_>) -> Result<RulesetStatus, RulesetError> {
-        let ruleset = Ruleset::default()
-            .set_compatibility(CompatLevel::BestEffort)
-            .handle_access(AccessFs::from_all(RULES))?
-            .create()?;
-        let ruleset = match access {
-            Access::ReadOnly => reading(ruleset)?,
+    /// Confines the calling thread and every thread that it starts later. Returns whether the kernel
+    /// enforces it. Without Landlock nothing changes, and only the use of directory handles protects.
+    ///
+    /// Files that are already open stay usable.
+    pub fn confine(access: Access<'_>) -> bool {
+        restrict(|ruleset| match access {
+            Access::ReadOnly => reading(ruleset),
             Access::Rename(dirs) => {
                 // A rename needs the right to create the new name.
                 let devices = AccessFs::MakeChar | AccessFs::MakeBlock;
@@ -72,17 +53,24 @@ mod system {
                 let plain = AccessFs::MakeReg | AccessFs::MakeDir | AccessFs::MakeSym;
                 let makes = plain | specials;
                 let moves = AccessFs::RemoveFile | AccessFs::RemoveDir | makes;
-                let mut opened = dirs.iter().filter_map(|dir| Dir::open(dir).ok());
-                opened.try_fold(reading(ruleset)?, |ruleset, dir| {
-                    ruleset.add_rule(PathBeneath::new(dir, moves))
-                })?
+                let opened: Vec<_> = dirs.iter().filter_map(|dir| Dir::open(dir).ok()).collect();
+                allow(reading(ruleset)?, &opened, moves)
             }
             Access::Below { writes, reads } => {
                 let ruleset = allow(ruleset, writes, AccessFs::from_all(RULES))?;
-                allow(ruleset, reads, AccessFs::ReadFile | AccessFs::ReadDir)?
+                allow(ruleset, reads, AccessFs::ReadFile | AccessFs::ReadDir)
             }
-        };
-        Ok(ruleset.restrict_self()?.ruleset)
+        })
+    }
+
+    /// Denies everything that `add` does not allow. Returns whether the kernel enforces it.
+    fn restrict(add: impl FnOnce(RulesetCreated) -> Result<RulesetCreated, RulesetError>) -> bool {
+        let ruleset = Ruleset::default()
+            .set_compatibility(CompatLevel::BestEffort)
+            .handle_access(AccessFs::from_all(RULES))
+            .and_then(|ruleset| ruleset.create());
+        let restricted = ruleset.and_then(add).and_then(|ruleset| ruleset.restrict_self());
+        restricted.is_ok_and(|status| status.ruleset != RulesetStatus::NotEnforced)
     }
 
     /// Allows `access` below `dirs`.
@@ -97,21 +85,15 @@ mod system {
         dirs.iter().try_fold(ruleset, allow)
     }
 
-    pub(super) fn confine_below(root: &Dir, writes: bool, besides: &[Dir]) -> bool {
-        let try_confine = || {
-            let access =
-                if writes { AccessFs::from_all(RULES) } else { AccessFs::from_read(RULES) };
-            let ruleset = Ruleset::default()
-                .set_compatibility(CompatLevel::BestEffort)
-                .handle_access(AccessFs::from_all(RULES))?
-                .create()?;
-            // Nothing below it is ever executed.
-            let rule = PathBeneath::new(root.as_fd(), access & !AccessFs::Execute);
-            let all = AccessFs::from_all(RULES) & !AccessFs::Execute;
-            let ruleset = allow(ruleset.add_rule(rule)?, besides, all)?;
-            Ok::<_, RulesetError>(ruleset.restrict_self()?.ruleset)
-        };
-        try_confine().is_ok_and(|status| status != RulesetStatus::NotEnforced)
+    /// Confines the calling thread, and all threads that it starts, to `root`. Nothing elsewhere can be
+    /// opened. Without `writes` nothing below `root` can be changed. In `besides` everything is
+    /// allowed. Returns whether the kernel enforces it.
+    pub(crate) fn confine_below(root: &Dir, writes: bool, besides: &[Dir]) -> bool {
+        // Nothing below it is ever executed.
+        let all = AccessFs::from_all(RULES) & !AccessFs::Execute;
+        let access = if writes { all } else { AccessFs::from_read(RULES) & !AccessFs::Execute };
+        let rule = PathBeneath::new(root.as_fd(), access);
+        restrict(|ruleset| allow(ruleset.add_rule(rule)?, besides, all))
     }
 
     /// Allows reading everywhere, or in the directory that this process is confined to.
@@ -128,13 +110,12 @@ mod system {
 
 #[cfg(not(target_os = "linux"))]
 mod system {
-    use super::Access;
-
-    pub(super) fn confine(_: Access<'_>) -> bool {
+    /// Does nothing on this system.
+    pub fn confine(_: super::Access<'_>) -> bool {
         false
     }
 
-    pub(super) fn confine_below(_: &crate::Dir, _: bool, _: &[crate::Dir]) -> bool {
+    pub(crate) fn confine_below(_: &crate::Dir, _: bool, _: &[crate::Dir]) -> bool {
         false
     }
 }

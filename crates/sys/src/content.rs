@@ -1,38 +1,22 @@
 //! Moves content between files inside the kernel, and finds holes.
 
+#[cfg(target_os = "linux")]
 mod extents;
+
+/// Other systems do not report extents.
+#[cfg(not(target_os = "linux"))]
+mod extents {
+    pub(super) fn has_unwritten(_: &std::fs::File, _: u64) -> bool {
+        false
+    }
+}
 
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd};
-
-/// Copies up to `len` bytes at `offset` of `src` to the same offset of `dst` inside the kernel.
-/// Returns the number of bytes. `None` if nothing was copied: the file systems can't do it, `src`
-/// has ended, or there is an error. The caller then reads and writes, and sees the cause.
-pub fn copy_range(src: &File, dst: &File, offset: u64, len: usize) -> Option<usize> {
-    system::copy_range(src, dst, offset, len)
-}
-
-/// Moves up to `len` bytes of `file` at `offset` into `pipe` without a copy. Returns the number of
-/// bytes; 0 at the end of the file. `None` if the system can't do it and the caller must read and
-/// write.
-///
-/// A change of the file before the pipe is read may show in the pipe.
-///
-/// # Errors
-/// Those of `splice`: [`io::ErrorKind::WouldBlock`] while the pipe is full. Only errors of the pipe
-/// are final: after others the caller can read and write.
-pub fn splice_to_pipe(
-    file: &File,
-    offset: u64,
-    pipe: impl AsFd,
-    len: usize,
-) -> io::Result<Option<usize>> {
-    system::splice_to_pipe(file, offset, pipe.as_fd(), len)
-}
+use std::os::fd::AsFd;
 
 /// The next range with data at or after `from` in `file`, whose length is `size` bytes. Gaps
 /// between ranges are holes. `None` if only a hole is left. If the file system does not report
@@ -67,50 +51,56 @@ pub fn has_unwritten_blocks(file: &File, size: u64) -> bool {
     size > 0 && (next_data(file, 0, size) != Some(0..size) || extents::has_unwritten(file, size))
 }
 
+/// Moves up to `len` bytes of `file` at `offset` into `pipe` without a copy. Returns the number of
+/// bytes; 0 at the end of the file. `None` if the system can't do it and the caller must read and
+/// write.
+///
+/// A change of the file before the pipe is read may show in the pipe.
+///
+/// # Errors
+/// Those of `splice`: [`io::ErrorKind::WouldBlock`] while the pipe is full. Only errors of the pipe
+/// are final: after others the caller can read and write.
 #[cfg(target_os = "linux")]
-mod system {
-    use super::{BorrowedFd, Errno, File, io};
-    use rustix::pipe::SpliceFlags;
-
-    pub(super) fn splice_to_pipe(
-        file: &File,
-        mut offset: u64,
-        pipe: BorrowedFd<'_>,
-        len: usize,
-    ) -> io::Result<Option<usize>> {
-        let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
-        loop {
-            match rustix::pipe::splice(file, Some(&mut offset), pipe, None, len, flags) {
-                Ok(moved) => return Ok(Some(moved)),
-                Err(Errno::INTR) => {}
-                Err(Errno::INVAL | Errno::NOSYS) => return Ok(None),
-                Err(error) => return Err(error.into()),
-            }
+pub fn splice_to_pipe(
+    file: &File,
+    mut offset: u64,
+    pipe: impl AsFd,
+    len: usize,
+) -> io::Result<Option<usize>> {
+    use rustix::pipe::{SpliceFlags, splice};
+    let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
+    loop {
+        match splice(file, Some(&mut offset), &pipe, None, len, flags) {
+            Ok(moved) => return Ok(Some(moved)),
+            Err(Errno::INTR) => {}
+            Err(Errno::INVAL | Errno::NOSYS) => return Ok(None),
+            Err(error) => return Err(error.into()),
         }
-    }
-
-    pub(super) fn copy_range(src: &File, dst: &File, offset: u64, len: usize) -> Option<usize> {
-        let (mut from, mut to) = (offset, offset);
-        let copied = rustix::fs::copy_file_range(src, Some(&mut from), dst, Some(&mut to), len);
-        // Some kernels return 0 for files that they can't copy.
-        copied.ok().filter(|&copied| copied > 0)
     }
 }
 
+/// Not supported on this system.
+///
+/// # Errors
+/// None.
 #[cfg(not(target_os = "linux"))]
-mod system {
-    use super::{BorrowedFd, File, io};
+pub fn splice_to_pipe(_: &File, _: u64, _: impl AsFd, _: usize) -> io::Result<Option<usize>> {
+    Ok(None)
+}
 
-    pub(super) fn splice_to_pipe(
-        _: &File,
-        _: u64,
-        _: BorrowedFd<'_>,
-        _: usize,
-    ) -> io::Result<Option<usize>> {
-        Ok(None)
-    }
+/// Copies up to `len` bytes at `offset` of `src` to the same offset of `dst` inside the kernel.
+/// Returns the number of bytes. `None` if nothing was copied: the file systems can't do it, `src`
+/// has ended, or there is an error. The caller then reads and writes, and sees the cause.
+#[cfg(target_os = "linux")]
+pub fn copy_range(src: &File, dst: &File, offset: u64, len: usize) -> Option<usize> {
+    let (mut from, mut to) = (offset, offset);
+    let copied = rustix::fs::copy_file_range(src, Some(&mut from), dst, Some(&mut to), len);
+    // Some kernels return 0 for files that they can't copy.
+    copied.ok().filter(|&copied| copied > 0)
+}
 
-    pub(super) fn copy_range(_: &File, _: &File, _: u64, _: usize) -> Option<usize> {
-        None
-    }
+/// Not supported on this system.
+#[cfg(not(target_os = "linux"))]
+pub fn copy_range(_: &File, _: &File, _: u64, _: usize) -> Option<usize> {
+    None
 }

@@ -3,7 +3,7 @@
 
 use crate::jail;
 use crate::meta::{self, Stat};
-use haul_model::Name;
+use haul_model::{FileId, Name};
 use parking_lot::Mutex;
 #[cfg(target_os = "linux")]
 use rustix::fs::RawDir;
@@ -161,10 +161,7 @@ impl Dir {
     /// Those of `openat`; [`io::ErrorKind::InvalidInput`] for other kinds.
     pub fn open_file(&self, name: &Name, follow: bool) -> io::Result<(File, Stat)> {
         let (file, stat) = self.open_any(name, follow)?;
-        if !stat.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
-        }
-        Ok((file, stat))
+        Ok((file, stat.regular()?))
     }
 
     /// Opens the regular file `name` for reading and writing. A symbolic link is refused.
@@ -175,10 +172,7 @@ impl Dir {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let flags = flags | OFlags::NOFOLLOW;
         let file = File::from(rustix::fs::openat(&self.fd, name.as_bytes(), flags, Mode::empty())?);
-        let stat = meta::file_stat(&file)?;
-        if !stat.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
-        }
+        let stat = meta::file_stat(&file)?.regular()?;
         Ok((file, stat))
     }
 
@@ -237,19 +231,10 @@ impl Dir {
         }
     }
 
-    /// The metadata of the entry that a symbolic link to `target` in this directory would lead to.
-    ///
-    /// # Errors
-    /// Those of `fstatat`.
-    pub fn stat_link_target(&self, target: &[u8]) -> io::Result<Stat> {
-        let stat = rustix::fs::statat(&self.fd, target, AtFlags::empty())?;
-        Ok(Stat::from_raw(&stat))
-    }
-
     /// True if a symbolic link to `target` in this directory would lead to the entry `name`.
     pub fn leads_to(&self, target: &[u8], name: &Name) -> bool {
-        let there = self.stat(name).ok();
-        there.is_some_and(|there| self.stat_link_target(target).is_ok_and(|led| led.id == there.id))
+        let led = rustix::fs::statat(&self.fd, target, AtFlags::empty());
+        led.is_ok_and(|led| self.entry_id(name.as_bytes()) == Ok(Stat::from_raw(&led).id))
     }
 
     fn stat_at(&self, name: &Name, flags: AtFlags) -> io::Result<Stat> {
@@ -390,16 +375,18 @@ impl Dir {
             Err(Errno::ACCESS | Errno::ROFS) => open(OFlags::RDONLY)?,
             file => file?,
         };
-        let stat = meta::file_stat(&file)?;
-        if !stat.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
-        }
+        let stat = meta::file_stat(&file)?.regular()?;
         Ok((file.into(), stat))
     }
 
     /// True if the private name `temp` exists.
     pub fn has_private(&self, temp: &str) -> bool {
-        rustix::fs::statat(&self.fd, temp, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+        self.entry_id(temp.as_bytes()).is_ok()
+    }
+
+    pub(crate) fn entry_id(&self, name: &[u8]) -> rustix::io::Result<FileId> {
+        let raw = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok(Stat::from_raw(&raw).id)
     }
 
     /// True if the private name `temp` still refers to `file`.
@@ -407,8 +394,8 @@ impl Dir {
     /// # Errors
     /// Those of `fstatat`.
     pub fn is_private_file(&self, temp: &str, file: &File) -> io::Result<bool> {
-        match rustix::fs::statat(&self.fd, temp, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(raw) => Ok(Stat::from_raw(&raw).id == meta::file_stat(file)?.id),
+        match self.entry_id(temp.as_bytes()) {
+            Ok(id) => Ok(id == meta::file_stat(file)?.id),
             Err(Errno::NOENT) => Ok(false),
             Err(error) => Err(error.into()),
         }
@@ -450,10 +437,7 @@ impl Dir {
 
     /// True if the private name `temp` and `name` refer to one object.
     fn is_same_object(&self, temp: &str, name: &Name) -> bool {
-        let id = |name: &[u8]| {
-            let raw = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-            Some(Stat::from_raw(&raw).id)
-        };
+        let id = |name: &[u8]| self.entry_id(name).ok();
         id(temp.as_bytes()).is_some_and(|one| id(name.as_bytes()) == Some(one))
     }
 

@@ -6,10 +6,12 @@
 //! On macOS `fsync` stops at the drive's cache; std's `sync_all` uses `F_FULLFSYNC` there.
 
 use crate::Dir;
+use crate::known::kinds::{BTRFS, EXT, RAMFS, TMPFS, XFS, ZFS, kind};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
 
 /// The alignment of buffers, offsets and lengths for reading past the page cache, in bytes: the
 /// largest block size of current storage devices.
@@ -43,11 +45,38 @@ pub fn start_write_back(file: &File) {
 ///
 /// # Errors
 /// Those of `pwrite`.
+#[cfg(target_os = "linux")]
 pub fn write_out_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
-    #[cfg(target_os = "linux")]
-    return system::write_out_at(file, bytes, offset);
-    #[cfg(not(target_os = "linux"))]
-    std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
+    use rustix::io::{Errno, ReadWriteFlags, pwritev2};
+    /// `RWF_DONTCACHE` (`linux/fs.h`), since Linux 6.14, on ext4 since 6.16.
+    const DONT_CACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
+    let (mut left, mut at) = (bytes, offset);
+    // A page that is being written out must not be written to again, since that would wait for it.
+    let whole_pages = |n: u64| n.is_multiple_of(DIRECT_ALIGN as u64);
+    while !left.is_empty() && whole_pages(at) && whole_pages(left.len() as u64) {
+        match pwritev2(file, &[io::IoSlice::new(left)], at, DONT_CACHE) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => {
+                left = &left[written..];
+                at += written as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                return write_and_drop(file, left, at);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    file.write_all_at(left, at)
+}
+
+/// Writes all of `bytes` at `offset` of `file`.
+///
+/// # Errors
+/// Those of `pwrite`.
+#[cfg(not(target_os = "linux"))]
+pub fn write_out_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+    file.write_all_at(bytes, offset)
 }
 
 /// Drops `range` of `file`, in bytes, from the page cache if it is durable. Starts writing out the
@@ -129,14 +158,10 @@ pub enum Loss {
 impl Loss {
     /// The behaviour of the file system of `file`.
     pub fn of(file: impl AsFd) -> Loss {
-        #[cfg(target_os = "linux")]
-        {
-            system::loss(file)
-        }
-        #[cfg(not(target_os = "linux"))]
-        {
-            let _ = file;
-            Loss::Unknown
+        match kind(file) {
+            EXT | XFS | BTRFS => Loss::Hole,
+            TMPFS | RAMFS | ZFS => Loss::Whole,
+            _ => Loss::Unknown,
         }
     }
 }
@@ -153,12 +178,7 @@ impl Dir {
     /// True if [`Self::sync_file_system`] is reliable here: the file system is known to write all
     /// contents, names and metadata, and the system reports write errors.
     pub fn supports_sync_all(&self) -> bool {
-        #[cfg(target_os = "linux")]
-        {
-            self.has_known_file_system() && system::reports_errors()
-        }
-        #[cfg(not(target_os = "linux"))]
-        false
+        self.has_known_file_system() && reports_errors()
     }
 
     /// Makes everything on this directory's file system durable at once, including writes of other
@@ -174,64 +194,20 @@ impl Dir {
     }
 }
 
+/// Like [`write_out_at`] by advice, which starts writing content that can't be dropped yet.
 #[cfg(target_os = "linux")]
-mod system {
-    use super::{DIRECT_ALIGN, Loss, drop_cached};
-    use crate::known::kinds::{BTRFS, EXT, RAMFS, TMPFS, XFS, ZFS, kind};
-    use rustix::io::{Errno, ReadWriteFlags, pwritev2};
-    use std::fs::File;
-    use std::io;
-    use std::os::fd::AsFd;
-    use std::os::unix::fs::FileExt;
+fn write_and_drop(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+    file.write_all_at(bytes, offset)?;
+    drop_cached(file, offset..offset + bytes.len() as u64);
+    Ok(())
+}
 
-    /// `RWF_DONTCACHE` (`linux/fs.h`), since Linux 6.14, on ext4 since 6.16.
-    const DONT_CACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
-
-    pub(super) fn write_out_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
-        let mut left = bytes;
-        let mut at = offset;
-        // A page that is being written out must not be written to again, since that would wait for
-        // it.
-        let whole_pages = |n: u64| n.is_multiple_of(DIRECT_ALIGN as u64);
-        while !left.is_empty() && whole_pages(at) && whole_pages(left.len() as u64) {
-            match pwritev2(file, &[io::IoSlice::new(left)], at, DONT_CACHE) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => {
-                    left = &left[written..];
-                    at += written as u64;
-                }
-                Err(Errno::INTR) => {}
-                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
-                    return write_and_drop(file, left, at);
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-        file.write_all_at(left, at)
-    }
-
-    /// The same by advice, which starts writing content that can't be dropped yet.
-    pub(super) fn write_and_drop(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
-        file.write_all_at(bytes, offset)?;
-        drop_cached(file, offset..offset + bytes.len() as u64);
-        Ok(())
-    }
-
-    pub(super) fn loss(file: impl AsFd) -> Loss {
-        match kind(file) {
-            EXT | XFS | BTRFS => Loss::Hole,
-            TMPFS | RAMFS | ZFS => Loss::Whole,
-            _ => Loss::Unknown,
-        }
-    }
-
-    /// True if `syncfs` reports write errors (since Linux 5.8).
-    pub(super) fn reports_errors() -> bool {
-        let name = rustix::system::uname();
-        let release = name.release().to_string_lossy();
-        let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
-        (numbers.next(), numbers.next()) >= (Some(5), Some(8))
-    }
+/// True if `syncfs` reports write errors (since Linux 5.8).
+fn reports_errors() -> bool {
+    let name = rustix::system::uname();
+    let release = name.release().to_string_lossy();
+    let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+    (numbers.next(), numbers.next()) >= (Some(5), Some(8))
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -262,7 +238,7 @@ mod tests {
         let memory = Mount::tmpfs(32 << 20).expect("mounting is allowed");
         let content: Vec<u8> = (0..(2 << 20) + 5_u32).map(|n| (n % 251) as u8).collect();
         let (whole, tail) = content.split_at(2 << 20);
-        for write in [write_out_at, system::write_and_drop] {
+        for write in [write_out_at, write_and_drop] {
             for dir in [mount.path(), memory.path()] {
                 let file = File::create(dir.join("file")).expect("created");
                 let (first, second) = whole.split_at(1 << 20);
@@ -293,13 +269,13 @@ mod tests {
             false
         };
         assert!(out(write_out_at, "out"), "it is only in memory");
-        assert!(out(system::write_and_drop, "advised"), "it is only in memory");
+        assert!(out(write_and_drop, "advised"), "it is only in memory");
     }
 
     #[test]
     fn a_sync_reports_earlier_write_errors() {
         let Some(small) = Mount::tmpfs(24 << 20) else { return };
-        for write in [write_out_at, system::write_and_drop] {
+        for write in [write_out_at, write_and_drop] {
             let mount = small.image_on(FileSystem::Ext4, 64 << 20).expect("room for it");
             let file = File::create(mount.join("file")).expect("created");
             let part = vec![7; 1 << 20];

@@ -8,8 +8,8 @@ use self::acl::{acl_of, bytes_of};
 use crate::Dir;
 use crate::attributes::{self, NONE};
 use crate::held::{Target, proc_unavailable};
-use crate::meta::{self, Stat};
-use haul_model::{Attributes, Device, EXTENDED_LEN_MAX, Extended, Kept, Name, Special, Xattr};
+use crate::meta::{self, NO_DEVICE, Stat};
+use haul_model::{Attributes, Device, EXTENDED_LEN_MAX, Extended, Kept, Name, NewEntry, Xattr};
 use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
 use std::ffi::OsString;
@@ -59,7 +59,7 @@ impl Dir {
         if !self.fakes {
             return Ok(stat);
         }
-        let target = Target::Open(file.as_fd());
+        let target = Target::open(&file);
         told(stat, |name, value| target.xattr(name, value))
     }
 
@@ -68,7 +68,7 @@ impl Dir {
     /// # Errors
     /// Those of `flistxattr` and `fgetxattr`.
     pub fn extended_of(&self, file: impl AsFd, which: Kept) -> io::Result<Option<Box<Extended>>> {
-        self.extended_at(Target::Open(file.as_fd()), which)
+        self.extended_at(Target::open(&file), which)
     }
 
     /// Like [`Self::extended_of`], for an open or held entry.
@@ -123,50 +123,28 @@ impl Dir {
         OsString::from_vec(path)
     }
 
-    /// Creates a file under the private name `temp` that represents a symbolic link to `target`.
-    pub(crate) fn make_faked_symlink(
+    /// Creates a file under the private name `temp` that represents `new`.
+    pub(crate) fn make_faked(
         &self,
-        target: &[u8],
+        new: NewEntry<'_>,
         temp: &str,
         attributes: &Attributes,
         which: Kept,
     ) -> io::Result<()> {
-        let attributes = Attributes { mode: 0o777, ..attributes.clone() };
-        let which = which.without(Kept::ACL).with(Kept::MODE);
-        let kind = (FileType::Symlink, NO_DEVICE);
-        self.make_faked(target, temp, kind, &attributes, which)
-    }
-
-    /// Creates an empty file under the private name `temp` that represents a FIFO, socket or
-    /// device.
-    pub(crate) fn make_faked_special(
-        &self,
-        special: Special,
-        temp: &str,
-        attributes: &Attributes,
-        which: Kept,
-    ) -> io::Result<()> {
-        let kind = match special {
-            Special::Fifo => (FileType::Fifo, NO_DEVICE),
-            Special::Socket => (FileType::Socket, NO_DEVICE),
-            Special::Block(device) => (FileType::BlockDevice, device),
-            Special::Char(device) => (FileType::CharacterDevice, device),
+        let (content, kind, attributes, which) = match new {
+            NewEntry::Symlink(target) => {
+                let attributes = Attributes { mode: 0o777, ..attributes.clone() };
+                let which = which.without(Kept::ACL).with(Kept::MODE);
+                (target, (FileType::Symlink, NO_DEVICE), attributes, which)
+            }
+            NewEntry::Special(special) => {
+                (&b""[..], meta::kind_of(special), attributes.over(0, which), which)
+            }
         };
-        self.make_faked(b"", temp, kind, &attributes.over(0, which), which)
-    }
-
-    fn make_faked(
-        &self,
-        content: &[u8],
-        temp: &str,
-        kind: (FileType, Device),
-        attributes: &Attributes,
-        which: Kept,
-    ) -> io::Result<()> {
         let mut file = self.create_private(temp)?;
         let made = file
             .write_all(content)
-            .and_then(|()| set(self, Target::Open(file.as_fd()), attributes, which, Some(kind)));
+            .and_then(|()| set(self, Target::open(&file), &attributes, which, Some(kind)));
         made.inspect_err(|_| {
             // Without its attributes the file is wrong and must not stay.
             let _ = self.remove_private(temp);
@@ -189,8 +167,6 @@ impl Dir {
         Ok(target)
     }
 }
-
-const NO_DEVICE: Device = Device { major: 0, minor: 0 };
 
 /// Applies the record of an entry, which `get` reads, to its `stat`.
 fn told(
@@ -338,6 +314,11 @@ fn decode_name(name: &[u8]) -> Option<&[u8]> {
     }
 }
 
+/// Like [`decode_name`], but `None` also for haul's own attributes, which no copy keeps.
+fn kept_name(name: &[u8]) -> Option<&[u8]> {
+    decode_name(name).filter(|name| !name.starts_with(attributes::OF_HAUL))
+}
+
 /// Converts stored names to those of the attributes that they represent.
 pub(crate) fn decode_names(names: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     let told = names.into_iter().filter_map(|name| match &*name {
@@ -366,8 +347,7 @@ fn set_xattrs(target: Target<'_>, attributes: &Attributes) -> io::Result<()> {
         }
     }
     for name in attributes::listed(|names| target.list_xattrs(names))? {
-        let is_own = decode_name(&name).is_some() && !name.starts_with(attributes::OF_HAUL);
-        if is_own && !wanted.iter().any(|(one, _)| *one == name) {
+        if kept_name(&name).is_some() && !wanted.iter().any(|(one, _)| *one == name) {
             store(target, &name, None)?;
         }
     }
@@ -375,54 +355,24 @@ fn set_xattrs(target: Target<'_>, attributes: &Attributes) -> io::Result<()> {
 }
 
 /// Those of the attributes `names` that are in `which`, of an entry with this `mode`.
-fn extended(
+pub(crate) fn extended(
     names: &[Vec<u8>],
     mode: u32,
     which: Kept,
     get: attributes::Get<'_>,
 ) -> io::Result<Option<Box<Extended>>> {
-    let mut found = Extended::default();
-    for name in names {
-        let told = decode_name(name).filter(|_| which.has(Kept::XATTRS));
-        let told = told.filter(|name| !name.starts_with(attributes::OF_HAUL));
-        let is_list = which.has(Kept::ACL) && [ACCESS, DEFAULT].contains(&&**name);
-        if told.is_none() && !is_list {
-            continue;
-        }
-        let mut value = vec![0; EXTENDED_LEN_MAX];
-        match get(name, &mut value) {
-            Ok(len) => value.truncate(len),
-            // It was removed meanwhile.
-            Err(Errno::NODATA) => continue,
-            Err(Errno::RANGE | Errno::TOOBIG) => return Err(attributes::too_many()),
-            Err(error) => return Err(error.into()),
-        }
-        match told {
+    let is_of = |name: &&[u8]| match *name {
+        ACCESS | DEFAULT => which.has(Kept::ACL),
+        name => which.has(Kept::XATTRS) && kept_name(name).is_some(),
+    };
+    attributes::values(names.iter().map(Vec::as_slice).filter(is_of), get, |found, name, value| {
+        match kept_name(name) {
             Some(name) => found.xattrs.push(Xattr { name: name.into(), value: value.into() }),
             None if name == ACCESS => found.acl = Some(acl_of(&value, mode, true)?),
             None => found.default_acl = Some(acl_of(&value, mode, false)?),
         }
-        if found.len() > EXTENDED_LEN_MAX {
-            return Err(attributes::too_many());
-        }
-    }
-    found.xattrs.sort_unstable();
-    found.xattrs.dedup_by(|one, other| one.name == other.name);
-    found.acl.take_if(|acl| acl.0.len() <= 3);
-    Ok((!found.is_empty()).then(|| Box::new(found)))
-}
-
-/// The extended attributes and access control lists of `name` in `dir`.
-pub(crate) fn extended_at(
-    dir: &Dir,
-    name: &Name,
-    which: Kept,
-) -> io::Result<Option<Box<Extended>>> {
-    let names = attributes::real_names(dir, Some(name))?;
-    let path = dir.path_to(name.as_bytes());
-    let mode = dir.stat(name)?.mode;
-    extended(&names, mode, which, &|of, to| rustix::fs::lgetxattr(&path, of, to))
-        .map_err(|error| dir.correct_proc_error(name.as_bytes(), error))
+        Ok(())
+    })
 }
 
 #[cfg(test)]

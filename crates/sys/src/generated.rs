@@ -7,33 +7,10 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 /// True if the kernel generates the files of `file`'s file system when they are read. Their
-/// reported sizes say nothing.
-#[cfg(target_os = "linux")]
+/// reported sizes say nothing. Known on Linux only.
 pub fn is_generated(file: impl AsFd) -> bool {
-    /// proc, sysfs, debugfs, tracefs, cgroup, cgroup2, securityfs, configfs, pstore
-    /// and efivarfs (`linux/magic.h`).
-    const GENERATED: [u64; 10] = [
-        0x9fa0,
-        0x6265_6572,
-        0x6462_6720,
-        0x7472_6163,
-        0x0027_e0eb,
-        0x6367_7270,
-        0x7363_6673,
-        0x6265_6570,
-        0x6165_676c,
-        0xde5e_81e4,
-    ];
-    // The field's width differs between systems.
-    #[allow(clippy::unnecessary_cast)]
-    rustix::fs::fstatfs(file)
-        .is_ok_and(|stat| GENERATED.contains(&(stat.f_type as u64 & 0xffff_ffff)))
-}
-
-/// True if the kernel generates the files of `file`'s file system. Never on this system.
-#[cfg(not(target_os = "linux"))]
-pub fn is_generated(_: impl AsFd) -> bool {
-    false
+    use crate::known::kinds::{GENERATED, kind};
+    GENERATED.contains(&kind(file))
 }
 
 /// Creates a file in memory, which is gone when it is closed.

@@ -7,31 +7,25 @@ use crate::jail;
 use crate::meta::{self, Stat};
 use haul_model::{Attributes, Extended, Kept, Name};
 use rustix::fs::{CWD, Gid, Mode, OFlags, Timestamps, Uid, XattrFlags};
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 /// An entry held for its attributes.
 #[derive(Debug)]
-pub struct Held(Handle);
-
-/// The handle for reading and setting attributes.
-#[derive(Debug)]
-enum Handle {
-    /// The file is open.
-    Open(File),
-    /// A handle, and the path in /proc that leads to it, even if the entry is renamed. The system
-    /// calls for attributes do not accept such a handle directly.
-    ViaProc(OwnedFd, String),
+pub struct Held {
+    fd: OwnedFd,
+    /// The path in /proc that leads to the handle, even if the entry is renamed. `None` if the file
+    /// is open: the system calls for attributes accept no other handle directly.
+    path: Option<String>,
 }
 
 /// The system calls for attributes, on an open file or a held entry.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Target<'t> {
-    Open(BorrowedFd<'t>),
-    /// The handle, and the path in /proc that leads to it.
-    ViaProc(BorrowedFd<'t>, &'t str),
+pub(crate) struct Target<'t> {
+    fd: BorrowedFd<'t>,
+    /// See [`Held::path`].
+    path: Option<&'t str>,
 }
 
 impl Dir {
@@ -58,7 +52,9 @@ impl Dir {
     pub fn hold_file(&self, name: &Name) -> io::Result<(Held, Stat)> {
         let refused = match self.open_file(name, false) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => error,
-            opened => return opened.map(|(file, stat)| (Held(Handle::Open(file)), stat)),
+            opened => {
+                return opened.map(|(file, stat)| (Held { fd: file.into(), path: None }, stat));
+            }
         };
         match self.hold(name.as_bytes()) {
             Ok((held, stat)) if stat.is_file() => Ok((held, stat)),
@@ -74,8 +70,8 @@ impl Dir {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let held = rustix::fs::openat(self, name, flags, Mode::empty())?;
         let stat = meta::file_stat(&held)?;
-        let path = proc_path(&held, &stat)?;
-        Ok((Held(Handle::ViaProc(held, path)), stat))
+        let path = Some(proc_path(&held, &stat)?);
+        Ok((Held { fd: held, path }, stat))
     }
 
     /// The extended attributes and access control lists in `which` of the entry that `name` leads
@@ -97,7 +93,7 @@ impl Dir {
         };
         let stat = meta::file_stat(&held)?;
         match proc_path(&held, &stat) {
-            Ok(path) => self.extended_at(Target::ViaProc(held.as_fd(), &path), which),
+            Ok(path) => self.extended_at(Target { fd: held.as_fd(), path: Some(&path) }, which),
             // Without /proc a file can be opened instead.
             Err(_) if stat.is_file() => self.extended_of(self.open_file(name, true)?.0, which),
             Err(error) => Err(error),
@@ -132,80 +128,68 @@ impl Held {
         attributes: &Attributes,
         which: Kept,
     ) -> io::Result<()> {
-        let target = match &self.0 {
-            Handle::Open(file) => Target::Open(file.as_fd()),
-            Handle::ViaProc(fd, path) => Target::ViaProc(fd.as_fd(), path),
-        };
+        let target = Target { fd: self.fd.as_fd(), path: self.path.as_deref() };
         meta::set_attributes_of(dir, target, attributes, which)
     }
 }
 
 type Done = rustix::io::Result<()>;
 
-impl Target<'_> {
-    pub(crate) fn stat(self) -> io::Result<Stat> {
-        match self {
-            Self::Open(fd) | Self::ViaProc(fd, _) => meta::file_stat(fd),
+/// Calls a function of `rustix::fs` on the open file, or another on the path to the held entry.
+macro_rules! call {
+    ($target:ident, $open:ident or $by_path:ident, $($argument:expr),*) => {
+        match $target.path {
+            None => rustix::fs::$open($target.fd, $($argument),*),
+            Some(path) => rustix::fs::$by_path(path, $($argument),*),
         }
+    };
+}
+
+impl<'t> Target<'t> {
+    pub(crate) fn open(file: &'t impl AsFd) -> Self {
+        Self { fd: file.as_fd(), path: None }
+    }
+
+    pub(crate) fn stat(self) -> io::Result<Stat> {
+        meta::file_stat(self.fd)
     }
 
     pub(crate) fn chown(self, user: Option<Uid>, group: Option<Gid>) -> Done {
-        match self {
-            Self::Open(fd) => rustix::fs::fchown(fd, user, group),
-            Self::ViaProc(_, path) => rustix::fs::chown(path, user, group),
-        }
+        call!(self, fchown or chown, user, group)
     }
 
     pub(crate) fn chmod(self, mode: u32) -> Done {
-        let mode = Mode::from_raw_mode((mode & 0o7777) as _);
-        match self {
-            Self::Open(fd) => rustix::fs::fchmod(fd, mode),
-            Self::ViaProc(_, path) => rustix::fs::chmod(path, mode),
-        }
+        call!(self, fchmod or chmod, Mode::from_raw_mode((mode & 0o7777) as _))
     }
 
     pub(crate) fn set_times(self, times: &Timestamps) -> Done {
-        match self {
-            Self::Open(fd) => rustix::fs::futimens(fd, times),
-            Self::ViaProc(_, path) => {
-                rustix::fs::utimensat(CWD, path, times, rustix::fs::AtFlags::empty())
-            }
+        match self.path {
+            None => rustix::fs::futimens(self.fd, times),
+            Some(path) => rustix::fs::utimensat(CWD, path, times, rustix::fs::AtFlags::empty()),
         }
     }
 
     pub(crate) fn list_xattrs(self, names: &mut [u8]) -> rustix::io::Result<usize> {
-        match self {
-            Self::Open(fd) => rustix::fs::flistxattr(fd, names),
-            Self::ViaProc(_, path) => rustix::fs::listxattr(path, names),
-        }
+        call!(self, flistxattr or listxattr, names)
     }
 
     pub(crate) fn xattr(self, name: &[u8], value: &mut [u8]) -> rustix::io::Result<usize> {
-        match self {
-            Self::Open(fd) => rustix::fs::fgetxattr(fd, name, value),
-            Self::ViaProc(_, path) => rustix::fs::getxattr(path, name, value),
-        }
+        call!(self, fgetxattr or getxattr, name, value)
     }
 
     pub(crate) fn set_xattr(self, name: &[u8], value: &[u8]) -> Done {
-        match self {
-            Self::Open(fd) => rustix::fs::fsetxattr(fd, name, value, XattrFlags::empty()),
-            Self::ViaProc(_, path) => rustix::fs::setxattr(path, name, value, XattrFlags::empty()),
-        }
+        call!(self, fsetxattr or setxattr, name, value, XattrFlags::empty())
     }
 
     pub(crate) fn remove_xattr(self, name: &[u8]) -> Done {
-        match self {
-            Self::Open(fd) => rustix::fs::fremovexattr(fd, name),
-            Self::ViaProc(_, path) => rustix::fs::removexattr(path, name),
-        }
+        call!(self, fremovexattr or removexattr, name)
     }
 }
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
-    use haul_model::{Acl, AclEntry, AclWho, Extended, Special, Timestamp};
+    use haul_model::{Acl, AclEntry, AclWho, Extended, NewEntry, Special, Timestamp};
 
     const TIME: Timestamp = Timestamp { secs: 1_234_567_890, nanos: 7 };
 
@@ -256,7 +240,8 @@ mod tests {
         let path = tempfile::tempdir().expect("a directory");
         let dir = Dir::open(path.path()).expect("opened");
         let attributes = Attributes::new(0o600, TIME);
-        dir.make_special(Special::Fifo, "fifo", &attributes, Kept::MODE).expect("made");
+        dir.make_entry(NewEntry::Special(Special::Fifo), "fifo", &attributes, Kept::MODE)
+            .expect("made");
         std::os::unix::fs::symlink("fifo", path.path().join("link")).expect("made");
         assert!(dir.hold_file(&name("fifo")).is_err());
         assert!(dir.hold_file(&name("link")).is_err());

@@ -1,40 +1,24 @@
 //! Inspects another process of this user: the round trip of its connections, its terminal, and the
 //! progress of an ssh.
 
-use std::time::Duration;
-
-/// The shortest round trip of a TCP connection of `process`, or of a process that it has started.
-/// Of several connections, the largest value. `None` if it has none, or the system does not report
-/// it (only Linux does).
-pub fn round_trip_of(process: u32) -> Option<Duration> {
-    system::round_trip_of(process)
-}
-
-/// True if `process` has a terminal open. Known on Linux only.
-pub fn has_terminal(process: u32) -> bool {
-    system::has_terminal(process)
-}
-
-/// True if `process`, an ssh whose standard input is a pipe or a socket, has started its session,
-/// which it does right after the login. OpenSSH then holds its standard input a second time. Known
-/// on Linux only.
-pub fn has_session(process: u32) -> bool {
-    system::has_session(process)
-}
+pub use system::{has_session, has_terminal, round_trip_of};
 
 #[cfg(not(target_os = "linux"))]
 mod system {
     use std::time::Duration;
 
-    pub(super) fn round_trip_of(_: u32) -> Option<Duration> {
+    /// Not known on this system.
+    pub fn round_trip_of(_: u32) -> Option<Duration> {
         None
     }
 
-    pub(super) fn has_terminal(_: u32) -> bool {
+    /// Not known on this system.
+    pub fn has_terminal(_: u32) -> bool {
         false
     }
 
-    pub(super) fn has_session(_: u32) -> bool {
+    /// Not known on this system.
+    pub fn has_session(_: u32) -> bool {
         false
     }
 }
@@ -44,14 +28,17 @@ mod system {
     use crate::routes::info::TcpInfo;
     use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
     use std::fs;
-    use std::os::fd::{AsFd, OwnedFd, RawFd};
+    use std::os::fd::{AsFd, RawFd};
     use std::path::{Path, PathBuf};
     use std::time::Duration;
 
     /// Most processes that are checked: `process`, its children, and theirs.
     const PROCESSES_MAX: usize = 8;
 
-    pub(super) fn round_trip_of(process: u32) -> Option<Duration> {
+    /// The shortest round trip of a TCP connection of `process`, or of a process that it has started.
+    /// Of several connections, the largest value. `None` if it has none, or the system does not report
+    /// it (only Linux does).
+    pub fn round_trip_of(process: u32) -> Option<Duration> {
         let mut processes = vec![process];
         let mut at = 0;
         let mut longest = None;
@@ -70,7 +57,7 @@ mod system {
         let sockets = open_by(process).filter(|(_, what)| is_socket(what));
         let round_trip = |(number, _)| {
             let socket = pidfd_getfd(&handle, number, PidfdGetfdFlags::empty()).ok()?;
-            of_socket(&socket)
+            TcpInfo::of(socket.as_fd()).filter(TcpInfo::is_established)?.round_trip()
         };
         sockets.filter_map(round_trip).max()
     }
@@ -98,19 +85,18 @@ mod system {
         children.split_whitespace().filter_map(|number| number.parse().ok()).collect()
     }
 
-    fn of_socket(socket: &OwnedFd) -> Option<Duration> {
-        let info = TcpInfo::of(socket.as_fd()).filter(TcpInfo::is_established)?;
-        info.round_trip()
-    }
-
-    pub(super) fn has_terminal(process: u32) -> bool {
+    /// True if `process` has a terminal open. Known on Linux only.
+    pub fn has_terminal(process: u32) -> bool {
         open_by(process).any(|(_, what)| {
             let name = what.to_string_lossy();
             name.starts_with("/dev/tty") || name.starts_with("/dev/pts/")
         })
     }
 
-    pub(super) fn has_session(process: u32) -> bool {
+    /// True if `process`, an ssh whose standard input is a pipe or a socket, has started its session,
+    /// which it does right after the login. OpenSSH then holds its standard input a second time. Known
+    /// on Linux only.
+    pub fn has_session(process: u32) -> bool {
         let input = fs::read_link(format!("/proc/{process}/fd/0"));
         let Some(input) = input.ok().filter(|what| is_socket(what) || is_pipe(what)) else {
             return false;
@@ -125,6 +111,7 @@ mod tests {
     use haul_testkit::proc;
     use std::net::{TcpListener, TcpStream};
     use std::process::{Command, Stdio};
+    use std::time::Duration;
 
     #[test]
     fn the_round_trip_is_found_in_the_process_or_its_children() {

@@ -1,12 +1,13 @@
 //! File systems with known behaviour. There haul skips requests whose result it knows.
 
 use crate::Dir;
+use kinds::{BTRFS, EXT, F2FS, OVERLAY, RAMFS, TMPFS, XFS, ZFS, kind};
 use std::os::fd::AsFd;
 
 /// True if content read from `file` stays cached for the next reader, unless memory is short: its
 /// file system is local. FUSE and network file systems may fetch it again, and block.
 pub fn caches_reads(file: impl AsFd) -> bool {
-    system::caches_reads(file)
+    [EXT, XFS, BTRFS, F2FS, TMPFS, RAMFS, ZFS, OVERLAY].contains(&kind(file))
 }
 
 impl Dir {
@@ -14,25 +15,28 @@ impl Dir {
     /// errors when a file is closed, and to keep every time that is set. FUSE, network file
     /// systems, FAT and others may behave differently.
     pub fn has_known_file_system(&self) -> bool {
-        system::has_known_file_system(self)
+        [EXT, XFS, BTRFS, F2FS, TMPFS].contains(&self.magic())
     }
 
     /// True if its file system is known to copy inside the kernel without sharing content. For
     /// small files that costs less than reading and writing. If content were shared, a new source
     /// would first have to be written to its medium.
     pub fn copies_small_files(&self) -> bool {
-        system::copies_small_files(self)
+        [EXT, TMPFS].contains(&self.magic())
     }
 
     /// True if its file system is known to treat no two names as the same. Many ignore case, or
     /// different encodings of a character.
     pub fn has_distinct_names(&self) -> bool {
-        system::has_distinct_names(self)
+        system::has_distinct_names(self, self.magic())
+    }
+
+    fn magic(&self) -> u64 {
+        *self.kind.get_or_init(|| kind(self))
     }
 }
 
 /// Magic numbers of file systems (`linux/magic.h`); ext2 to ext4 share one.
-#[cfg(target_os = "linux")]
 pub(crate) mod kinds {
     use std::os::fd::AsFd;
 
@@ -45,45 +49,42 @@ pub(crate) mod kinds {
     pub(crate) const ZFS: u64 = 0x2fc1_2fc1;
     pub(crate) const OVERLAY: u64 = 0x794c_7630;
 
+    /// proc, sysfs, debugfs, tracefs, cgroup, cgroup2, securityfs, configfs, pstore and efivarfs.
+    #[rustfmt::skip]
+    pub(crate) const GENERATED: [u64; 10] = [
+        0x9fa0, 0x6265_6572, 0x6462_6720, 0x7472_6163, 0x0027_e0eb,
+        0x6367_7270, 0x7363_6673, 0x6265_6570, 0x6165_676c, 0xde5e_81e4,
+    ];
+
     /// The magic number for `file`; 0 if unknown.
+    #[cfg(target_os = "linux")]
     pub(crate) fn kind(file: impl AsFd) -> u64 {
         // The field's type differs by architecture; the numbers have 32 bits.
         rustix::fs::fstatfs(file).map_or(0, |stat| stat.f_type as u64 & 0xffff_ffff)
+    }
+
+    /// Only Linux has such numbers.
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn kind(_: impl AsFd) -> u64 {
+        0
     }
 }
 
 #[cfg(target_os = "linux")]
 mod system {
-    use super::Dir;
-    use super::kinds::{BTRFS, EXT, F2FS, OVERLAY, RAMFS, TMPFS, XFS, ZFS, kind};
-    use super::xfs;
+    use super::kinds::{BTRFS, EXT, F2FS, TMPFS, XFS};
+    use super::{Dir, xfs};
     use rustix::fs::ioctl_getflags;
     use rustix::io::Errno;
 
     /// `FS_CASEFOLD_FL` (`linux/fs.h`).
     const FOLDS_CASE: u32 = 0x4000_0000;
 
-    fn magic(dir: &Dir) -> u64 {
-        *dir.kind.get_or_init(|| kind(dir))
-    }
-
-    pub(super) fn caches_reads(file: impl super::AsFd) -> bool {
-        [EXT, XFS, BTRFS, F2FS, TMPFS, RAMFS, ZFS, OVERLAY].contains(&kind(file))
-    }
-
-    pub(super) fn has_known_file_system(dir: &Dir) -> bool {
-        [EXT, XFS, BTRFS, F2FS, TMPFS].contains(&magic(dir))
-    }
-
-    pub(super) fn copies_small_files(dir: &Dir) -> bool {
-        [EXT, TMPFS].contains(&magic(dir))
-    }
-
-    pub(super) fn has_distinct_names(dir: &Dir) -> bool {
-        match magic(dir) {
+    pub(super) fn has_distinct_names(dir: &Dir, magic: u64) -> bool {
+        match magic {
             BTRFS => true,
             XFS => !xfs::folds_case(dir),
-            magic @ (EXT | F2FS | TMPFS) => match ioctl_getflags(dir) {
+            EXT | F2FS | TMPFS => match ioctl_getflags(dir) {
                 Ok(flags) => flags.bits() & FOLDS_CASE == 0,
                 // A tmpfs without these flags is too old to fold case.
                 Err(error) => magic == TMPFS && error == Errno::NOTTY,
@@ -134,21 +135,7 @@ mod xfs {
 
 #[cfg(not(target_os = "linux"))]
 mod system {
-    use super::Dir;
-
-    pub(super) fn caches_reads(_: impl super::AsFd) -> bool {
-        false
-    }
-
-    pub(super) fn has_known_file_system(_: &Dir) -> bool {
-        false
-    }
-
-    pub(super) fn copies_small_files(_: &Dir) -> bool {
-        false
-    }
-
-    pub(super) fn has_distinct_names(_: &Dir) -> bool {
+    pub(super) fn has_distinct_names(_: &super::Dir, _: u64) -> bool {
         false
     }
 }

@@ -3,9 +3,9 @@
 
 use crate::Dir;
 use crate::dir::private_mode;
-use crate::meta::{self, Stat};
-use haul_model::{Attributes, Device, FileId, Kept, Name, Special};
-use rustix::fs::{AtFlags, FileType};
+use crate::meta;
+use haul_model::{Attributes, Device, FileId, Kept, Name, NewEntry};
+use rustix::fs::AtFlags;
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::AsFd;
@@ -17,30 +17,46 @@ impl Dir {
         rustix::fs::accessat(self.as_fd(), ".", access, AtFlags::EACCESS).is_ok()
     }
 
-    /// Creates a symbolic link under the private name `temp`, with those of `attributes` in `kept`
-    /// that links support.
+    /// Creates an entry without content under the private name `temp`, with those of `attributes`
+    /// in `kept` that it supports.
     ///
     /// # Errors
-    /// Those of `symlinkat`, `fchownat` and `utimensat`.
-    pub fn make_symlink(
+    /// Those of `symlinkat` and `mknodat`, and of setting the attributes.
+    pub fn make_entry(
         &self,
-        target: &[u8],
+        new: NewEntry<'_>,
         temp: &str,
         attributes: &Attributes,
         kept: Kept,
     ) -> io::Result<()> {
         if self.fakes() {
-            return self.make_faked_symlink(target, temp, attributes, kept);
+            return self.make_faked(new, temp, attributes, kept);
         }
-        if let Err(error) = rustix::fs::symlinkat(target, self, temp) {
+        let made = match new {
+            NewEntry::Symlink(target) => rustix::fs::symlinkat(target, self, temp),
+            NewEntry::Special(special) => {
+                let (kind, Device { major, minor }) = meta::kind_of(special);
+                let number = rustix::fs::makedev(major, minor);
+                rustix::fs::mknodat(self, temp, kind, private_mode(), number)
+            }
+        };
+        if let Err(error) = made {
             if error != Errno::EXIST {
                 // Some file systems fail, but create the entry all the same.
                 let _ = self.remove_private(temp);
             }
             return Err(error.into());
         }
-        meta::set_link_attributes(self, temp.as_bytes(), attributes, kept).inspect_err(|_| {
-            // Without its attributes the link is wrong and must not stay.
+        let set = match new {
+            NewEntry::Symlink(_) => {
+                meta::set_link_attributes(self, temp.as_bytes(), attributes, kept)
+            }
+            NewEntry::Special(special) => {
+                meta::set_special_attributes(self, temp.as_bytes(), special, attributes, kept)
+            }
+        };
+        set.inspect_err(|_| {
+            // Without its attributes the entry is wrong and must not stay.
             let _ = self.remove_private(temp);
         })
     }
@@ -60,43 +76,11 @@ impl Dir {
     ) -> io::Result<()> {
         rustix::fs::linkat(from, of.as_bytes(), self, name, AtFlags::empty())?;
         let Some(id) = id else { return Ok(()) };
-        let raw = rustix::fs::statat(self, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        if Stat::from_raw(&raw).id == id {
+        if self.entry_id(name)? == id {
             return Ok(());
         }
         let _ = rustix::fs::unlinkat(self, name, AtFlags::empty());
         let message = "another file replaced its first name";
         Err(io::Error::new(io::ErrorKind::NotFound, message))
-    }
-
-    /// Creates a FIFO, socket or device under the private name `temp`, with those of `attributes`
-    /// in `kept`.
-    ///
-    /// # Errors
-    /// Those of `mknodat`, and of setting the attributes.
-    pub fn make_special(
-        &self,
-        special: Special,
-        temp: &str,
-        attributes: &Attributes,
-        kept: Kept,
-    ) -> io::Result<()> {
-        if self.fakes() {
-            return self.make_faked_special(special, temp, attributes, kept);
-        }
-        let device = |device: Device| rustix::fs::makedev(device.major, device.minor);
-        let (kind, number) = match special {
-            Special::Fifo => (FileType::Fifo, 0),
-            Special::Socket => (FileType::Socket, 0),
-            Special::Block(number) => (FileType::BlockDevice, device(number)),
-            Special::Char(number) => (FileType::CharacterDevice, device(number)),
-        };
-        rustix::fs::mknodat(self, temp, kind, private_mode(), number)?;
-        meta::set_special_attributes(self, temp.as_bytes(), kind, attributes, kept).inspect_err(
-            |_| {
-                // Without its attributes the entry is wrong and must not stay.
-                let _ = self.remove_private(temp);
-            },
-        )
     }
 }

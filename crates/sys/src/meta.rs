@@ -1,9 +1,12 @@
 //! Reads and sets metadata through open handles.
 
 use crate::held::Target;
+use crate::known::kinds::{BTRFS, EXT, F2FS, OVERLAY, RAMFS, TMPFS, XFS, ZFS, kind};
 use crate::not_kept::{self, NotKept};
 use crate::{Dir, attributes, effective_user, faked};
 use haul_model::{Attributes, Device, FileId, Granularity, Kept, SET_ID_MODE, Special, Timestamp};
+#[cfg(target_os = "linux")]
+use rustix::fs::StatxAttributes;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, Timespec, Timestamps, Uid};
 use std::io;
 use std::os::fd::AsFd;
@@ -96,9 +99,27 @@ impl Stat {
         self.file_type == FileType::RegularFile
     }
 
+    /// The metadata of a regular file.
+    pub(crate) fn regular(self) -> io::Result<Self> {
+        let other = || io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file");
+        self.is_file().then_some(self).ok_or_else(other)
+    }
+
     /// True if it is a symbolic link.
     pub fn is_symlink(&self) -> bool {
         self.file_type == FileType::Symlink
+    }
+}
+
+pub(crate) const NO_DEVICE: Device = Device { major: 0, minor: 0 };
+
+/// The type of a FIFO, socket or device, and the device number.
+pub(crate) fn kind_of(special: Special) -> (FileType, Device) {
+    match special {
+        Special::Fifo => (FileType::Fifo, NO_DEVICE),
+        Special::Socket => (FileType::Socket, NO_DEVICE),
+        Special::Block(device) => (FileType::BlockDevice, device),
+        Special::Char(device) => (FileType::CharacterDevice, device),
     }
 }
 
@@ -117,11 +138,7 @@ pub fn file_stat(file: impl AsFd) -> io::Result<Stat> {
 /// [`io::ErrorKind::Unsupported`] if they can't.
 #[cfg(target_os = "linux")]
 pub fn check_renamable(dir: &Dir) -> io::Result<()> {
-    use rustix::fs::{StatxAttributes, StatxFlags, statx};
-    let is_append_only = || {
-        let stat = statx(dir, c"", AtFlags::EMPTY_PATH, StatxFlags::empty());
-        stat.is_ok_and(|stat| stat.stx_attributes.contains(StatxAttributes::APPEND))
-    };
+    let is_append_only = || has_attribute(dir, StatxAttributes::APPEND);
     if *dir.append_only.get_or_init(is_append_only) {
         let message = "the directory is append-only: its entries can't be replaced or removed";
         return Err(io::Error::new(io::ErrorKind::Unsupported, message));
@@ -141,9 +158,13 @@ pub fn check_renamable(_: &Dir) -> io::Result<()> {
 /// True if `dir` is a mount point, including bind mounts. False if the system does not report it.
 #[cfg(target_os = "linux")]
 pub fn is_mount_point(dir: &Dir) -> bool {
-    use rustix::fs::{StatxAttributes, StatxFlags, statx};
-    let stat = statx(dir, c"", AtFlags::EMPTY_PATH, StatxFlags::empty());
-    stat.is_ok_and(|stat| stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+    has_attribute(dir, StatxAttributes::MOUNT_ROOT)
+}
+
+#[cfg(target_os = "linux")]
+fn has_attribute(dir: &Dir, attribute: StatxAttributes) -> bool {
+    let stat = rustix::fs::statx(dir, c"", AtFlags::EMPTY_PATH, rustix::fs::StatxFlags::empty());
+    stat.is_ok_and(|stat| stat.stx_attributes.contains(attribute))
 }
 
 /// Not known on this system: compare the devices.
@@ -153,41 +174,23 @@ pub fn is_mount_point(_: &Dir) -> bool {
 }
 
 /// True if the file system of `file` keeps a real time of last change, `ctime`, which users can't
-/// set. Some report the modification time, `mtime`, or the creation time instead.
-#[cfg(target_os = "linux")]
+/// set. Some report the modification time, `mtime`, or the creation time instead. Assumed of
+/// systems other than Linux, whose own file systems keep it.
 pub fn keeps_ctime(file: impl AsFd, mtime: Timestamp, ctime: Timestamp) -> bool {
-    /// ext2 to ext4, xfs, btrfs, f2fs, tmpfs, overlay, ZFS, bcachefs, NFS, Ceph,
-    /// JFS, NILFS2, UBIFS, GFS2, OCFS2 and ramfs (`linux/magic.h`).
+    /// Besides the named ones: bcachefs, NFS, Ceph, JFS, NILFS2, UBIFS, GFS2 and OCFS2
+    /// (`linux/magic.h`).
+    #[rustfmt::skip]
     const KEEP: [u64; 16] = [
-        0xef53,
-        0x5846_5342,
-        0x9123_683e,
-        0xf2f5_2010,
-        0x0102_1994,
-        0x794c_7630,
-        0x2fc1_2fc1,
-        0xca45_1a4e,
-        0x6969,
-        0x00c3_6400,
-        0x3153_464a,
-        0x3434,
-        0x2405_1905,
-        0x0116_1970,
-        0x7461_636f,
-        0x8584_58f6,
+        EXT, XFS, BTRFS, F2FS, TMPFS, OVERLAY, ZFS, RAMFS, 0xca45_1a4e, 0x6969,
+        0x00c3_6400, 0x3153_464a, 0x3434, 0x2405_1905, 0x0116_1970, 0x7461_636f,
     ];
     /// FAT, and exFAT.
     const LACK: [u64; 2] = [0x4d44, 0x2011_bab0];
-    // The field's type differs by architecture; the numbers have 32 bits.
-    let magic = rustix::fs::fstatfs(file).map_or(0, |stat| stat.f_type as u64 & 0xffff_ffff);
+    let magic = kind(file);
     // Some of the others keep it: different times show that.
-    KEEP.contains(&magic) || (!LACK.contains(&magic) && ctime != mtime)
-}
-
-/// Assumed on this system, whose own file systems keep it.
-#[cfg(not(target_os = "linux"))]
-pub fn keeps_ctime(_: impl AsFd, _: Timestamp, _: Timestamp) -> bool {
-    true
+    !cfg!(target_os = "linux")
+        || KEEP.contains(&magic)
+        || (!LACK.contains(&magic) && ctime != mtime)
 }
 
 /// Sets those of `attributes` in `which` on an open file or directory, which is on the file system
@@ -205,7 +208,7 @@ pub fn set_attributes(
     attributes: &Attributes,
     which: Kept,
 ) -> io::Result<()> {
-    set_attributes_of(dir, Target::Open(file.as_fd()), attributes, which)
+    set_attributes_of(dir, Target::open(&file), attributes, which)
 }
 
 /// Like [`set_attributes`], for an entry that may only be held.
@@ -218,10 +221,7 @@ pub(crate) fn set_attributes_of(
     if dir.fakes() {
         return faked::set(dir, target, attributes, which, None);
     }
-    let (user, group) = owner_of(attributes, which);
-    if user.is_some() || group.is_some() {
-        chown_or_chgrp(which, user, group, |user, group| target.chown(user, group))?;
-    }
+    set_owner(attributes, which, |user, group| target.chown(user, group))?;
     if which.has_any(Kept::EXTENDED) {
         attributes::set_extended(target, attributes, which)?;
     }
@@ -274,19 +274,18 @@ pub(crate) fn unsafe_set_id_bits(now: &Stat, attributes: &Attributes, which: Kep
     u32::from(user | group)
 }
 
-fn owner_of(attributes: &Attributes, which: Kept) -> (Option<Uid>, Option<Gid>) {
-    let user = attributes.user.filter(|_| which.has(Kept::USER)).map(Uid::from_raw);
-    let group = attributes.group.filter(|_| which.has(Kept::GROUP)).map(Gid::from_raw);
-    (user, group)
-}
-
-/// Calls `chown` for a user and a group. If that fails, for the group alone where that is enough.
-fn chown_or_chgrp(
+/// Calls `chown` for the user and the group that `attributes` have and `which` names. If that
+/// fails, for the group alone where that is enough.
+fn set_owner(
+    attributes: &Attributes,
     which: Kept,
-    user: Option<Uid>,
-    group: Option<Gid>,
     chown: impl Fn(Option<Uid>, Option<Gid>) -> rustix::io::Result<()>,
 ) -> io::Result<()> {
+    let user = attributes.user.filter(|_| which.has(Kept::USER)).map(Uid::from_raw);
+    let group = attributes.group.filter(|_| which.has(Kept::GROUP)).map(Gid::from_raw);
+    if user.is_none() && group.is_none() {
+        return Ok(());
+    }
     let chown = |user, group| {
         chown(user, group).map_err(|error| {
             let error = io::Error::from(error);
@@ -327,7 +326,7 @@ pub fn set_mtime(file: impl AsFd, mtime: Timestamp) -> io::Result<()> {
 /// # Errors
 /// Those of `futimens` and `fstat`; [`io::ErrorKind::Unsupported`] if no time can be set.
 pub fn keep_mtime(file: impl AsFd, mtime: Timestamp) -> io::Result<()> {
-    keep_mtime_of(Target::Open(file.as_fd()), mtime)
+    keep_mtime_of(Target::open(&file), mtime)
 }
 
 fn keep_mtime_of(target: Target<'_>, mtime: Timestamp) -> io::Result<()> {
@@ -362,53 +361,46 @@ pub(crate) fn set_link_attributes(
     attributes: &Attributes,
     which: Kept,
 ) -> io::Result<()> {
-    let (user, group) = owner_of(attributes, which);
-    if user.is_some() || group.is_some() {
-        chown_or_chgrp(which, user, group, |user, group| {
-            rustix::fs::chownat(dir, name, user, group, AtFlags::SYMLINK_NOFOLLOW)
-        })?;
-    }
+    set_owner(attributes, which, |user, group| {
+        rustix::fs::chownat(dir, name, user, group, AtFlags::SYMLINK_NOFOLLOW)
+    })?;
     if which.has(Kept::XATTRS) {
         attributes::set_link_extended(dir, name, attributes, which)?;
     }
-    let atime = attributes.atime.filter(|_| which.has(Kept::ATIMES));
-    if let (true, Some(atime)) = (which.has(Kept::TIMES), atime) {
-        let times = times_of(Some(atime), Some(attributes.mtime));
-        return Ok(rustix::fs::utimensat(dir, name, &times, AtFlags::SYMLINK_NOFOLLOW)?);
+    if !which.has(Kept::TIMES) {
+        return Ok(());
     }
-    if which.has(Kept::TIMES) {
-        return set_link_mtime(dir, name, attributes.mtime);
-    }
-    Ok(())
+    // Unknown file systems may ignore a call that leaves the access time, so both are set.
+    let own = (!dir.has_known_file_system()).then_some(attributes.mtime);
+    let atime = attributes.atime.filter(|_| which.has(Kept::ATIMES)).or(own);
+    let times = times_of(atime, Some(attributes.mtime));
+    Ok(rustix::fs::utimensat(dir, name, &times, AtFlags::SYMLINK_NOFOLLOW)?)
 }
 
 /// Sets those of `attributes` in `which` that a FIFO, socket or device supports on the entry
-/// `name`, which must be of this `kind`.
+/// `name`, which must be of this kind.
 pub(crate) fn set_special_attributes(
     dir: &Dir,
     name: &[u8],
-    kind: FileType,
+    special: Special,
     attributes: &Attributes,
     which: Kept,
 ) -> io::Result<()> {
     // Opening a FIFO would block, and a device might act.
     let (held, stat) = dir.hold(name)?;
-    if stat.file_type != kind {
+    if stat.file_type != kind_of(special).0 {
         let message = "something else replaced it";
         return Err(io::Error::new(io::ErrorKind::NotFound, message));
     }
     held.set_attributes(dir, &attributes.over(0, which), which)
 }
 
-/// Sets the modification time of `name`, not following a link.
-pub(crate) fn set_link_mtime(dir: &Dir, name: &[u8], mtime: Timestamp) -> io::Result<()> {
-    // Unknown file systems may ignore a call that leaves the access time, so both are set.
-    let times = if dir.has_known_file_system() { timestamps(mtime) } else { both(mtime) };
-    Ok(rustix::fs::utimensat(dir, name, &times, AtFlags::SYMLINK_NOFOLLOW)?)
-}
-
 fn timestamps(mtime: Timestamp) -> Timestamps {
     times_of(None, Some(mtime))
+}
+
+fn both(time: Timestamp) -> Timestamps {
+    times_of(Some(time), Some(time))
 }
 
 fn times_of(atime: Option<Timestamp>, mtime: Option<Timestamp>) -> Timestamps {
@@ -417,9 +409,4 @@ fn times_of(atime: Option<Timestamp>, mtime: Option<Timestamp>) -> Timestamps {
         time.map_or(omitted, |time| Timespec { tv_sec: time.secs, tv_nsec: time.nanos.into() })
     };
     Timestamps { last_access: time(atime), last_modification: time(mtime) }
-}
-
-fn both(time: Timestamp) -> Timestamps {
-    let time = Timespec { tv_sec: time.secs, tv_nsec: time.nanos.into() };
-    Timestamps { last_access: time, last_modification: time }
 }

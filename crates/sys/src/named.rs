@@ -69,11 +69,8 @@ impl Dir {
         let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::NONBLOCK;
         let rest = vec![name.as_bytes().to_vec()];
         let file = File::from(walk_from(self.try_clone()?, rest, flags, Mode::empty())?);
-        let stat = meta::file_stat(&file)?;
-        match stat.is_file() {
-            true => Ok((file, stat)),
-            false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
-        }
+        let stat = meta::file_stat(&file)?.regular()?;
+        Ok((file, stat))
     }
 
     fn walked(path: &Path, flags: OFlags) -> io::Result<Self> {

@@ -1,6 +1,7 @@
 //! Rights that a process gives up for good: root's rights, unlimited files and memory, and running
 //! after its parent's end.
 
+use nix::unistd::User;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::io;
 
@@ -35,7 +36,7 @@ impl ResourceLimits {
 /// # Errors
 /// When the user database can't be read.
 pub fn user_id(name: &str) -> io::Result<Option<u32>> {
-    Ok(nix::unistd::User::from_name(name)?.map(|user| user.uid.as_raw()))
+    Ok(User::from_name(name)?.map(|user| user.uid.as_raw()))
 }
 
 /// Gives the directory `path` to the user `name`, if this process is root's.
@@ -43,8 +44,7 @@ pub fn user_id(name: &str) -> io::Result<Option<u32>> {
 /// # Errors
 /// If there is no such user, and those of `chown`.
 pub fn give_to_user(path: &std::path::Path, name: &str) -> io::Result<()> {
-    let missing = || io::Error::new(io::ErrorKind::NotFound, "there is no such user");
-    let user = nix::unistd::User::from_name(name)?.ok_or_else(missing)?;
+    let user = user_named(name)?;
     match rustix::process::geteuid().is_root() {
         true => std::os::unix::fs::chown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw())),
         false => Ok(()),
@@ -57,9 +57,7 @@ pub fn give_to_user(path: &std::path::Path, name: &str) -> io::Result<()> {
 /// # Errors
 /// If there is no such user, or this process may not become one.
 pub fn become_user(name: &str) -> io::Result<()> {
-    use nix::unistd::User;
-    let missing = || io::Error::new(io::ErrorKind::NotFound, "there is no such user");
-    let user = User::from_name(name)?.ok_or_else(missing)?;
+    let user = user_named(name)?;
     let is_it = || rustix::process::geteuid().as_raw() == user.uid.as_raw();
     if !rustix::process::geteuid().is_root() {
         let refused =
@@ -76,8 +74,13 @@ pub fn become_user(name: &str) -> io::Result<()> {
     is_done.then_some(()).ok_or_else(|| io::Error::other("the system has not changed the user"))
 }
 
+fn user_named(name: &str) -> io::Result<User> {
+    let missing = || io::Error::new(io::ErrorKind::NotFound, "there is no such user");
+    User::from_name(name)?.ok_or_else(missing)
+}
+
 #[cfg(target_os = "linux")]
-fn set_ids(name: &str, user: &nix::unistd::User) -> io::Result<()> {
+fn set_ids(name: &str, user: &User) -> io::Result<()> {
     let name = std::ffi::CString::new(name)?;
     nix::unistd::initgroups(&name, user.gid)?;
     nix::unistd::setgid(user.gid)?;
@@ -85,7 +88,7 @@ fn set_ids(name: &str, user: &nix::unistd::User) -> io::Result<()> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn set_ids(_: &str, _: &nix::unistd::User) -> io::Result<()> {
+fn set_ids(_: &str, _: &User) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "this needs Linux"))
 }
 

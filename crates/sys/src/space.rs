@@ -1,5 +1,7 @@
 //! Space for a file to be written: reserves it, or finds out that it is missing.
 
+use crate::known::kinds::{EXT, TMPFS, XFS, kind};
+use rustix::fs::fstatvfs;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
@@ -9,64 +11,40 @@ use std::os::fd::AsFd;
 ///
 /// # Errors
 /// When there is not enough space.
+#[cfg(target_os = "linux")]
 pub fn reserve(file: &File, len: u64) -> io::Result<()> {
-    if len == 0 {
-        return Ok(());
+    use rustix::fs::{FallocateFlags, fallocate};
+    use rustix::io::Errno;
+    while len > 0 {
+        match fallocate(file, FallocateFlags::KEEP_SIZE, 0, len) {
+            Err(Errno::INTR) => {}
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => break,
+            done => return Ok(done?),
+        }
     }
-    system::reserve(file, len)
+    Ok(())
+}
+
+/// Does nothing on this system.
+///
+/// # Errors
+/// None.
+#[cfg(not(target_os = "linux"))]
+pub fn reserve(_: &File, _: u64) -> io::Result<()> {
+    Ok(())
 }
 
 /// True if the file system of `file` has no space for `len` more bytes of any user, unless some is
 /// freed meanwhile. Known only for file systems that neither compress nor share content.
 pub fn is_out_of_space(file: impl AsFd, len: u64) -> bool {
-    system::is_out_of_space(file.as_fd(), len)
-}
-
-#[cfg(target_os = "linux")]
-mod system {
-    use crate::known::kinds::{EXT, TMPFS, XFS, kind};
-    use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
-    use rustix::io::Errno;
-    use std::fs::File;
-    use std::io;
-    use std::os::fd::BorrowedFd;
-
     /// File systems that neither compress nor share written content.
     const BYTE_FOR_BYTE: [u64; 3] = [EXT, XFS, TMPFS];
-
-    pub(super) fn is_out_of_space(file: BorrowedFd<'_>, len: u64) -> bool {
-        let Ok(volume) = fstatvfs(file) else { return false };
-        // Root may use blocks that others may not.
-        let free = volume.f_bfree.checked_mul(volume.f_frsize);
-        // A tmpfs without a size limit reports no blocks.
-        let is_reported = volume.f_blocks > 0 && BYTE_FOR_BYTE.contains(&kind(file));
-        is_reported && free.is_some_and(|free| free < len)
-    }
-
-    pub(super) fn reserve(file: &File, len: u64) -> io::Result<()> {
-        loop {
-            match fallocate(file, FallocateFlags::KEEP_SIZE, 0, len) {
-                Err(Errno::INTR) => {}
-                Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => return Ok(()),
-                done => return Ok(done?),
-            }
-        }
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-mod system {
-    use std::fs::File;
-    use std::io;
-    use std::os::fd::BorrowedFd;
-
-    pub(super) fn is_out_of_space(_: BorrowedFd<'_>, _: u64) -> bool {
-        false
-    }
-
-    pub(super) fn reserve(_: &File, _: u64) -> io::Result<()> {
-        Ok(())
-    }
+    let Ok(volume) = fstatvfs(&file) else { return false };
+    // Root may use blocks that others may not.
+    let free = volume.f_bfree.checked_mul(volume.f_frsize);
+    // A tmpfs without a size limit reports no blocks.
+    let is_reported = volume.f_blocks > 0 && BYTE_FOR_BYTE.contains(&kind(&file));
+    is_reported && free.is_some_and(|free| free < len)
 }
 
 #[cfg(test)]

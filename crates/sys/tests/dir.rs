@@ -2,7 +2,7 @@
 //! no symbolic link is followed, nothing waits for a FIFO, and a publication
 //! replaces only what it may.
 
-use haul_model::{Attributes, Kept, Name, Timestamp};
+use haul_model::{Attributes, Kept, Name, NewEntry, Timestamp};
 use haul_sys::Dir;
 use haul_testkit::{FileSystem, Mount, fixture};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -190,13 +190,15 @@ fn a_link_gets_its_own_time_and_not_that_of_what_it_leads_to() {
     let (temp, dir) = furnished();
     let before = fs::metadata(temp.path().join("file")).expect("there").modified().expect("told");
     let time = Timestamp { secs: -5, nanos: 7 };
-    dir.make_symlink(b"file", "fresh", &Attributes::new(0o777, time), Kept::TIMES).expect("made");
+    let make = |target, temp| {
+        let attributes = Attributes::new(0o777, time);
+        dir.make_entry(NewEntry::Symlink(target), temp, &attributes, Kept::TIMES)
+    };
+    make(b"file", "fresh").expect("made");
     assert_eq!(dir.stat(&name("fresh")).expect("there").mtime, time);
     let after = fs::metadata(temp.path().join("file")).expect("there").modified().expect("told");
     assert_eq!(before, after);
-    let taken = dir
-        .make_symlink(b"x", "file", &Attributes::new(0o777, time), Kept::TIMES)
-        .expect_err("taken");
+    let taken = make(b"x", "file").expect_err("taken");
     assert_eq!(taken.kind(), ErrorKind::AlreadyExists);
 }
 

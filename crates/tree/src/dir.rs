@@ -3,7 +3,7 @@
 //! the kind.
 
 use crate::{Downloads, Meta, SmallFiles, SourceFile, StagedFile, TreeEntry, Uploads};
-use haul_model::{Attributes, BlockHash, Extended, FileId, Kept, Name, Special, Timestamp};
+use haul_model::{Attributes, BlockHash, Extended, FileId, Kept, Name, NewEntry, Timestamp};
 use haul_store::{
     Cleaned, DelayedBatch, Earlier, OnExisting, Publication, Row, SourceId, StaleStages,
 };
@@ -157,28 +157,16 @@ pub trait TreeDir: Storage + Unfinished + Origin {
     /// True if a symbolic link to `target` in this directory would lead to the entry `name`.
     fn leads_to(&self, target: &[u8], name: &Name) -> bool;
 
-    /// Creates a symbolic link in one step, with those of `attributes` in `kept` that links
-    /// support. It never replaces the entry that it would lead to.
-    fn make_symlink(
+    /// Creates a symbolic link, FIFO, socket or device in one step, with those of `attributes` in
+    /// `kept` that it supports. A link never replaces the entry that it would lead to.
+    fn make_entry(
         &self,
-        target: &[u8],
+        new: NewEntry<'_>,
         name: &Name,
         attributes: &Attributes,
         kept: Kept,
         on_existing: OnExisting,
     ) -> io::Result<Publication>;
-
-    /// Creates a FIFO, socket or device in one step, with those of `attributes` in `kept`.
-    fn make_special(
-        &self,
-        _special: Special,
-        _name: &Name,
-        _attributes: &Attributes,
-        _kept: Kept,
-        _on_existing: OnExisting,
-    ) -> io::Result<Publication> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
 
     /// Creates the hard link `name` here, in one step, to the entry `of` in `from`, a directory of
     /// the same tree. Fails if that is not the object `id`, where objects have IDs.

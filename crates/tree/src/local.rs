@@ -13,7 +13,7 @@ use crate::{
     Capabilities, Meta, MetaKind, Origin, Owner, PendingOperation, SourceFile, StagedFile, Storage,
     TreeDir, TreeEntry, Unfinished,
 };
-use haul_model::{Attributes, BlockHash, Extended, FileId, Kept, Name, Special, Timestamp};
+use haul_model::{Attributes, BlockHash, Extended, FileId, Kept, Name, NewEntry, Timestamp};
 use haul_store::{
     Cleaned, DelayedBatch, Earlier, Leftovers, OnExisting, Publication, Row, SourceId, Stage,
     StaleStages,
@@ -140,26 +140,15 @@ impl TreeDir for LocalDir {
         self.0.leads_to(target, name)
     }
 
-    fn make_symlink(
+    fn make_entry(
         &self,
-        target: &[u8],
+        new: NewEntry<'_>,
         name: &Name,
         attributes: &Attributes,
         kept: Kept,
         on_existing: OnExisting,
     ) -> io::Result<Publication> {
-        Publication::create_symlink(&self.0, target, name, attributes, kept, on_existing)
-    }
-
-    fn make_special(
-        &self,
-        special: Special,
-        name: &Name,
-        attributes: &Attributes,
-        kept: Kept,
-        on_existing: OnExisting,
-    ) -> io::Result<Publication> {
-        Publication::create_special(&self.0, special, name, attributes, kept, on_existing)
+        Publication::create_entry(&self.0, new, name, attributes, kept, on_existing)
     }
 
     fn make_hard_link(

@@ -5,7 +5,7 @@ use super::deciding::is_empty;
 use super::{Chunks, JobContext, Owners};
 use crate::copy;
 use crate::dirs::{DirNode, OpenDirs};
-use haul_model::{Attributes, Backup, Fault, FileId, Kept, Name, Side};
+use haul_model::{Attributes, Backup, Fault, FileId, Kept, Name, NewEntry, Side};
 use haul_store::{Moved, Mover, OnExisting, Publication};
 use haul_tree::{Meta, MetaKind, PRIVATE_DIR_MODE, TreeDir};
 use parking_lot::Mutex;
@@ -262,17 +262,16 @@ impl Backups<'_> {
     ) -> io::Result<()> {
         let keeps = self.kept_of_backups(meta);
         let (attributes, keeps) = self.extended_of_backup(from, name, meta, keeps, false)?;
-        match (meta.kind, meta.special) {
+        let target;
+        let entry = match (meta.kind, meta.special) {
             (MetaKind::Symlink, _) => {
-                let target = from.read_link(name)?;
-                to.make_symlink(&target, new, &attributes, keeps, OnExisting::Replace)?;
+                target = from.read_link(name)?;
+                NewEntry::Symlink(&target)
             }
-            (_, Some(special)) => {
-                to.make_special(special, new, &attributes, keeps, OnExisting::Replace)?;
-            }
+            (_, Some(special)) => NewEntry::Special(special),
             (_, None) => return Err(error),
-        }
-        Ok(())
+        };
+        to.make_entry(entry, new, &attributes, keeps, OnExisting::Replace).map(drop)
     }
 
     /// The attributes of `name` for its backup, and which of them to set. `whole`: with all

@@ -3,7 +3,7 @@
 use super::work::DirCreation;
 use super::{Creator, DirState, Pending, RecvDir, Work, naming, parent_fault};
 use crate::prefetch::Prefetched;
-use haul_model::{Changes, Entry, Fault, Kept, Kind, Name, Outcome, Side, Skip};
+use haul_model::{Changes, Entry, Fault, Kept, Kind, Name, NewEntry, Outcome, Side, Skip};
 use haul_proto::OutcomeItem;
 use haul_store::{OnExisting, Publication};
 use haul_tree::Meta;
@@ -34,15 +34,12 @@ impl Creator<'_> {
         let created =
             self.publisher.naming.assign_name(action, dir, name, entry, on_existing, |how| {
                 let handle = node.handle()?;
-                let created = match (&entry.kind, entry.special) {
-                    (Kind::Symlink { target }, _) => {
-                        handle.make_symlink(target, name, attributes, keeps, how)?
-                    }
-                    (_, Some(special)) => {
-                        handle.make_special(special, name, attributes, keeps, how)?
-                    }
+                let new = match (&entry.kind, entry.special) {
+                    (Kind::Symlink { target }, _) => NewEntry::Symlink(target),
+                    (_, Some(special)) => NewEntry::Special(special),
                     (_, None) => return Err(io::ErrorKind::Unsupported.into()),
                 };
+                let created = handle.make_entry(new, name, attributes, keeps, how)?;
                 if created == Publication::Published
                     && let Some(claims) = dir.claims()
                     && let Some(Meta { id: Some(id), .. }) = handle.stat(name, false)?

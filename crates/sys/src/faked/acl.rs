@@ -63,21 +63,11 @@ pub(super) fn acl_of(bytes: &[u8], mode: u32, is_access: bool) -> io::Result<Acl
         let who = if access & NAMES_USER != 0 { AclWho::User(id) } else { AclWho::Group(id) };
         acl.push(AclEntry { who, rights: (access & 7) as u8 });
     }
-    if is_access {
-        let has_mask = acl.iter().any(|line| line.who == AclWho::Mask);
-        for line in &mut acl {
-            let shift = match line.who {
-                AclWho::Owner => 6,
-                AclWho::Other => 0,
-                AclWho::Mask => 3,
-                AclWho::OwnGroup if !has_mask => 3,
-                _ => continue,
-            };
-            line.rights = (mode >> shift & 7) as u8;
-        }
-    }
     acl.sort_by_key(|line| line.who);
-    let acl = Acl(acl);
+    let mut acl = Acl(acl);
+    if is_access {
+        acl.set_mode(mode);
+    }
     if rest.is_empty() && acl.is_valid() { Ok(acl) } else { Err(damaged()) }
 }
 

@@ -11,7 +11,7 @@ use crate::{
     SmallFiles, SourceFile, StagedFile, Storage, TreeDir, TreeEntry, Unfinished, in_whole_seconds,
 };
 use haul_model::{
-    Attributes, BLOCK_LEN, BlockHash, FileId, KEPT_MODE, Kept, Name, ParentFailed, Timestamp,
+    Attributes, BLOCK_LEN, BlockHash, FileId, KEPT_MODE, Kept, Name, NewEntry, ParentFailed, Timestamp,
 };
 use haul_sftp::{Attrs, DirEntry, Extension, FileType, OpenFlags, PendingAnswer, RemoteFile};
 use haul_store::{
@@ -251,14 +251,15 @@ impl TreeDir for SftpDir {
         links::leads_to(&self.host, &self.path, target, name)
     }
 
-    fn make_symlink(
+    fn make_entry(
         &self,
-        target: &[u8],
+        new: NewEntry<'_>,
         name: &Name,
         attributes: &Attributes,
         _kept: Kept,
         on_existing: OnExisting,
     ) -> io::Result<Publication> {
+        let NewEntry::Symlink(target) = new else { return Err(io::ErrorKind::Unsupported.into()) };
         self.ready()?;
         let is_there = || Ok(self.ask(name, false)?.is_some());
         links::symbolic(&self.host, &self.path, target, name, attributes, on_existing, &is_there)
