@@ -19,7 +19,7 @@ use crate::private::{Form, as_name, batch_name, parse};
 use crate::stage::{Home, NAME_ATTEMPTS_MAX};
 use crate::{OnExisting, Publication, Sealed, Stage};
 use haul_model::{FileId, Name, escape_bytes};
-use haul_sys::Dir;
+use haul_sys::{Dir, if_found};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -183,10 +183,7 @@ impl DelayedBatch {
         if !self.has_previous {
             return Ok(None);
         }
-        match self.dir.open_dir(&row.previous_name()) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            opened => opened.map(Some),
-        }
+        if_found(self.dir.open_dir(&row.previous_name()))
     }
 
     /// Moves a file that an earlier job left in the row `of` to `row`, as if this job had sent it.
@@ -209,9 +206,8 @@ impl DelayedBatch {
     }
 
     fn create_row(&self, row: Row) -> io::Result<Arc<Dir>> {
-        match self.row(row) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            opened => return opened.map(Arc::new),
+        if let Some(opened) = if_found(self.row(row))? {
+            return Ok(Arc::new(opened));
         }
         match self.dir.make_dir(&row.name(), MODE) {
             // Another thread has created it.
@@ -226,10 +222,8 @@ impl DelayedBatch {
     /// # Errors
     /// Errors of reading the directory.
     pub fn names(&self, row: Row) -> io::Result<Vec<Name>> {
-        match self.row(row) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-            row => row?.names_where(|name| !matches!(name, b"." | b"..")),
-        }
+        let Some(row) = if_found(self.row(row))? else { return Ok(Vec::new()) };
+        row.names_where(|name| !matches!(name, b"." | b".."))
     }
 
     /// The id of a file in a row, if it exists.
@@ -259,12 +253,8 @@ impl DelayedBatch {
         on_existing: OnExisting,
     ) -> io::Result<Publication> {
         let from = self.row(row)?;
-        let replaces = on_existing == OnExisting::Replace;
-        match from.rename_to(name, dir, name, replaces) {
-            Ok(()) => Ok(Publication::Published),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !replaces => {
-                Ok(Publication::Kept)
-            }
+        let renamed = from.rename_to(name, dir, name, on_existing == OnExisting::Replace);
+        match Publication::of(renamed, on_existing) {
             Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
                 let (file, _) = from.open_file(name, false)?;
                 let copy = copy_to(dir, Stage::create(Arc::clone(dir))?, &file)?;
@@ -274,7 +264,7 @@ impl DelayedBatch {
                 }
                 Ok(published)
             }
-            Err(error) => Err(error),
+            published => published,
         }
     }
 
@@ -388,10 +378,7 @@ fn put_back(batch: &Dir, row: &Name) -> io::Result<()> {
     for file in from.entries()? {
         from.rename_to(&file.name, &to, &file.name, true)?;
         // If both names are the same file, nothing was renamed.
-        match from.remove_file(&file.name) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        if_found(from.remove_file(&file.name))?;
     }
     batch.remove_dir(row)
 }

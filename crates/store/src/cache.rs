@@ -20,7 +20,7 @@ pub use self::index::Place;
 use self::kept::Kept;
 use crate::partial::lock_journal;
 use haul_model::Name;
-use haul_sys::Dir;
+use haul_sys::{Dir, if_found};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
@@ -317,10 +317,7 @@ impl Cache {
         let _index = lock(dir, INDEX_LOCK)?.ok_or(io::ErrorKind::WouldBlock)?;
         Index::remove(dir)?;
         Kept::remove(dir)?;
-        match dir.remove_file(&destinations_name()) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        if_found(dir.remove_file(&destinations_name())).map(drop)
     }
 }
 

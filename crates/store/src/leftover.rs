@@ -15,9 +15,8 @@ use crate::journal::{self, BootId};
 use crate::partial;
 use crate::private::{Form, Names, as_name, half_of, name_half, parse};
 use haul_model::{BLOCK_LEN, Name, Timestamp};
-use haul_sys::{Dir, Stat};
+use haul_sys::{Dir, Stat, if_found};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::io;
 use std::time::{Duration, SystemTime};
 
@@ -168,11 +167,8 @@ impl Leftover<'_> {
             Form::Remote | Form::RemotePart => self.clean_remote(now, dir, all, dry_run),
             Form::Old => self.clean_old(dir, all, dry_run),
         };
-        match cleaned {
-            // Its own process has published or removed it meanwhile.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            cleaned => cleaned.map(Some),
-        }
+        // Its own process may have published or removed it meanwhile.
+        if_found(cleaned)
     }
 
     /// The result for a leftover of `bytes`.
@@ -251,8 +247,8 @@ impl Leftover<'_> {
 
     fn clean_partial(&self, dir: &Dir, all: bool, dry_run: bool) -> io::Result<Cleaned> {
         let names = Names::from_stem(self.stem);
-        let part = found(dir, &names.part)?;
-        let journal = found(dir, &names.journal)?;
+        let part = if_found(dir.open_any_private(&names.part))?;
+        let journal = if_found(dir.open_any_private(&names.journal))?;
         let bytes = [&part, &journal].into_iter().flatten().map(|(_, stat)| stat.allocated).sum();
         let name = if part.is_some() { &names.part } else { &names.journal };
         let mut cleaned = Cleaned { name: name.clone(), ..self.cleaned(bytes, Fate::Busy) };
@@ -334,14 +330,6 @@ fn unchanged_for(stat: &Stat, now: SystemTime) -> Duration {
     let (changed, modified) = (since_epoch(stat.ctime), since_epoch(stat.mtime));
     let last = if modified <= now { changed.max(modified) } else { changed };
     now.saturating_sub(last)
-}
-
-/// Opens a private file if it exists.
-fn found(dir: &Dir, name: &str) -> io::Result<Option<(File, Stat)>> {
-    match dir.open_any_private(name) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        found => found.map(Some),
-    }
 }
 
 /// True if `name` is a file with this size and time.

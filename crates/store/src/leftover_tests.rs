@@ -5,7 +5,7 @@ use crate::{
     OnExisting, SourceId, Stage as Begun, Staged, StaleStages, Written, old_name, remote_stage_name,
 };
 use haul_model::{Attributes, BlockHash, Kept, NewEntry, Special};
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
 use tempfile::TempDir;

@@ -57,11 +57,7 @@ impl Publication {
     ) -> io::Result<Self> {
         if on_existing == OnExisting::Keep {
             // A hard link never replaces.
-            return match dir.make_hard_link(from, of, id, name.as_bytes()) {
-                Ok(()) => Ok(Self::Published),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(Self::Kept),
-                Err(error) => Err(error),
-            };
+            return Self::of(dir.make_hard_link(from, of, id, name.as_bytes()), on_existing);
         }
         let (mut temp, ()) =
             with_private_name(dir, |temp| dir.make_hard_link(from, of, id, temp.as_bytes()))?;

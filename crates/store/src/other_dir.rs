@@ -30,16 +30,11 @@ impl PrivateName {
         on_existing: OnExisting,
     ) -> io::Result<Option<Publication>> {
         let replaces = on_existing == OnExisting::Replace;
-        match self.dir.rename_to(&as_name(&self.name), dir, name, replaces) {
-            Ok(()) => {
-                self.published = true;
-                Ok(Some(Publication::Published))
-            }
+        let renamed = self.dir.rename_to(&as_name(&self.name), dir, name, replaces);
+        self.published = renamed.is_ok();
+        match Publication::of(renamed, on_existing) {
             Err(error) if error.kind() == io::ErrorKind::CrossesDevices => Ok(None),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !replaces => {
-                Ok(Some(Publication::Kept))
-            }
-            Err(error) => Err(error),
+            published => published.map(Some),
         }
     }
 }

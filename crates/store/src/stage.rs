@@ -40,6 +40,18 @@ pub enum Publication {
     Kept,
 }
 
+impl Publication {
+    /// The result of an attempt to give a file its name.
+    pub(crate) fn of(named: io::Result<()>, on_existing: OnExisting) -> io::Result<Self> {
+        match (named, on_existing) {
+            (Err(error), OnExisting::Keep) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Ok(Self::Kept)
+            }
+            (named, _) => named.map(|()| Self::Published),
+        }
+    }
+}
+
 /// A file that is being written and has no final name yet.
 #[derive(Debug)]
 pub struct Stage {
@@ -356,11 +368,8 @@ fn publish_unnamed(
     on_existing: OnExisting,
 ) -> io::Result<Option<Publication>> {
     if on_existing == OnExisting::Keep {
-        return Ok(match dir.link_unnamed(file, name.as_bytes()) {
-            Ok(()) => Some(Publication::Published),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Some(Publication::Kept),
-            Err(_) => None,
-        });
+        // After another error, the copy of the file gets the name, or reports why it can't.
+        return Ok(Publication::of(dir.link_unnamed(file, name.as_bytes()), on_existing).ok());
     }
     // A private name without a lock would count as a leftover.
     let _ = haul_sys::try_lock(file);
@@ -414,16 +423,11 @@ impl PrivateName {
 
 /// Renames the private name `temp` to `name`.
 fn place(dir: &Dir, temp: &str, name: &Name, on_existing: OnExisting) -> io::Result<Publication> {
-    match on_existing {
-        OnExisting::Replace => dir.publish_replacing(temp, name)?,
-        OnExisting::Keep => match dir.publish_new(temp, name) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                return Ok(Publication::Kept);
-            }
-            done => done?,
-        },
-    }
-    Ok(Publication::Published)
+    let named = match on_existing {
+        OnExisting::Replace => dir.publish_replacing(temp, name),
+        OnExisting::Keep => dir.publish_new(temp, name),
+    };
+    Publication::of(named, on_existing)
 }
 
 impl Drop for PrivateName {

@@ -484,6 +484,17 @@ impl Dir {
     }
 }
 
+/// `None` if `result` is that an entry does not exist.
+///
+/// # Errors
+/// All others in `result`.
+pub fn if_found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        result => result.map(Some),
+    }
+}
+
 /// Renames `name` in `from` to `new` in `to` if that does not exist, on a file system that can't do
 /// both in one step. Within this process, one call at a time.
 fn rename_if_free(from: &OwnedFd, name: &[u8], to: &OwnedFd, new: &[u8]) -> io::Result<()> {

@@ -102,7 +102,7 @@ pub use close_errors::check_by_closing;
 pub use confine::{Access, confine};
 pub use content::{copy_range, has_unwritten_blocks, next_data, splice_to_pipe};
 pub use descriptors::close_descriptors_on_exec;
-pub use dir::{Dir, DirEntry, path_link, path_stat};
+pub use dir::{Dir, DirEntry, if_found, path_link, path_stat};
 pub use durability::{
     DIRECT_ALIGN, Loss, drop_cached, is_cached, read_cached, read_directly, start_write_back,
     write_out_at,

@@ -19,7 +19,7 @@
 
 use super::{Saved, short};
 use haul_model::{Name, Timestamp};
-use haul_sys::{Dir, Stat};
+use haul_sys::{Dir, Stat, if_found};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
@@ -337,10 +337,7 @@ impl Index {
         written?;
         // Segments that another process has written since are kept.
         let read = std::mem::take(&mut self.segments);
-        read.iter().try_for_each(|name| match dir.remove_file(name) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        })
+        read.iter().try_for_each(|name| if_found(dir.remove_file(name)).map(drop))
     }
 
     /// Number of new chunks.
