@@ -2,7 +2,7 @@
 //! other methods have defaults that hold for a kind without the feature, so callers need not know
 //! the kind.
 
-use crate::{Downloads, Meta, SmallFiles, SourceFile, StagedFile, TreeEntry, Uploads};
+use crate::{Downloads, Get, Meta, Put, SmallFile, SourceFile, StagedFile, TreeEntry, Uploads};
 use haul_model::{Attributes, BlockHash, Extended, FileId, Kept, Name, NewEntry, Timestamp};
 use haul_store::{
     Cleaned, DelayedBatch, Earlier, OnExisting, Publication, Row, SourceId, StaleStages,
@@ -46,12 +46,12 @@ pub trait Tree: Send + Sync {
 
     /// Waits for lane number `lane` and returns it, for sending small files. `None` if it will not
     /// open.
-    fn uploads(&self, _lane: usize) -> Option<Box<dyn Uploads + '_>> {
+    fn uploads(&self, _lane: usize) -> Option<Uploads<'_>> {
         None
     }
 
     /// The same for fetching small files; see [`Self::uploads`].
-    fn downloads(&self, _lane: usize) -> Option<Box<dyn Downloads + '_>> {
+    fn downloads(&self, _lane: usize) -> Option<Downloads<'_>> {
         None
     }
 }
@@ -76,7 +76,7 @@ pub struct Capabilities {
     pub can_share_content: bool,
     /// It can set all attributes that only root can set elsewhere.
     pub acts_as_root: bool,
-    /// The mark of a directory's origin is a visible entry until [`Origin::remove_origin_record`].
+    /// The mark of a directory's origin is a visible entry until [`TreeDir::remove_origin_record`].
     pub has_visible_origin: bool,
 }
 
@@ -123,9 +123,9 @@ pub type PendingOperation = Box<dyn FnOnce() -> io::Result<()> + Send>;
 ///   `follow` is set, and only in sources.
 /// - Several threads may call at once. Calls may block.
 /// - Errors are those of the storage, untranslated. Lower layers do not retry.
-/// - A name never shows an incomplete entry: content goes through [`TreeDir::stage`], and links are
+/// - A name never shows an incomplete entry: content goes through [`Self::stage`], and links are
 ///   renamed into place.
-pub trait TreeDir: Storage + Unfinished + Origin {
+pub trait TreeDir: Send + Sync {
     /// All entries except `.` and `..`, in ascending byte order.
     fn entries(&self) -> io::Result<Vec<TreeEntry>>;
 
@@ -151,7 +151,7 @@ pub trait TreeDir: Storage + Unfinished + Origin {
     }
 
     /// Creates a directory with `mode`; the umask applies. The operation may still be pending on
-    /// return; see [`Storage::pending_creation`].
+    /// return; see [`Self::pending_creation`].
     fn make_dir(&self, name: &Name, mode: u32) -> io::Result<()>;
 
     /// True if a symbolic link to `target` in this directory would lead to the entry `name`.
@@ -244,10 +244,9 @@ pub trait TreeDir: Storage + Unfinished + Origin {
     /// Makes content and metadata of the regular file `name` durable. Without a name, does so for
     /// this directory's names and metadata.
     fn sync(&self, name: Option<&Name>) -> io::Result<()>;
-}
 
-/// The behaviour and the optional features of a directory's storage.
-pub trait Storage: Send + Sync {
+    // The behaviour and the optional features of its storage.
+
     /// The path of `name` on the tree's machine, if the tree knows only paths.
     fn remote_path(&self, _name: &Name) -> Option<Vec<u8>> {
         None
@@ -258,8 +257,18 @@ pub trait Storage: Send + Sync {
         Capabilities::local(false)
     }
 
-    /// Its small files, if the storage prefers to transfer many at a time.
-    fn small_files(&self) -> Option<&dyn SmallFiles> {
+    /// Prepares a file of this directory for [`Uploads`]; `None` if the storage does not prefer to
+    /// transfer many small files at a time.
+    ///
+    /// # Errors
+    /// Why the directory could not be created, if its creation was pending.
+    fn put_small(&self, _file: SmallFile<'_>) -> io::Result<Option<Put>> {
+        Ok(None)
+    }
+
+    /// Prepares the file `name` of this directory, of `len` bytes, for [`Downloads`]; see
+    /// [`Self::put_small`].
+    fn get_small(&self, _name: &Name, _len: u64) -> Option<Get> {
         None
     }
 
@@ -411,19 +420,9 @@ pub trait Storage: Send + Sync {
     fn is_same_dir(&self, _near: &Dir) -> io::Result<bool> {
         Ok(false)
     }
-}
 
-/// The part of a file that a later job continues.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ResumablePart {
-    /// Its recorded length, in bytes.
-    pub len: u64,
-    /// Its path on its machine.
-    pub path: Vec<u8>,
-}
+    // Files that incomplete jobs have left in the directory, to continue or to remove.
 
-/// Files that incomplete jobs have left in a directory, to continue or to remove.
-pub trait Unfinished {
     /// The partial file that an earlier copy to `name` seems to have left, for a copy of `source`.
     fn earlier(&self, name: &Name, source: &SourceId) -> Earlier;
 
@@ -479,10 +478,9 @@ pub trait Unfinished {
     ) -> io::Result<()> {
         Ok(())
     }
-}
 
-/// Records which job has made a directory as a new name.
-pub trait Origin {
+    // Records of the job that has made the directory as a new name.
+
     /// Creates the directory `name` for a job of `origin`. Where possible, the name becomes visible
     /// only with the record. Elsewhere [`Self::record_origin`] adds the record.
     fn make_dir_with_origin(&self, name: &Name, mode: u32, origin: &[u8; 16]) -> io::Result<()>;
@@ -501,4 +499,13 @@ pub trait Origin {
 
     /// Removes the visible record after the end of that job.
     fn remove_origin_record(&self, _origin: &[u8; 16]) {}
+}
+
+/// The part of a file that a later job continues.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ResumablePart {
+    /// Its recorded length, in bytes.
+    pub len: u64,
+    /// Its path on its machine.
+    pub path: Vec<u8>,
 }

@@ -24,7 +24,7 @@ pub trait SourceFile: Send + Sync {
     fn seal(&self) -> Seal;
 
     /// The time of its last change of any kind when it was opened, if its file system keeps that;
-    /// see [`crate::Storage::keeps_ctime`].
+    /// see [`crate::TreeDir::keeps_ctime`].
     fn ctime(&self) -> Option<Timestamp> {
         None
     }

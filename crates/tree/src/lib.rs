@@ -11,7 +11,6 @@
 //!   the contract. `faults.rs`: faults of a source file.
 //! - `local.rs`: this machine's file systems. `sftp/`: a host's SFTP server; its design is in
 //!   `docs/decisions/through-sftp.md`.
-//! - `small.rs`: small files, many at a time, where each request takes a round trip.
 //! - `shared.rs`: blocks that several jobs need, read and hashed once.
 //! - `spare_handles.rs`: closes spare handles when no more files may be open.
 //! - `spool.rs`: content whose length is known only after reading it: named FIFOs and devices, and
@@ -33,14 +32,10 @@ mod origin;
 mod parallel;
 pub mod sftp;
 mod shared;
-mod small;
 mod spare_handles;
 mod spool;
 
-pub use dir::{
-    Capabilities, Origin, PRIVATE_DIR_MODE, PendingOperation, ResumablePart, Storage, Tree,
-    TreeDir, Unfinished,
-};
+pub use dir::{Capabilities, PRIVATE_DIR_MODE, PendingOperation, ResumablePart, Tree, TreeDir};
 pub use faults::{changed, check_size, has_grown};
 pub use file::{ContentStream, MoveError, Seal, SealedFile, SourceFile, StagedFile, TakePart};
 pub use haul_model::{Meta, MetaKind, Owner};
@@ -50,6 +45,6 @@ pub use marker::{Marker, Visibility, check_visibility};
 pub use meta::{TreeEntry, in_whole_seconds};
 pub use origin::ATTRIBUTE as ORIGIN_ATTRIBUTE;
 pub use parallel::{map_parallel, run_both};
+pub use sftp::{Downloads, Fetched, Get, Put, PutError, SmallFile, Uploads};
 pub use shared::{SHARED_LEN_MAX, SharedBlock, SharedBlocks, Sharer};
-pub use small::{Downloads, Fetched, Get, Put, PutError, SmallFile, SmallFiles, Uploads};
 pub use spare_handles::{Spare, add_spare};

@@ -10,15 +10,15 @@ use super::spool::Spooled;
 use crate::origin;
 use crate::shared::SharedBlocks;
 use crate::{
-    Capabilities, Meta, MetaKind, Origin, Owner, PendingOperation, SourceFile, StagedFile, Storage,
-    TreeDir, TreeEntry, Unfinished,
+    Capabilities, Meta, MetaKind, Owner, PendingOperation, SourceFile, StagedFile, TreeDir,
+    TreeEntry,
 };
 use haul_model::{Attributes, BlockHash, Extended, FileId, Kept, Name, NewEntry, Timestamp};
 use haul_store::{
     Cleaned, DelayedBatch, Earlier, Leftovers, OnExisting, Publication, Row, SourceId, Stage,
     StaleStages,
 };
-use haul_sys::{Dir, Loss, Stat};
+use haul_sys::{Dir, Loss, Stat, if_found};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -92,11 +92,7 @@ impl TreeDir for LocalDir {
 
     fn stat(&self, name: &Name, follow: bool) -> io::Result<Option<Meta>> {
         let stat = if follow { self.0.stat_following(name) } else { self.0.stat(name) };
-        match stat {
-            Ok(stat) => Ok(Some(meta_of(stat))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
+        Ok(if_found(stat)?.map(meta_of))
     }
 
     fn stat_self(&self) -> io::Result<Meta> {
@@ -250,9 +246,7 @@ impl TreeDir for LocalDir {
         let (file, _) = retry_open(|| self.0.open_file(name, false))?;
         file.sync_all()
     }
-}
 
-impl Storage for LocalDir {
     fn spool(
         &self,
         name: &Name,
@@ -355,9 +349,7 @@ impl Storage for LocalDir {
     fn sync_all(&self) -> io::Result<()> {
         self.0.sync_file_system()
     }
-}
 
-impl Unfinished for LocalDir {
     fn earlier(&self, name: &Name, source: &SourceId) -> Earlier {
         Stage::earlier(&self.0, name, source)
     }
@@ -406,15 +398,11 @@ impl Unfinished for LocalDir {
         }
         Ok(())
     }
-}
 
-impl Origin for LocalDir {
     fn make_dir_with_origin(&self, name: &Name, mode: u32, origin: &[u8; 16]) -> io::Result<()> {
         // Checked first, so that an existing entry is not touched.
-        match self.0.stat(name) {
-            Ok(_) => return Err(io::ErrorKind::AlreadyExists.into()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
+        if if_found(self.0.stat(name))?.is_some() {
+            return Err(io::ErrorKind::AlreadyExists.into());
         }
         if haul_sys::check_renamable(&self.0).is_err() {
             return self.make_dir(name, mode);

@@ -5,7 +5,7 @@
 use crate::PRIVATE_DIR_MODE;
 use haul_model::{Name, Timestamp};
 use haul_store::private_name;
-use haul_sys::Dir;
+use haul_sys::{Dir, if_found};
 use std::fs::File;
 use std::io;
 
@@ -108,10 +108,7 @@ impl Marker {
         // A copied directory has the time of its source. If it can't be restored, the removal is
         // still no failure.
         let _ = haul_sys::set_mtime(&self.dir, self.time);
-        match removed {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        if_found(removed).map(drop)
     }
 }
 
@@ -141,10 +138,8 @@ pub fn check_visibility<T>(
     name: &Name,
     look: impl FnOnce(&Name) -> T,
 ) -> io::Result<Visibility<T>> {
-    match near.stat(name) {
-        Ok(_) => return Ok(Visibility::Shown),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
+    if if_found(near.stat(name))?.is_some() {
+        return Ok(Visibility::Shown);
     }
     if near.has_known_file_system() {
         return Ok(Visibility::Hidden);

@@ -2,7 +2,7 @@
 //! process, or the system, may have no more.
 
 use haul_sys::is_out_of_handles;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::io;
 use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,7 +29,7 @@ static HAS_TIMED_OUT: AtomicBool = AtomicBool::new(false);
 
 /// Registers `spare` for its lifetime.
 pub fn add_spare(spare: Weak<dyn Spare>) {
-    let mut spares = spares();
+    let mut spares = SPARES.lock();
     spares.retain(|spare| spare.strong_count() > 0);
     spares.push(spare);
 }
@@ -46,7 +46,7 @@ pub(crate) fn retry_open<T>(mut open: impl FnMut() -> io::Result<T>) -> io::Resu
     let timeout = if HAS_TIMED_OUT.load(Ordering::Relaxed) { Duration::ZERO } else { WAIT_MAX };
     let deadline = Instant::now() + timeout;
     loop {
-        let idle: Vec<_> = spares().iter().filter_map(Weak::upgrade).collect();
+        let idle: Vec<_> = SPARES.lock().iter().filter_map(Weak::upgrade).collect();
         idle.iter().for_each(|spare| spare.close_idle());
         let opened = open();
         if !opened.as_ref().is_err_and(is_out_of_handles) {
@@ -59,8 +59,4 @@ pub(crate) fn retry_open<T>(mut open: impl FnMut() -> io::Result<T>) -> io::Resu
         }
         thread::sleep(RETRY_INTERVAL);
     }
-}
-
-fn spares() -> MutexGuard<'static, Vec<Weak<dyn Spare>>> {
-    SPARES.lock()
 }

@@ -22,10 +22,10 @@ pub(crate) struct Fetched {
 }
 
 /// Uploads small files over `lane`, until the queue is closed or the job ends.
-pub(crate) fn run_uploads<'t>(
+pub(crate) fn run_uploads(
     filler: &Filler<'_>,
     files: &crossbeam_channel::Receiver<SourceHandle>,
-    lane: Box<dyn Uploads + 't>,
+    lane: Uploads<'_>,
 ) {
     let mut uploading = Uploading { filler, lane, sent: HashMap::new(), refused: Vec::new() };
     while !filler.job.control.stopped() {
@@ -50,7 +50,7 @@ pub(crate) fn run_uploads<'t>(
 /// The uploads of one lane.
 struct Uploading<'r, 'a, 't> {
     filler: &'r Filler<'a>,
-    lane: Box<dyn Uploads + 't>,
+    lane: Uploads<'t>,
     sent: HashMap<u64, (Pending, SourceHandle)>,
     /// Files for which there was no space, or that the server refused without a reason. Files in
     /// flight take more space than in the end, so these are retried after them.
@@ -105,11 +105,10 @@ impl Uploading<'_, '_, '_> {
         pending.recheck_source(self.filler, &*source, || Ok(Some(ContentHash::of(&content))))?;
         let DirState::Open(node) = &pending.dir.state else { return Err(super::parent_fault()) };
         let dir = node.handle().or_fault(Side::Destination, "create a file in the directory")?;
-        let Some(small_files) = dir.small_files() else { return Ok(None) };
         pending.entry.kind = Kind::File { size: seal.size };
         let attributes = Attributes { mtime: seal.mtime, ..pending.entry.attributes.clone() };
         let plan = &self.filler.job.plan;
-        let put = small_files.put(SmallFile {
+        let put = dir.put_small(SmallFile {
             name: &pending.name,
             content,
             attributes: &attributes,
@@ -118,7 +117,7 @@ impl Uploading<'_, '_, '_> {
             verify: plan.verify,
         });
         // The fault is reported for the directory.
-        put.map(Some).map_err(|_| super::parent_fault())
+        put.map_err(|_| super::parent_fault())
     }
 
     fn end(&mut self, index: u64, result: Result<Publication, PutError>) {
@@ -168,10 +167,10 @@ impl Uploading<'_, '_, '_> {
 
 /// Downloads small files over `lane` and queues them for the workers, until the queue is closed or
 /// the job ends.
-pub(crate) fn run_downloads<'t>(
+pub(crate) fn run_downloads(
     filler: &Filler<'_>,
     files: &crossbeam_channel::Receiver<SourceHandle>,
-    lane: Box<dyn Downloads + 't>,
+    lane: Downloads<'_>,
 ) {
     let mut fetching = Fetching { filler, lane, requested: HashMap::new() };
     let mut next = None;
@@ -198,7 +197,7 @@ pub(crate) fn run_downloads<'t>(
 /// The downloads of one lane.
 struct Fetching<'r, 'a, 't> {
     filler: &'r Filler<'a>,
-    lane: Box<dyn Downloads + 't>,
+    lane: Downloads<'t>,
     requested: HashMap<u64, SourceHandle>,
 }
 
@@ -206,7 +205,7 @@ impl Fetching<'_, '_, '_> {
     /// Requests a file. Returns it if there is no room for it now, or the job ends.
     fn begin(&mut self, file: SourceHandle) -> Option<SourceHandle> {
         let dir = file.dir.handle().ok();
-        let get = dir.as_ref().and_then(|dir| Some(dir.small_files()?.get(&file.name, file.size)));
+        let get = dir.as_ref().and_then(|dir| dir.get_small(&file.name, file.size));
         let Some(get) = get else {
             // The worker reports the fault.
             self.filler.job.enqueue(Work::Files(vec![file]));

@@ -8,7 +8,7 @@ use crate::{Rights, digest, parked};
 use haul_model::{ContentHash, Entry, Fault, FaultKind, Kept, Name, Side, words};
 use haul_proto::{Hashing, Listed, Message, Reply, Request};
 use haul_sys::Dir;
-use haul_tree::{LocalDir, Meta, Origin, TreeDir, TreeEntry, meta_of};
+use haul_tree::{LocalDir, Meta, TreeDir, TreeEntry, meta_of};
 use std::io;
 use std::time::{Duration, Instant};
 

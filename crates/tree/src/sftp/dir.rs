@@ -7,11 +7,12 @@ use super::source::SftpSource;
 use super::stage::SftpStage;
 use super::{SftpHost, join, links, same};
 use crate::{
-    Capabilities, Meta, MetaKind, Origin, PRIVATE_DIR_MODE, PendingOperation, ResumablePart,
-    SmallFiles, SourceFile, StagedFile, Storage, TreeDir, TreeEntry, Unfinished, in_whole_seconds,
+    Capabilities, Get, Meta, MetaKind, PRIVATE_DIR_MODE, PendingOperation, Put, ResumablePart,
+    SmallFile, SourceFile, StagedFile, TreeDir, TreeEntry, in_whole_seconds,
 };
 use haul_model::{
-    Attributes, BLOCK_LEN, BlockHash, FileId, KEPT_MODE, Kept, Name, NewEntry, ParentFailed, Timestamp,
+    Attributes, BLOCK_LEN, BlockHash, FileId, KEPT_MODE, Kept, Name, NewEntry, ParentFailed,
+    Timestamp,
 };
 use haul_sftp::{Attrs, DirEntry, Extension, FileType, OpenFlags, PendingAnswer, RemoteFile};
 use haul_store::{
@@ -52,22 +53,12 @@ pub(super) struct SftpDir {
     pub(super) is_destination: bool,
     /// The job has neither created nor listed it, so it may have entries unrelated to the job.
     pub(super) has_foreign_entries: bool,
-    /// See [`Storage::expect_lookups`].
+    /// See [`TreeDir::expect_lookups`].
     pub(super) expects_lookups: AtomicBool,
     pub(super) known: Mutex<Known>,
 }
 
 impl SftpDir {
-    fn open(
-        host: &Arc<SftpHost>,
-        path: Vec<u8>,
-        attrs: Option<Attrs>,
-        is_destination: bool,
-        has_foreign_entries: bool,
-    ) -> Arc<dyn TreeDir> {
-        Arc::new(Self::new(host, path, attrs, None, is_destination, has_foreign_entries))
-    }
-
     pub(super) fn new(
         host: &Arc<SftpHost>,
         path: Vec<u8>,
@@ -226,7 +217,8 @@ impl TreeDir for SftpDir {
         if attrs.file_type() != Some(FileType::Dir) {
             return Err(io::ErrorKind::NotADirectory.into());
         }
-        Ok(Self::open(&self.host, real, Some(attrs), self.is_destination, false))
+        let dir = Self::new(&self.host, real, Some(attrs), None, self.is_destination, false);
+        Ok(Arc::new(dir))
     }
 
     fn open_file(&self, name: &Name, _follow: bool) -> io::Result<Box<dyn SourceFile>> {
@@ -355,9 +347,7 @@ impl TreeDir for SftpDir {
         let file = opened?;
         self.host.io(file.sync())
     }
-}
 
-impl Storage for SftpDir {
     fn keeps(&self) -> Kept {
         // No server reports hard links of a source.
         let links = self.is_destination && self.host.client().has(Extension::HardLink);
@@ -372,8 +362,13 @@ impl Storage for SftpDir {
         Capabilities::sftp(self.host.sessions.max())
     }
 
-    fn small_files(&self) -> Option<&dyn SmallFiles> {
-        Some(self)
+    fn put_small(&self, file: SmallFile<'_>) -> io::Result<Option<Put>> {
+        self.ready()?;
+        Ok(Some(Put::of(self, file)))
+    }
+
+    fn get_small(&self, name: &Name, len: u64) -> Option<Get> {
+        Some(Get { path: self.path_of(name.as_bytes()), len })
     }
 
     fn expect_lookups(&self) {
@@ -432,9 +427,7 @@ impl Storage for SftpDir {
     fn is_same_dir(&self, near: &Dir) -> io::Result<bool> {
         Ok(same::is_visible_in(self, near)? || same::sees_entry_of(self, near)?)
     }
-}
 
-impl Origin for SftpDir {
     fn make_dir_with_origin(&self, name: &Name, mode: u32, _origin: &[u8; 16]) -> io::Result<()> {
         self.make_dir(name, mode)
     }
@@ -478,9 +471,7 @@ impl Origin for SftpDir {
             self.host.record_loss(&error);
         }
     }
-}
 
-impl Unfinished for SftpDir {
     fn earlier(&self, name: &Name, source: &SourceId) -> Earlier {
         self.journal_of(name, source).map_or(Earlier::Nothing, |(journals, names)| {
             RemoteJournal::earlier(journals, &names, source)

@@ -174,7 +174,7 @@ impl UploadRecords {
     }
 
     /// Records the names of this job's temporary files beside the journals, for the directories
-    /// with these `places` ([`crate::Origin::origin_key`]). If this job is killed, a later job
+    /// with these `places` ([`crate::TreeDir::origin_key`]). If this job is killed, a later job
     /// can remove the files.
     ///
     /// # Errors

@@ -22,8 +22,9 @@ mod stage;
 pub use attrs::meta_of;
 pub use host::{SessionLoss, SftpHost};
 pub use sessions::Sessions;
+pub use small::{Downloads, Fetched, Get, Put, PutError, SmallFile, Uploads};
 
-use super::{Downloads, Tree, TreeDir, Uploads};
+use super::{Tree, TreeDir};
 use crate::dir::Capabilities;
 use crate::parallel::run_both;
 use attrs::times_of;
@@ -32,7 +33,6 @@ use haul_model::Name;
 use haul_model::words;
 use haul_sftp::{Attrs, FileType, SftpError, StatusCode};
 use parking_lot::Mutex;
-use small::{SftpDownloads, SftpUploads};
 use std::io;
 use std::sync::Arc;
 
@@ -136,14 +136,12 @@ impl Tree for SftpTree {
         Capabilities::sftp(self.host.sessions.max())
     }
 
-    fn uploads(&self, lane: usize) -> Option<Box<dyn Uploads + '_>> {
-        let client = self.host.sessions.wait(lane)?;
-        Some(Box::new(SftpUploads::new(&self.host, client)))
+    fn uploads(&self, lane: usize) -> Option<Uploads<'_>> {
+        Some(Uploads::new(&self.host, self.host.sessions.wait(lane)?))
     }
 
-    fn downloads(&self, lane: usize) -> Option<Box<dyn Downloads + '_>> {
-        let client = self.host.sessions.wait(lane)?;
-        Some(Box::new(SftpDownloads::new(&self.host, client)))
+    fn downloads(&self, lane: usize) -> Option<Downloads<'_>> {
+        Some(Downloads::new(&self.host, self.host.sessions.wait(lane)?))
     }
 }
 

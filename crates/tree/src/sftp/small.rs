@@ -1,52 +1,92 @@
-//! Transfers small files to and from a host's server, many at a time in each session.
+//! Transfers small files to and from a host's server. One thread transfers many at a time in each
+//! session, so that no file costs a round trip of its own.
 
 use super::settling::is_near_to_now;
 use super::{SftpDir, SftpHost, times_of};
 use crate::budget::Share;
-use crate::small::{Downloads, Fetched, Get, Put, PutError, SmallFile, SmallFiles, Uploads};
 use haul_model::{Attributes, Kept, Name, Timestamp};
 use haul_sftp::{Cause, Client, Extension, Gets, Got, Puts, SftpError};
-use haul_store::Publication;
+use haul_store::{OnExisting, Publication};
 use std::collections::HashMap;
 use std::io;
 
 /// Budget for a small file besides its content, in bytes.
 const OVERHEAD_LEN: usize = 4 << 10;
 
-impl SmallFiles for SftpDir {
-    fn put(&self, file: SmallFile<'_>) -> io::Result<Put> {
-        self.ready()?;
+/// A small file whose content is in memory.
+pub struct SmallFile<'a> {
+    /// The file's final name.
+    pub name: &'a Name,
+    /// The whole content.
+    pub content: Vec<u8>,
+    /// The file's final attributes.
+    pub attributes: &'a Attributes,
+    /// How to treat an existing entry of that name.
+    pub on_existing: OnExisting,
+    /// Makes it durable before it is published, where supported.
+    pub sync: bool,
+    /// Reads it back before it is published.
+    pub verify: bool,
+}
+
+/// A small file, ready for [`Uploads`].
+pub struct Put {
+    /// The directory, as the storage names it.
+    dir: Vec<u8>,
+    put: haul_sftp::Put<Vec<u8>>,
+}
+
+/// A small file, ready for [`Downloads`].
+pub struct Get {
+    pub(crate) path: Vec<u8>,
+    pub(crate) len: u64,
+}
+
+impl Put {
+    /// Prepares `file`, which belongs in `dir`.
+    pub(super) fn of(dir: &SftpDir, file: SmallFile<'_>) -> Self {
         let SmallFile { name, content, attributes, on_existing, sync, verify } = file;
         let Attributes { mode, mtime, .. } = attributes.over(0, Kept::OF_COPIES);
         let put = haul_sftp::Put {
             key: 0,
-            stage: self.path_of(self.host.records.stage_name().as_bytes()),
-            path: self.path_of(name.as_bytes()),
+            stage: dir.path_of(dir.host.records.stage_name().as_bytes()),
+            path: dir.path_of(name.as_bytes()),
             content,
             mode,
             times: times_of(mtime),
-            needs_attributes: self.host.needs_times,
-            existing: self.host.existing(&self.path, name, on_existing),
-            sync: sync && self.host.client().has(Extension::Fsync),
+            needs_attributes: dir.host.needs_times,
+            existing: dir.host.existing(&dir.path, name, on_existing),
+            sync: sync && dir.host.client().has(Extension::Fsync),
             verify,
         };
-        Ok(Put { dir: self.path_of(b"."), put })
-    }
-
-    fn get(&self, name: &Name, len: u64) -> Get {
-        Get { path: self.path_of(name.as_bytes()), len }
+        Self { dir: dir.path_of(b"."), put }
     }
 }
 
-/// Sends small files through one session.
-pub(super) struct SftpUploads<'h> {
+/// Why a small file was not sent.
+#[derive(Debug)]
+pub enum PutError {
+    /// The storage has other content than was sent; described in words.
+    Corrupt(String),
+    /// An operation has failed.
+    Failed {
+        /// The operation, as in "can't make the file".
+        operation: &'static str,
+        /// The cause.
+        error: io::Error,
+    },
+}
+
+/// Sends small files through one session. If it is dropped with files in flight, their temporary
+/// files are removed while the host is reachable.
+pub struct Uploads<'h> {
     host: &'h SftpHost,
     puts: Puts<Vec<u8>>,
     /// The directories of the files in flight.
     dirs: HashMap<u64, Vec<u8>>,
 }
 
-impl<'h> SftpUploads<'h> {
+impl<'h> Uploads<'h> {
     pub(super) fn new(host: &'h SftpHost, client: &Client) -> Self {
         Self { host, puts: Puts::new(client), dirs: HashMap::new() }
     }
@@ -79,33 +119,36 @@ impl<'h> SftpUploads<'h> {
         };
         (key, outcome)
     }
-}
 
-impl Uploads for SftpUploads<'_> {
-    fn push(&mut self, key: u64, Put { dir, put }: Put) {
+    /// Starts a file, which the caller calls `key`. While too many files are in flight, it works on
+    /// these first.
+    pub fn push(&mut self, key: u64, Put { dir, put }: Put) {
         self.dirs.insert(key, dir);
         self.puts.push(haul_sftp::Put { key, ..put });
     }
 
-    fn next_done(&mut self) -> Option<(u64, Result<Publication, PutError>)> {
+    /// Waits for the next file that has finished or failed, in any order. `None` if none is in
+    /// flight. [`Publication::Kept`] means that the name exists.
+    pub fn next_done(&mut self) -> Option<(u64, Result<Publication, PutError>)> {
         let done = self.puts.next_done()?;
         Some(self.outcome(done))
     }
 
-    fn try_next_done(&mut self) -> Option<(u64, Result<Publication, PutError>)> {
+    /// Like [`Self::next_done`], without waiting.
+    pub fn try_next_done(&mut self) -> Option<(u64, Result<Publication, PutError>)> {
         let done = self.puts.try_next_done()?;
         Some(self.outcome(done))
     }
 }
 
 /// Fetches small files through one session.
-pub(super) struct SftpDownloads<'h> {
+pub struct Downloads<'h> {
     host: &'h SftpHost,
     gets: Gets,
     asked: HashMap<u64, (u64, Share)>,
 }
 
-impl<'h> SftpDownloads<'h> {
+impl<'h> Downloads<'h> {
     pub(super) fn new(host: &'h SftpHost, client: &Client) -> Self {
         Self { host, gets: Gets::new(client), asked: HashMap::new() }
     }
@@ -122,10 +165,10 @@ impl<'h> SftpDownloads<'h> {
     fn shows_changes(&self, Fetched { content, mtime, .. }: &Fetched) -> bool {
         content.len() <= self.host.client().read_len() || !is_near_to_now(*mtime)
     }
-}
 
-impl Downloads for SftpDownloads<'_> {
-    fn push(&mut self, key: u64, Get { path, len }: Get, stopped: &dyn Fn() -> bool) -> bool {
+    /// Starts a file, which the caller calls `key`. If none is in flight, waits for room until
+    /// `stopped` returns true. Returns false if there is no room.
+    pub fn push(&mut self, key: u64, Get { path, len }: Get, stopped: &dyn Fn() -> bool) -> bool {
         let room = len as usize + OVERHEAD_LEN;
         let share = match self.host.small.try_take(room) {
             Some(share) => Some(share),
@@ -141,15 +184,28 @@ impl Downloads for SftpDownloads<'_> {
         true
     }
 
-    fn next_done(&mut self) -> Option<(u64, Option<Fetched>)> {
+    /// Waits for the next file that has arrived, in any order. `None` if none is in flight. The
+    /// file is `None` if its length is not `len`, it has changed meanwhile, or it can't be read.
+    /// Opening it reports the cause.
+    pub fn next_done(&mut self) -> Option<(u64, Option<Fetched>)> {
         let done = self.gets.next_done()?;
         Some(self.outcome(done))
     }
 
-    fn try_next_done(&mut self) -> Option<(u64, Option<Fetched>)> {
+    /// Like [`Self::next_done`], without waiting.
+    pub fn try_next_done(&mut self) -> Option<(u64, Option<Fetched>)> {
         let done = self.gets.try_next_done()?;
         Some(self.outcome(done))
     }
+}
+
+/// A small file that has arrived. It occupies its room until it is dropped.
+pub struct Fetched {
+    /// The whole content.
+    pub content: Vec<u8>,
+    /// The time when the content last changed.
+    pub mtime: Timestamp,
+    pub(crate) _share: Share,
 }
 
 /// The file, if all `len` bytes have arrived and it has not changed during reading.
