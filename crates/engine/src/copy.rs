@@ -51,7 +51,7 @@ impl Scratch {
 /// The fault of the side that could not be read or written.
 pub(crate) fn content(
     source: &dyn SourceFile,
-    into: &mut Mover<Box<dyn StagedFile>>,
+    into: &mut Mover,
     scratch: &mut Scratch,
     control: &Control<'_>,
     on_step: &mut dyn FnMut(CopyStep),
@@ -79,7 +79,7 @@ pub(crate) fn content(
             let end = data.end.min(into.at().saturating_add(control.part()));
             let mut copied = None;
             if in_kernel {
-                copied = into.put(|stage, at| move_range(source, &**stage, at, end).ok_or(())).ok();
+                copied = into.put(|stage, at| move_range(source, stage, at, end).ok_or(())).ok();
                 in_kernel = copied.is_some();
             }
             let copied = match copied {
@@ -89,7 +89,7 @@ pub(crate) fn content(
                     into.write(read).map_err(|error| write(&error))?;
                     read.len() as u64
                 }
-                None => into.put(|stage, at| read_and_write(source, &**stage, scratch, at, end))?,
+                None => into.put(|stage, at| read_and_write(source, stage, scratch, at, end))?,
             };
             if copied == 0 {
                 // The file ended too early.
@@ -103,7 +103,7 @@ pub(crate) fn content(
 }
 
 /// Skips a hole up to `end`. Nothing has to be written.
-fn skip_hole(into: &mut Mover<Box<dyn StagedFile>>, end: u64, on_step: &mut dyn FnMut(CopyStep)) {
+fn skip_hole(into: &mut Mover, end: u64, on_step: &mut dyn FnMut(CopyStep)) {
     let hole = end.saturating_sub(into.at());
     into.skip_hole(hole);
     on_step(CopyStep::Passed(hole));

@@ -66,7 +66,7 @@ pub(crate) fn hash_of_stage(
     control: &Control<'_>,
 ) -> Result<Option<ContentHash>, Fault> {
     let failed = |error| Fault::from_io(Side::Destination, "read what was written", &error);
-    let Some(written) = stage.written().map_err(failed)? else { return Ok(None) };
+    let Some(written) = haul_tree::written(stage).map_err(failed)? else { return Ok(None) };
     let hash = hash_again(&*written, control);
     hash.map(Some).map_err(|fault| Fault { side: Side::Destination, ..fault })
 }

@@ -14,7 +14,7 @@
 //! ```
 
 use haul_model::{Attributes, BLOCK_LEN, BlockHash, BlockHasher, Kept, Name, Timestamp};
-use haul_store::{Moved, OnExisting, Pace, SourceId, Stage, Staged, Written};
+use haul_store::{Moved, OnExisting, Pace, SourceId, Stage, StagedFile, Written};
 use haul_sys::Dir;
 use std::error::Error;
 use std::fs::{self, File};
@@ -92,7 +92,7 @@ fn staged(source: &str, dir: &str, pace: &str, mib: u64) -> Result<Duration, Box
     let begin = Instant::now();
     let (stage, _) = Stage::resume_at(dir, &name(), &source_id(len), pace)?;
     fill(&stage, &source, len)?;
-    let verified = Moved::shared(stage)?.verify_len(len).map_err(|(_, error)| error)?;
+    let verified = Moved::shared(Box::new(stage))?.verify_len(len).map_err(|(_, error)| error)?;
     verified
         .seal(&Attributes::new(0o644, TIME), Kept::OF_COPIES)?
         .publish(&name(), OnExisting::Keep)?;
@@ -163,7 +163,7 @@ fn synced(source: &str, dir: &str) -> Result<Duration, Box<dyn Error>> {
             let file = file?;
             let content = fs::read(file.path())?;
             let stage = Stage::create(Arc::clone(&into))?;
-            let written = Written::of(stage, &content)?;
+            let written = Written::of(Box::new(stage), &content)?;
             let verified = written.verify_len(content.len() as u64).map_err(|(_, error)| error)?;
             let mut sealed = verified.seal(&Attributes::new(0o644, TIME), Kept::OF_COPIES)?;
             sealed.sync()?;

@@ -11,8 +11,8 @@
 //! 5. Blocks too far ahead of the record are refused. That bounds the memory for them, and the
 //!    content that must be copied again if the process dies.
 
-use crate::verified::{Moved, Staged, Written};
 use crate::zeros::runs;
+use crate::{Moved, StagedFile, Written};
 use haul_model::{BLOCK_LEN, BlockHash, BlockHasher, BlockTree, ContentHash};
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,8 +55,8 @@ pub enum AssembleError {
 
 /// A stage that is assembled from blocks.
 #[derive(Debug)]
-pub struct Assembler<S> {
-    stage: S,
+pub struct Assembler {
+    stage: Box<dyn StagedFile>,
     /// Maximum distance of a begun block from the first block that is not recorded.
     ahead_max: u64,
     hashes: bool,
@@ -149,10 +149,14 @@ impl Drop for Block {
     }
 }
 
-impl<S: Staged> Assembler<S> {
+impl Assembler {
     /// Creates an assembler for a content whose blocks `done` are in `stage`, which is as long as
     /// these. `ahead_max` blocks may have begun from the first that is not recorded.
-    pub fn new(stage: S, done: impl IntoIterator<Item = BlockHash>, ahead_max: u64) -> Self {
+    pub fn new(
+        stage: Box<dyn StagedFile>,
+        done: impl IntoIterator<Item = BlockHash>,
+        ahead_max: u64,
+    ) -> Self {
         let recorded = BlockTree::resume(done);
         let len = recorded.len() * BLOCK_LEN;
         let order = Order {
@@ -171,7 +175,7 @@ impl<S: Staged> Assembler<S> {
     /// Creates an assembler for a stage of `len` bytes. After the blocks `done` it has content of
     /// another version of the file.
     pub fn begun(
-        stage: S,
+        stage: Box<dyn StagedFile>,
         done: impl IntoIterator<Item = BlockHash>,
         ahead_max: u64,
         len: u64,
@@ -185,17 +189,17 @@ impl<S: Staged> Assembler<S> {
     }
 
     /// Creates an assembler without hashes, for an empty stage.
-    pub fn unhashed(stage: S, ahead_max: u64) -> Self {
+    pub fn unhashed(stage: Box<dyn StagedFile>, ahead_max: u64) -> Self {
         Self { hashes: false, ..Self::new(stage, [], ahead_max) }
     }
 
     /// The stage.
-    pub fn stage(&self) -> &S {
-        &self.stage
+    pub fn stage(&self) -> &dyn StagedFile {
+        &*self.stage
     }
 
     /// Gives up the content, and returns the stage.
-    pub fn into_stage(self) -> S {
+    pub fn into_stage(self) -> Box<dyn StagedFile> {
         self.stage
     }
 
@@ -255,7 +259,7 @@ impl<S: Staged> Assembler<S> {
         true
     }
 
-    /// Writes the next bytes of a block. They must fit into it. See [`Staged::writes_sparse`].
+    /// Writes the next bytes of a block. They must fit into it. See [`StagedFile::writes_sparse`].
     ///
     /// # Errors
     /// Errors of writing.
@@ -277,7 +281,7 @@ impl<S: Staged> Assembler<S> {
         &self,
         block: &mut Block,
         bytes: &[u8],
-        put: impl FnOnce(&S, u64) -> Result<(), E>,
+        put: impl FnOnce(&dyn StagedFile, u64) -> Result<(), E>,
     ) -> Result<(), E> {
         assert!(
             bytes.len() as u64 <= block.remaining(),
@@ -290,7 +294,7 @@ impl<S: Staged> Assembler<S> {
         }
         block.len += bytes.len() as u64;
         block.data_end = block.end();
-        put(&self.stage, at)
+        put(&*self.stage, at)
     }
 
     /// Adds the next bytes of a block from the stage itself, and reads them to `part`. They must
@@ -350,7 +354,7 @@ impl<S: Staged> Assembler<S> {
         order.stale.remove(&block.index);
         order.data_end = order.data_end.max(block.data_end);
         order.waiting.insert(block.index, (hash, block.len()));
-        let recorded = order.record_waiting(&self.stage);
+        let recorded = order.record_waiting(&*self.stage);
         drop(order);
         self.shared.changed.notify_all();
         recorded
@@ -361,9 +365,9 @@ impl<S: Staged> Assembler<S> {
     /// # Errors
     /// The stage, with [`AssembleError::Incomplete`], [`AssembleError::TooLong`] or
     /// [`AssembleError::Write`].
-    pub fn finish(self, size: u64) -> Result<Written<S>, (S, AssembleError)> {
+    pub fn finish(self, size: u64) -> Result<Written, (Box<dyn StagedFile>, AssembleError)> {
         let order = self.shared.order.lock();
-        let hash = order.end(&self.stage, size).and_then(|()| {
+        let hash = order.end(&*self.stage, size).and_then(|()| {
             let hash = match order.recorded.len() {
                 0 if size == 0 => Some(ContentHash::of(&[])),
                 // Unknown for a block that an earlier process wrote.
@@ -384,8 +388,8 @@ impl<S: Staged> Assembler<S> {
     ///
     /// # Errors
     /// See [`Self::finish`].
-    pub fn finish_unhashed(self, size: u64) -> Result<Moved<S>, (S, AssembleError)> {
-        let ended = self.shared.order.lock().end(&self.stage, size);
+    pub fn finish_unhashed(self, size: u64) -> Result<Moved, (Box<dyn StagedFile>, AssembleError)> {
+        let ended = self.shared.order.lock().end(&*self.stage, size);
         match ended {
             Ok(()) => Ok(Moved::new(self.stage, size)),
             Err(error) => Err((self.stage, error)),
@@ -400,7 +404,7 @@ impl Order {
     }
 
     /// Ends `stage` if the content is complete and `size` bytes long.
-    fn end(&self, stage: &impl Staged, size: u64) -> Result<(), AssembleError> {
+    fn end(&self, stage: &dyn StagedFile, size: u64) -> Result<(), AssembleError> {
         if self.len > size {
             return Err(AssembleError::TooLong);
         }
@@ -416,7 +420,7 @@ impl Order {
 
     /// Records the next blocks. A block that can't be recorded is not complete: it can be begun
     /// again.
-    fn record_waiting(&mut self, stage: &impl Staged) -> Result<(), AssembleError> {
+    fn record_waiting(&mut self, stage: &dyn StagedFile) -> Result<(), AssembleError> {
         while let Some((hash, len)) = self.waiting.remove(&self.blocks()) {
             if let Err(error) = self.record(stage, hash, len) {
                 self.stale.insert(self.blocks());
@@ -433,7 +437,7 @@ impl Order {
     /// Records the next block, which is `len` bytes long.
     fn record(
         &mut self,
-        stage: &impl Staged,
+        stage: &dyn StagedFile,
         hash: Option<BlockHash>,
         len: u64,
     ) -> Result<(), AssembleError> {
@@ -450,7 +454,7 @@ impl Order {
     /// Extends the stage to `len` bytes, the length of the recorded blocks, which may end with a
     /// hole. Then all of it can be read. If another thread writes behind that, the stage becomes
     /// longer anyway.
-    fn extend(&mut self, stage: &impl Staged, len: u64) -> io::Result<()> {
+    fn extend(&mut self, stage: &dyn StagedFile, len: u64) -> io::Result<()> {
         if self.data_end < len && self.open.is_empty() && self.waiting.is_empty() {
             stage.set_len(len)?;
             self.data_end = len;

@@ -1,12 +1,11 @@
 //! Tests of contents that are put together in any order, against a plain reference.
 
 use super::*;
-use crate::{PieceCounts, Pieces, Route, SourceId, Stage};
-use haul_model::{Name, Timestamp};
-use haul_sys::Dir;
+use crate::{PieceCounts, Pieces, Proof, Route, SealedFile, SourceId, Stage};
+use haul_model::{Attributes, Kept, Name, Timestamp};
+use haul_sys::{Dir, Loss};
 use haul_testkit::content::bytes;
 use proptest::prelude::*;
-use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Blocks of the contents here but for a short last one.
@@ -33,9 +32,7 @@ impl Memory {
     }
 }
 
-impl Staged for &Memory {
-    type Sealed = ();
-
+impl StagedFile for Arc<Memory> {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let (mut file, start) = (self.bytes.lock(), offset as usize);
         let end = start + bytes.len();
@@ -58,30 +55,31 @@ impl Staged for &Memory {
         Ok(())
     }
 
-    fn handle(&self) -> Option<&File> {
-        None
+    fn loss(&self) -> Loss {
+        Loss::Whole
     }
 
-    fn seal(
-        self,
-        _proof: crate::Proof,
-        _: &haul_model::Attributes,
-        _: haul_model::Kept,
-    ) -> io::Result<()> {
-        Ok(())
+    fn discard(self: Box<Self>) {}
+
+    fn seal(self: Box<Self>, _: Proof, _: &Attributes, _: Kept) -> io::Result<Box<dyn SealedFile>> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 }
 
 impl Memory {
-    /// A later process goes on: what is not on record is cut off.
-    fn resume(&self, ahead_max: u64) -> Assembler<&Self> {
-        let records = self.records.lock().clone();
-        self.set_len(records.len() as u64 * BLOCK_LEN).expect("cut");
-        Assembler::new(self, records, ahead_max)
+    fn new() -> Arc<Self> {
+        Arc::default()
     }
 
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        Staged::set_len(&self, len)
+    /// A later process goes on: what is not on record is cut off.
+    fn resume(self: &Arc<Self>, ahead_max: u64) -> Assembler {
+        let records = self.records.lock().clone();
+        self.set_len(records.len() as u64 * BLOCK_LEN).expect("cut");
+        Assembler::new(self.staged(), records, ahead_max)
+    }
+
+    fn staged(self: &Arc<Self>) -> Box<dyn StagedFile> {
+        Box::new(Arc::clone(self))
     }
 }
 
@@ -99,7 +97,7 @@ fn part(content: &[u8], index: usize) -> &[u8] {
 }
 
 /// Puts block `index` together; gives up after so many pieces.
-fn send(into: &Assembler<&Memory>, content: &[u8], index: usize, pieces: usize) -> bool {
+fn send(into: &Assembler, content: &[u8], index: usize, pieces: usize) -> bool {
     let Ok(mut block) = into.begin(index as u64) else { return false };
     for (at, piece) in part(content, index).chunks(PIECE_LEN).enumerate() {
         if at == pieces {
@@ -127,7 +125,7 @@ proptest! {
         let content = content(hole, last_len);
         let blocks = content.len().div_ceil(BLOCK_LEN as usize);
         let order: Vec<_> = order.into_iter().filter(|index| *index < blocks).collect();
-        let stage = Memory::default();
+        let stage = Memory::new();
         // A process that is killed after so many blocks, with some that are half there.
         for kill in kills {
             let into = stage.resume(64);
@@ -170,7 +168,7 @@ proptest! {
 
 #[test]
 fn a_block_has_one_author_at_a_time_and_is_there_once() {
-    let memory = Memory::default();
+    let memory = Memory::new();
     let into = memory.resume(2);
     let block = into.begin(1).expect("begun");
     assert!(matches!(into.begin(1), Err(AssembleError::OutOfOrder)));
@@ -186,9 +184,9 @@ fn a_block_has_one_author_at_a_time_and_is_there_once() {
 }
 
 /// Ends a whole block; gives the length of the hole at its end.
-fn seal_whole<S: Staged>(
+fn seal_whole(
     pieces: &mut Pieces,
-    into: &Assembler<S>,
+    into: &Assembler,
     index: u64,
     hash: Option<BlockHash>,
 ) -> Result<u64, AssembleError> {
@@ -197,7 +195,7 @@ fn seal_whole<S: Staged>(
 
 #[test]
 fn a_block_that_is_not_the_one_that_was_sent_is_never_recorded() {
-    let (memory, content) = (Memory::default(), content(1, 0));
+    let (memory, content) = (Memory::new(), content(1, 0));
     let into = memory.resume(2);
     let sent = BlockHash::of(0, part(&content, 0));
     let mut pieces = Pieces::default();
@@ -211,7 +209,7 @@ fn a_block_that_is_not_the_one_that_was_sent_is_never_recorded() {
 
 #[test]
 fn what_was_lost_with_a_lane_comes_again_over_another() {
-    let (memory, content) = (Memory::default(), content(3, 77));
+    let (memory, content) = (Memory::new(), content(3, 77));
     let into = memory.resume(crate::AHEAD_MAX);
     let mut pieces = Pieces::default();
     let by = |lane, may_repeat| Route { lane, may_repeat };
@@ -244,8 +242,8 @@ fn what_was_lost_with_a_lane_comes_again_over_another() {
 }
 
 #[test]
-fn who_takes_out_the_blocks_of_a_lane_continues_with_them_alone() {
-    let (memory, content) = (Memory::default(), content(3, 77));
+fn who_takes_out_the_blocks_of_a_lane_goes_on_with_them_alone() {
+    let (memory, content) = (Memory::new(), content(3, 77));
     let into = memory.resume(crate::AHEAD_MAX);
     let mut pieces = Pieces::default();
     let by = |lane| Route { lane, may_repeat: false };
@@ -272,7 +270,7 @@ fn who_takes_out_the_blocks_of_a_lane_continues_with_them_alone() {
 
 #[test]
 fn pieces_of_several_blocks_may_mix_within_bounds() {
-    let (memory, content) = (Memory::default(), content(3, 77));
+    let (memory, content) = (Memory::new(), content(3, 77));
     let into = memory.resume(crate::AHEAD_MAX);
     let mut pieces = Pieces::default();
     for at in 0..BLOCK_LEN as usize / PIECE_LEN {
@@ -296,10 +294,10 @@ fn pieces_of_several_blocks_may_mix_within_bounds() {
 
 #[test]
 fn a_content_of_which_no_hash_is_wanted_yields_none_and_leaves_no_record() {
-    let (memory, content) = (Memory::default(), content(3, 77));
+    let (memory, content) = (Memory::new(), content(3, 77));
     let size = content.len() as u64;
-    let unhashed = || (Assembler::unhashed(&memory, crate::AHEAD_MAX), Pieces::default());
-    let fill = |into: &Assembler<&Memory>, pieces: &mut Pieces| {
+    let unhashed = || (Assembler::unhashed(memory.staged(), crate::AHEAD_MAX), Pieces::default());
+    let fill = |into: &Assembler, pieces: &mut Pieces| {
         for index in [4, 3, 1, 0, 2] {
             if index != 3 {
                 let offset = index as u64 * BLOCK_LEN;
@@ -334,7 +332,7 @@ fn a_content_of_which_no_hash_is_wanted_yields_none_and_leaves_no_record() {
 
 #[test]
 fn what_is_too_much_too_little_or_too_long_is_no_content() {
-    let memory = Memory::default();
+    let memory = Memory::new();
     let begin = || (memory.resume(crate::AHEAD_MAX), Pieces::default());
     let (into, mut pieces) = begin();
     let many = (0..).map(|index| pieces.take(&into, b"x", index * BLOCK_LEN));
@@ -359,7 +357,7 @@ fn what_is_too_much_too_little_or_too_long_is_no_content() {
 
 #[test]
 fn whoever_is_too_far_ahead_waits_for_the_record() {
-    let (memory, content) = (Memory::default(), content(4, 0));
+    let (memory, content) = (Memory::new(), content(4, 0));
     let (into, has_room) = (memory.resume(1), AtomicBool::new(false));
     assert!(!into.wait_until_in_window(1, Duration::from_millis(1), || false));
     std::thread::scope(|scope| {
@@ -388,7 +386,7 @@ fn a_stage_that_is_continued_needs_no_second_look_at_what_is_there() {
         assert_eq!(blocks.len(), from);
         let there = stage.file().metadata().expect("looked at").len();
         assert_eq!(there, from as u64 * BLOCK_LEN);
-        let into = Assembler::new(stage, blocks, 64);
+        let into = Assembler::new(Box::new(stage), blocks, 64);
         for index in from..until {
             let mut block = into.begin(index as u64).expect("begun");
             match index {
@@ -418,8 +416,8 @@ fn a_block_that_cannot_be_put_on_record_is_not_there_and_can_be_begun_again() {
     // The record of a block with data fails, and the length of one that is a hole.
     for hole in [0, 1] {
         let content = content(hole, 5);
-        let stage = Memory::default();
-        let into = Assembler::new(&stage, [], 64);
+        let stage = Memory::new();
+        let into = Assembler::new(stage.staged(), [], 64);
         let all = BLOCKS as u64 + 1;
         assert!(send(&into, &content, 0, usize::MAX));
         stage.fails.store(true, Ordering::SeqCst);
@@ -448,8 +446,8 @@ fn a_block_that_cannot_be_put_on_record_is_not_there_and_can_be_begun_again() {
 #[test]
 fn a_content_whose_last_block_is_not_on_record_is_incomplete() {
     let content = content(0, 5);
-    let stage = Memory::default();
-    let into = Assembler::new(&stage, [], 64);
+    let stage = Memory::new();
+    let into = Assembler::new(stage.staged(), [], 64);
     let part = part(&content, 1);
     assert!(send(&into, &content, 0, usize::MAX));
     stage.fails.store(true, Ordering::SeqCst);
@@ -468,7 +466,7 @@ fn over_another(old: &[u8], new_len: usize) -> (Vec<u8>, Vec<u8>) {
     let dir = Arc::new(Dir::open(temp.path()).expect("opened"));
     let stage = Stage::create(dir).expect("a stage");
     stage.write_at(old, 0).expect("written");
-    let into = Assembler::begun(stage, [], 8, old.len() as u64);
+    let into = Assembler::begun(Box::new(stage), [], 8, old.len() as u64);
     let mut new = old.to_vec();
     new.resize(new_len, 9);
     new[5 * MIB..6 * MIB].copy_from_slice(&bytes(MIB, 3));
@@ -488,7 +486,7 @@ fn over_another(old: &[u8], new_len: usize) -> (Vec<u8>, Vec<u8>) {
     pieces.end(&into, new_len as u64).expect("ended");
     let written = into.finish(new_len as u64).expect("whole");
     let verified = written.verify_hash(&ContentHash::of(&new)).expect("as it was sent");
-    let file = verified.stage().file();
+    let file = verified.stage().handle().expect("open");
     let mut found = vec![0; file.metadata().expect("there").len() as usize];
     file.read_exact_at(&mut found, 0).expect("read");
     (found, new)
@@ -506,8 +504,8 @@ fn what_stands_in_a_stage_is_kept_and_all_else_written_over() {
 
 #[test]
 fn what_does_not_stand_in_a_stage_is_not_kept() {
-    let memory = Memory::default();
-    let into = Assembler::begun(&memory, [], 8, 100);
+    let memory = Memory::new();
+    let into = Assembler::begun(memory.staged(), [], 8, 100);
     let mut pieces = Pieces::default();
     // This one can't be read.
     let kept = pieces.keep_by(Route::default(), &into, &mut [0; 10], 0);
@@ -516,7 +514,7 @@ fn what_does_not_stand_in_a_stage_is_not_kept() {
     let dir = Arc::new(Dir::open(temp.path()).expect("opened"));
     let stage = Stage::create(dir).expect("a stage");
     stage.write_at(b"old", 0).expect("written");
-    let (into, mut pieces) = (Assembler::begun(stage, [], 8, 3), Pieces::default());
+    let (into, mut pieces) = (Assembler::begun(Box::new(stage), [], 8, 3), Pieces::default());
     let kept = pieces.keep_by(Route::default(), &into, &mut [0; 4], 0);
     assert!(matches!(kept, Err(AssembleError::Write(_))), "{kept:?}");
 }

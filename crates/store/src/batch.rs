@@ -17,7 +17,7 @@ mod tests;
 use crate::other_dir::copy_to;
 use crate::private::{Form, as_name, batch_name, parse};
 use crate::stage::{Home, NAME_ATTEMPTS_MAX};
-use crate::{OnExisting, Publication, Sealed, Stage};
+use crate::{OnExisting, Publication, Sealed, SealedFile, Stage};
 use haul_model::{FileId, Name, escape_bytes};
 use haul_sys::{Dir, if_found};
 use std::io;
@@ -241,6 +241,39 @@ impl DelayedBatch {
         self.create_row(row)?.make_hard_link(&from, first, Some(id), name.as_bytes())
     }
 
+    /// Adds `sealed` to a row under its final name. A resumable file keeps its private
+    /// name besides.
+    ///
+    /// # Errors
+    /// Errors of linking and, if the lot is on another file system, of copying;
+    /// [`io::ErrorKind::AlreadyExists`] if a file with this name waits there.
+    pub(crate) fn add(&self, sealed: &mut Sealed, row: Row, name: &Name) -> io::Result<()> {
+        let to = self.create_row(row)?;
+        let taken = |published| match published {
+            Publication::Published => Ok(()),
+            Publication::Kept => Err(io::ErrorKind::AlreadyExists.into()),
+        };
+        if let Home::Partial(partial) = &sealed.0.home {
+            partial.check()?;
+            let part = as_name(partial.name());
+            return match to.make_hard_link(&sealed.0.dir, &part, None, name.as_bytes()) {
+                Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
+                    // Here the lot's file system is mounted at another place.
+                    let copy = copy_to(&to, Stage::create(Arc::clone(&to))?, &sealed.0.file)?;
+                    Sealed(copy).publish(name, OnExisting::Keep).and_then(taken)
+                }
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    sealed.0.dir.rename_to(&part, &to, name, false)?;
+                    partial.discard();
+                    Ok(())
+                }
+                linked => linked,
+            };
+        }
+        sealed.0.dest = Some(to);
+        sealed.publish(name, OnExisting::Keep).and_then(taken)
+    }
+
     /// Gives a file in a row its final name in `dir`.
     ///
     /// # Errors
@@ -290,41 +323,6 @@ impl Drop for DelayedBatch {
         if let Ok(previous) = previous {
             let _ = haul_sys::set_mtime(&*self.parent, previous);
         }
-    }
-}
-
-impl Sealed {
-    /// Adds the file to a row of `batch` under its final name. A resumable file keeps its private
-    /// name besides.
-    ///
-    /// # Errors
-    /// Errors of linking and, if the batch is on another file system, of copying;
-    /// [`io::ErrorKind::AlreadyExists`] if a file with this name waits there.
-    pub fn wait(&mut self, batch: &DelayedBatch, row: Row, name: &Name) -> io::Result<()> {
-        let to = batch.create_row(row)?;
-        let taken = |published| match published {
-            Publication::Published => Ok(()),
-            Publication::Kept => Err(io::ErrorKind::AlreadyExists.into()),
-        };
-        if let Home::Partial(partial) = &self.0.home {
-            partial.check()?;
-            let part = as_name(partial.name());
-            return match to.make_hard_link(&self.0.dir, &part, None, name.as_bytes()) {
-                Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
-                    // Here the batch's file system is mounted at another place.
-                    let copy = copy_to(&to, Stage::create(Arc::clone(&to))?, &self.0.file)?;
-                    Sealed(copy).publish(name, OnExisting::Keep).and_then(taken)
-                }
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                    self.0.dir.rename_to(&part, &to, name, false)?;
-                    partial.discard();
-                    Ok(())
-                }
-                linked => linked,
-            };
-        }
-        self.0.dest = Some(to);
-        self.publish(name, OnExisting::Keep).and_then(taken)
     }
 }
 

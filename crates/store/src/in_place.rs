@@ -15,37 +15,35 @@ const STEP_LEN: usize = 256 << 10;
 /// The unit of writing, in bytes: a block of most file systems.
 const GRAIN_LEN: usize = 4 << 10;
 
-impl Sealed {
-    /// Writes the content into the file `name` in the directory of the final name. The file must
-    /// have the `id`, and keeps its other names. Returns the time of the stage.
-    ///
-    /// # Errors
-    /// Errors of opening, reading and writing, and if `name` is another file.
-    pub fn write_into(&self, name: &Name, id: FileId) -> io::Result<Timestamp> {
-        let (old, stat) = self.dest().open_read_write(name)?;
-        if stat.id != id {
-            let message = "another file replaced it";
-            return Err(io::Error::new(io::ErrorKind::NotFound, message));
-        }
-        let new = haul_sys::file_stat(self.file())?;
-        let mut has_written = false;
-        let writes_sparse = self.0.writes_sparse;
-        let written = write_differences(
-            (self.file(), new.size),
-            (&old, stat.size),
-            writes_sparse,
-            &mut has_written,
-        );
-        let written = written.and_then(|()| match new.size == stat.size {
-            true => Ok(()),
-            false => old.set_len(new.size),
-        });
-        let told = written.and_then(|()| haul_sys::check_by_closing(&old));
-        told.map(|()| new.mtime).map_err(|error| match has_written {
-            true => io::Error::new(error.kind(), format!("{error}; it is partly written")),
-            false => error,
-        })
+/// Writes the content of `sealed` into the file `name` in the directory of the final name. The file must
+/// have the `id`, and keeps its other names. Returns the time of the stage.
+///
+/// # Errors
+/// Errors of opening, reading and writing, and if `name` is another file.
+pub(crate) fn write_into(sealed: &Sealed, name: &Name, id: FileId) -> io::Result<Timestamp> {
+    let (old, stat) = sealed.dest().open_read_write(name)?;
+    if stat.id != id {
+        let message = "another file replaced it";
+        return Err(io::Error::new(io::ErrorKind::NotFound, message));
     }
+    let new = haul_sys::file_stat(&sealed.0.file)?;
+    let mut has_written = false;
+    let writes_sparse = sealed.0.writes_sparse;
+    let written = write_differences(
+        (&sealed.0.file, new.size),
+        (&old, stat.size),
+        writes_sparse,
+        &mut has_written,
+    );
+    let written = written.and_then(|()| match new.size == stat.size {
+        true => Ok(()),
+        false => old.set_len(new.size),
+    });
+    let told = written.and_then(|()| haul_sys::check_by_closing(&old));
+    told.map(|()| new.mtime).map_err(|error| match has_written {
+        true => io::Error::new(error.kind(), format!("{error}; it is partly written")),
+        false => error,
+    })
 }
 
 /// Writes the differences of the `size` bytes of `new` into `old`, of `old_size` bytes. Zeros after

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::{
-    OnExisting, SourceId, Stage as Begun, Staged, StaleStages, Written, old_name, remote_stage_name,
+    OnExisting, SourceId, Stage as Begun, StagedFile, StaleStages, Written, old_name,
+    remote_stage_name,
 };
 use haul_model::{Attributes, BlockHash, Kept, NewEntry, Special};
 use std::fs::{self, File};
@@ -216,7 +217,8 @@ fn stale_stages_of_a_name_go_and_no_others() {
 fn a_stage_is_locked_until_it_has_its_name() {
     let (temp, dir) = place();
     let stage = Begun::create_named(Arc::clone(&dir)).expect("begun");
-    let verified = Written::of(stage, b"").expect("written").verify_len(0).expect("as long");
+    let verified =
+        Written::of(Box::new(stage), b"").expect("written").verify_len(0).expect("as long");
     assert_eq!(fates(&dir, false), [Fate::Busy]);
     let mut sealed = verified.seal(&Attributes::new(0o400, TIME), Kept::OF_COPIES).expect("sealed");
     sealed.publish(&name("a"), OnExisting::Keep).expect("published");

@@ -3,6 +3,7 @@
 //!
 //! # Rooms
 //!
+//! - `staged.rs`: the contract of staged and sealed files.
 //! - `stage.rs`: a stage in the directory of the final name, without a name or with a private one
 //!   (`.haul-` and 16 hexadecimal digits). `Stage` is written to. `Sealed` is complete and has its
 //!   metadata. It can be flushed, read back, and published.
@@ -53,6 +54,7 @@ mod private;
 mod remote;
 mod series;
 mod stage;
+mod staged;
 mod verified;
 mod zeros;
 
@@ -77,4 +79,5 @@ pub use private::{
 pub use remote::{Journals, RemoteJournal, RemoteNames};
 pub use series::{DeadSeries, StageSeries};
 pub use stage::{Publication, Sealed, Stage, remove_unpublished, stored_time, with_temporary_file};
-pub use verified::{Mismatch, Moved, Proof, Staged, Verified, Written};
+pub use staged::{MoveError, SealedFile, StagedFile, changed};
+pub use verified::{Mismatch, Moved, Proof, Verified, VerifyResult, Written};

@@ -1,32 +1,32 @@
 //! Content that is written in order and not hashed.
 
-use crate::verified::{Moved, Staged};
 use crate::zeros::runs;
+use crate::{Moved, StagedFile};
 use std::io;
 
 /// A stage that gets its content in order and without hashing: from the kernel, or from a local
 /// file.
 #[derive(Debug)]
-pub struct Mover<S> {
-    stage: S,
+pub struct Mover {
+    stage: Box<dyn StagedFile>,
     /// Length of the content so far in bytes, with holes.
     at: u64,
     data_end: u64,
 }
 
-impl<S: Staged> Mover<S> {
+impl Mover {
     /// Creates a mover into the empty `stage`.
-    pub fn new(stage: S) -> Self {
+    pub fn new(stage: Box<dyn StagedFile>) -> Self {
         Self { stage, at: 0, data_end: 0 }
     }
 
     /// The stage.
-    pub fn stage(&self) -> &S {
-        &self.stage
+    pub fn stage(&self) -> &dyn StagedFile {
+        &*self.stage
     }
 
     /// Gives up the content, and returns the stage.
-    pub fn into_stage(self) -> S {
+    pub fn into_stage(self) -> Box<dyn StagedFile> {
         self.stage
     }
 
@@ -35,7 +35,7 @@ impl<S: Staged> Mover<S> {
         self.at
     }
 
-    /// Writes the next bytes; see [`Staged::writes_sparse`].
+    /// Writes the next bytes; see [`StagedFile::writes_sparse`].
     ///
     /// # Errors
     /// Errors of writing.
@@ -61,8 +61,11 @@ impl<S: Staged> Mover<S> {
     ///
     /// # Errors
     /// Errors of `put`.
-    pub fn put<E>(&mut self, put: impl FnOnce(&S, u64) -> Result<u64, E>) -> Result<u64, E> {
-        let len = put(&self.stage, self.at)?;
+    pub fn put<E>(
+        &mut self,
+        put: impl FnOnce(&dyn StagedFile, u64) -> Result<u64, E>,
+    ) -> Result<u64, E> {
+        let len = put(&*self.stage, self.at)?;
         self.at += len;
         if len > 0 {
             self.data_end = self.at;
@@ -79,7 +82,7 @@ impl<S: Staged> Mover<S> {
     ///
     /// # Errors
     /// Errors of writing.
-    pub fn finish(self) -> io::Result<Moved<S>> {
+    pub fn finish(self) -> io::Result<Moved> {
         if self.data_end < self.at {
             self.stage.set_len(self.at)?;
         }

@@ -2,7 +2,6 @@
 //! blocks in any order.
 
 use crate::assembler::{AssembleError, Assembler, Block};
-use crate::verified::Staged;
 use haul_model::{BLOCK_LEN, BlockHash};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -63,10 +62,10 @@ impl Pieces {
     ///
     /// # Errors
     /// Errors of [`Self::take`].
-    pub fn take_by<S: Staged>(
+    pub fn take_by(
         &mut self,
         route: Route,
-        into: &Assembler<S>,
+        into: &Assembler,
         bytes: &[u8],
         offset: u64,
     ) -> Result<PieceCounts, AssembleError> {
@@ -81,10 +80,10 @@ impl Pieces {
     /// # Errors
     /// Errors of [`Self::take`], and [`AssembleError::Write`] with the errors of
     /// [`Assembler::keep`].
-    pub fn keep_by<S: Staged>(
+    pub fn keep_by(
         &mut self,
         route: Route,
-        into: &Assembler<S>,
+        into: &Assembler,
         part: &mut [u8],
         offset: u64,
     ) -> Result<PieceCounts, AssembleError> {
@@ -95,10 +94,10 @@ impl Pieces {
     }
 
     /// Splits `range` at block boundaries, and calls `put` for each part.
-    fn put<S: Staged>(
+    fn put(
         &mut self,
         route: Route,
-        into: &Assembler<S>,
+        into: &Assembler,
         mut range: Range<u64>,
         mut put: impl FnMut(&mut Block, Range<u64>) -> Result<(), AssembleError>,
     ) -> Result<PieceCounts, AssembleError> {
@@ -125,10 +124,10 @@ impl Pieces {
     ///
     /// # Errors
     /// Errors of [`Self::take`] and [`Assembler::end`].
-    pub fn seal_by<S: Staged>(
+    pub fn seal_by(
         &mut self,
         route: Route,
-        into: &Assembler<S>,
+        into: &Assembler,
         (index, len): (u64, u64),
         hash: Option<BlockHash>,
     ) -> Result<PieceCounts, AssembleError> {
@@ -142,10 +141,10 @@ impl Pieces {
 
     /// True if block `index` was sent again, and is complete already. A block that began over
     /// another lane is dropped, because the rest of it was lost.
-    fn is_known<S: Staged>(
+    fn is_known(
         &mut self,
         route: Route,
-        into: &Assembler<S>,
+        into: &Assembler,
         index: u64,
         counts: &mut PieceCounts,
     ) -> bool {
@@ -166,9 +165,9 @@ impl Pieces {
     ///
     /// # Errors
     /// Errors of [`Assembler::begin`] and of writing; [`AssembleError::TooManyOpen`].
-    pub fn take<S: Staged>(
+    pub fn take(
         &mut self,
-        into: &Assembler<S>,
+        into: &Assembler,
         bytes: &[u8],
         offset: u64,
     ) -> Result<u64, AssembleError> {
@@ -179,7 +178,7 @@ impl Pieces {
     ///
     /// # Errors
     /// Errors of [`Assembler::end`].
-    pub fn end_complete<S: Staged>(&mut self, into: &Assembler<S>) -> Result<(), AssembleError> {
+    pub fn end_complete(&mut self, into: &Assembler) -> Result<(), AssembleError> {
         let whole = |(_, (block, _)): &(&u64, &(Block, u8))| block.remaining() == 0;
         while let Some((&index, _)) = self.open.iter().find(whole) {
             self.end_at(into, index, BLOCK_LEN, None)?;
@@ -193,7 +192,7 @@ impl Pieces {
     /// # Errors
     /// Errors of [`Self::take`] and [`Assembler::end`]; [`AssembleError::TooLong`] if more has
     /// arrived.
-    pub fn end<S: Staged>(&mut self, into: &Assembler<S>, size: u64) -> Result<u64, AssembleError> {
+    pub fn end(&mut self, into: &Assembler, size: u64) -> Result<u64, AssembleError> {
         if let Some(last) = size.checked_sub(1).map(|end| end / BLOCK_LEN)
             && !self.open.contains_key(&last)
             && !into.has(last)
@@ -209,9 +208,9 @@ impl Pieces {
     }
 
     /// Ends a begun block with a length of `len` bytes.
-    fn end_at<S: Staged>(
+    fn end_at(
         &mut self,
-        into: &Assembler<S>,
+        into: &Assembler,
         index: u64,
         len: u64,
         hash: Option<BlockHash>,
@@ -223,9 +222,9 @@ impl Pieces {
         Ok(hole)
     }
 
-    fn block<S: Staged>(
+    fn block(
         &mut self,
-        into: &Assembler<S>,
+        into: &Assembler,
         index: u64,
         lane: u8,
     ) -> Result<&mut Block, AssembleError> {

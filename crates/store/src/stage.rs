@@ -16,9 +16,9 @@ use crate::journal::{Earlier, SourceId};
 use crate::other_dir::copy_to;
 use crate::partial::{self, Partial};
 use crate::private::private_name;
-use crate::verified::{Proof, Staged};
+use crate::{DelayedBatch, Proof, Row, SealedFile, StagedFile, in_place};
 use haul_model::{Attributes, BlockHash, FileId, Kept, Name, OnExisting, Timestamp};
-use haul_sys::Dir;
+use haul_sys::{Dir, Loss};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -63,7 +63,7 @@ pub struct Stage {
     pub(crate) home: Home,
     /// Writes are sent to the medium at once.
     pub(crate) writes_out: bool,
-    /// See [`Staged::writes_sparse`].
+    /// See [`StagedFile::writes_sparse`].
     pub(crate) writes_sparse: bool,
 }
 
@@ -165,45 +165,16 @@ impl Stage {
         Ok((Self::of(dir, file, Home::Partial(partial)), blocks))
     }
 
-    /// True if no checkpoint has failed to flush the content.
-    pub fn is_sound(&self) -> bool {
-        match &self.home {
-            Home::Partial(partial) => partial.check().is_ok(),
-            Home::Unnamed | Home::Private(_) => true,
-        }
-    }
-
-    /// Discards the content. Nothing can resume it.
-    pub fn discard(self) {
-        if let Home::Partial(partial) = &self.home {
-            partial.discard();
-        }
-    }
-
     /// The open file.
     pub fn file(&self) -> &File {
         &self.file
     }
-
-    /// True if the system copies even small contents into it faster than by reading and writing.
-    pub fn copies_small_files(&self) -> bool {
-        self.dir.copies_small_files()
-    }
-
-    /// Sends later writes to the medium at once and drops them from the page cache, for a large
-    /// file that is flushed in the end. This alone does not make them durable.
-    pub fn write_out(&mut self) {
-        self.writes_out = true;
-    }
-
-    /// Turns runs of zeros into holes from now on.
-    pub fn write_sparse(&mut self) {
-        self.writes_sparse = true;
-    }
 }
 
-impl Staged for Stage {
-    type Sealed = Sealed;
+impl StagedFile for Stage {
+    fn write_out(&mut self) {
+        self.writes_out = true;
+    }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         if self.writes_out {
@@ -221,8 +192,32 @@ impl Staged for Stage {
         haul_sys::punch_hole(&self.file, range)
     }
 
+    fn write_sparse(&mut self) {
+        self.writes_sparse = true;
+    }
+
     fn writes_sparse(&self) -> bool {
         self.writes_sparse
+    }
+
+    fn begin_with(&self, source: &File, range: Range<u64>) -> bool {
+        haul_sys::clone_range(source, &self.file, range)
+    }
+
+    fn reserve(&self, len: u64) -> io::Result<()> {
+        haul_sys::reserve(&self.file, len)
+    }
+
+    fn handle(&self) -> Option<&File> {
+        Some(&self.file)
+    }
+
+    fn copies_small_files(&self) -> bool {
+        self.dir.copies_small_files()
+    }
+
+    fn loss(&self) -> Loss {
+        Loss::of(&self.file)
     }
 
     /// Also returns an error of a checkpoint since the last call. The stage is not kept then.
@@ -233,24 +228,37 @@ impl Staged for Stage {
         }
     }
 
-    fn handle(&self) -> Option<&File> {
-        Some(&self.file)
+    /// True if no checkpoint has failed to flush the content.
+    fn is_sound(&self) -> bool {
+        match &self.home {
+            Home::Partial(partial) => partial.check().is_ok(),
+            Home::Unnamed | Home::Private(_) => true,
+        }
+    }
+
+    fn discard(self: Box<Self>) {
+        if let Home::Partial(partial) = &self.home {
+            partial.discard();
+        }
     }
 
     /// Reports errors that the file system reports on closing a file. Attributes are set last,
     /// because delayed writes would change the time.
-    fn seal(self, _proof: Proof, attributes: &Attributes, kept: Kept) -> io::Result<Sealed> {
+    fn seal(
+        self: Box<Self>,
+        _proof: Proof,
+        attributes: &Attributes,
+        kept: Kept,
+    ) -> io::Result<Box<dyn SealedFile>> {
         if !self.dir.has_known_file_system()
             && let Err(error) = haul_sys::check_by_closing(&self.file)
         {
             // The lost part is unknown, so nothing can be resumed.
-            if let Home::Partial(partial) = &self.home {
-                partial.discard();
-            }
+            self.discard();
             return Err(error);
         }
-        haul_sys::set_attributes(&self.dir, &self.file, attributes, kept)?;
-        Ok(Sealed(self))
+        haul_sys::set_attributes(&self.dir, &self.file, &attributes.over(0, kept), kept)?;
+        Ok(Box::new(Sealed(*self)))
     }
 }
 
@@ -259,46 +267,53 @@ impl Staged for Stage {
 pub struct Sealed(pub(crate) Stage);
 
 impl Sealed {
-    /// The open file.
-    pub fn file(&self) -> &File {
-        &self.0.file
+    /// The directory of the final name.
+    pub(crate) fn dest(&self) -> &Dir {
+        self.0.dest.as_ref().unwrap_or(&self.0.dir)
+    }
+}
+
+impl SealedFile for Sealed {
+    fn start_write_back(&self) {
+        haul_sys::start_write_back(&self.0.file);
     }
 
-    /// Flushes content and metadata.
-    ///
-    /// # Errors
-    /// Errors of `fsync`. They are final: the system may treat lost data as written from then on,
-    /// so the stage is given up.
-    pub fn sync(&self) -> io::Result<()> {
+    /// A failure is final: the system may treat lost data as written from then on, so the stage is
+    /// given up.
+    fn sync(&self) -> io::Result<()> {
         match &self.0.home {
             Home::Partial(partial) => partial.sync(),
             Home::Unnamed | Home::Private(_) => self.0.file.sync_all(),
         }
     }
 
-    /// The directory of the final name.
-    pub(crate) fn dest(&self) -> &Dir {
-        self.0.dest.as_ref().unwrap_or(&self.0.dir)
+    fn forget_cached(&self) {
+        haul_sys::drop_cached(&self.0.file, 0..0);
+        haul_sys::read_directly(&self.0.file);
     }
 
-    /// Discards the content. Nothing can resume it.
-    pub fn discard(self) {
-        self.0.discard();
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        haul_sys::read_full(&self.0.file, buf, offset)
     }
 
-    /// The file's id.
-    ///
-    /// # Errors
-    /// Errors of `fstat`.
-    pub fn id(&self) -> io::Result<FileId> {
-        Ok(haul_sys::file_stat(&self.0.file)?.id)
+    fn discard(self: Box<Self>) {
+        Box::new(self.0).discard();
     }
 
-    /// Gives the file its final name.
-    ///
-    /// # Errors
-    /// Errors of the system calls. The old file is unchanged then.
-    pub fn publish(&mut self, name: &Name, on_existing: OnExisting) -> io::Result<Publication> {
+    fn id(&self) -> io::Result<Option<FileId>> {
+        Ok(Some(haul_sys::file_stat(&self.0.file)?.id))
+    }
+
+    fn write_into(&self, name: &Name, id: FileId) -> io::Result<Timestamp> {
+        in_place::write_into(self, name, id)
+    }
+
+    fn wait(&mut self, batch: &DelayedBatch, row: Row, name: &Name) -> io::Result<()> {
+        batch.add(self, row, name)
+    }
+
+    /// If that fails, the old file is unchanged.
+    fn publish(&mut self, name: &Name, on_existing: OnExisting) -> io::Result<Publication> {
         let Stage { dir, dest, file, home, .. } = &mut self.0;
         let (has_other, at, dir) = (dest.is_some(), &*dir, dest.as_ref().unwrap_or(dir));
         let published = match home {

@@ -58,8 +58,8 @@ fn name(text: &str) -> Name {
 }
 
 /// Seals a stage whatever is in it.
-fn seal(stage: Stage, mode: u32) -> io::Result<Sealed> {
-    let moved = Mover::new(stage).finish().expect("ended");
+fn seal(stage: Stage, mode: u32) -> io::Result<Box<dyn SealedFile>> {
+    let moved = Mover::new(Box::new(stage)).finish().expect("ended");
     moved
         .verify_len(0)
         .expect("nothing was written by it")
@@ -405,7 +405,7 @@ fn private_names_differ() {
 fn content_is_proven_by_its_hash_or_by_its_length() {
     let content = bytes(1000, 1);
     let place = Place::new();
-    let stage = || Stage::create(Arc::clone(&place.dir)).expect("created");
+    let stage = || Box::new(Stage::create(Arc::clone(&place.dir)).expect("created"));
     let written = || Written::of(stage(), &content).expect("written");
     let verified = written().verify_hash(&ContentHash::of(&content)).expect("the same");
     assert_eq!(verified.hash(), Some(ContentHash::of(&content)));
@@ -418,7 +418,7 @@ fn content_is_proven_by_its_hash_or_by_its_length() {
         mover.finish().expect("ended")
     };
     let verified = moved().verify_len(1005).expect("as long");
-    assert_eq!(verified.stage().file().metadata().expect("looked at").len(), 1005);
+    assert_eq!(verified.stage().handle().expect("open").metadata().expect("looked at").len(), 1005);
     for len in [1000, 1004, 1006] {
         let (_, mismatch) = moved().verify_len(len).unwrap_err();
         assert_eq!(mismatch, Mismatch::Length { expected: len, actual: 1005 });
@@ -465,7 +465,7 @@ fn a_file_that_can_be_given_no_name_is_copied_to_one_that_has_one() {
         fs::write(place.path("file"), "old").expect("written");
         let mut sealed = seal(stage, 0o640).expect("sealed");
         // As after it was read back.
-        haul_sys::read_directly(sealed.file());
+        sealed.forget_cached();
         let publication = sealed.publish(&name("file"), on_existing).expect("published");
         let stat = fs::metadata(place.path("file")).expect("there");
         if on_existing == OnExisting::Keep {

@@ -4,56 +4,11 @@
 //! sealed. Code that publishes unverified content, or a stage with the proof of another, does not
 //! compile.
 
-use haul_model::{Attributes, BlockHash, ContentHash, Kept};
-use std::fs::File;
+use crate::{SealedFile, StagedFile};
+use haul_model::{Attributes, ContentHash, Kept};
 use std::io;
-use std::ops::Range;
 
-/// A stage of any kind: content is written to it, and it is sealed when it is verified.
-pub trait Staged: Sized {
-    /// The stage with its content and metadata.
-    type Sealed;
-
-    /// Writes all of `bytes` at `offset`.
-    ///
-    /// # Errors
-    /// Errors of writing.
-    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
-
-    /// Truncates or extends the file. The new part is a hole.
-    ///
-    /// # Errors
-    /// Errors of writing.
-    fn set_len(&self, len: u64) -> io::Result<()>;
-
-    /// Turns `range`, in bytes, into a hole. Returns `false` if it must be overwritten instead.
-    fn punch_hole(&self, _range: Range<u64>) -> bool {
-        false
-    }
-
-    /// True if runs of zeros become holes.
-    fn writes_sparse(&self) -> bool {
-        false
-    }
-
-    /// Records the hash of the next block, which must have been written, if a later job can resume
-    /// the file.
-    ///
-    /// # Errors
-    /// Errors of writing the record.
-    fn record(&self, block: BlockHash) -> io::Result<()>;
-
-    /// The open file, if there is one.
-    fn handle(&self) -> Option<&File>;
-
-    /// Ends the writing, and sets the `kept` part of the file's attributes.
-    ///
-    /// # Errors
-    /// Errors of the system calls, and of earlier writes that are reported only now.
-    fn seal(self, proof: Proof, attributes: &Attributes, kept: Kept) -> io::Result<Self::Sealed>;
-}
-
-/// The key to [`Staged::seal`]. Only [`Verified::seal`] creates one.
+/// The key to [`StagedFile::seal`]. Only [`Verified::seal`] creates one.
 #[derive(Debug)]
 pub struct Proof(());
 
@@ -78,21 +33,24 @@ pub enum Mismatch {
     },
 }
 
+/// The verified stage, or the stage and the reason why it is not.
+pub type VerifyResult = Result<Verified, (Box<dyn StagedFile>, Mismatch)>;
+
 /// A stage whose content was hashed while it was written.
 #[derive(Debug)]
-pub struct Written<S> {
-    stage: S,
+pub struct Written {
+    stage: Box<dyn StagedFile>,
     len: u64,
     hash: ContentHash,
     tail: ContentHash,
 }
 
-impl<S: Staged> Written<S> {
+impl Written {
     /// Hashes and writes a whole content.
     ///
     /// # Errors
     /// Errors of writing.
-    pub fn of(stage: S, content: &[u8]) -> io::Result<Self> {
+    pub fn of(stage: Box<dyn StagedFile>, content: &[u8]) -> io::Result<Self> {
         let hash = ContentHash::of(content);
         if !content.is_empty() {
             stage.write_at(content, 0)?;
@@ -100,10 +58,13 @@ impl<S: Staged> Written<S> {
         // Nothing was written before, so the tail is everything.
         Ok(Self::new(stage, content.len() as u64, hash, hash))
     }
-}
 
-impl<S> Written<S> {
-    pub(crate) fn new(stage: S, len: u64, hash: ContentHash, tail: ContentHash) -> Self {
+    pub(crate) fn new(
+        stage: Box<dyn StagedFile>,
+        len: u64,
+        hash: ContentHash,
+        tail: ContentHash,
+    ) -> Self {
         Self { stage, len, hash, tail }
     }
 
@@ -117,7 +78,7 @@ impl<S> Written<S> {
     ///
     /// # Errors
     /// [`Mismatch::Hash`].
-    pub fn verify_hash(self, sent: &ContentHash) -> Result<Verified<S>, (S, Mismatch)> {
+    pub fn verify_hash(self, sent: &ContentHash) -> VerifyResult {
         let hash = self.hash;
         self.compare(sent, hash)
     }
@@ -127,16 +88,12 @@ impl<S> Written<S> {
     ///
     /// # Errors
     /// [`Mismatch::Hash`].
-    pub fn verify_tail(self, sent: &ContentHash) -> Result<Verified<S>, (S, Mismatch)> {
+    pub fn verify_tail(self, sent: &ContentHash) -> VerifyResult {
         let tail = self.tail;
         self.compare(sent, tail)
     }
 
-    fn compare(
-        self,
-        sent: &ContentHash,
-        actual: ContentHash,
-    ) -> Result<Verified<S>, (S, Mismatch)> {
+    fn compare(self, sent: &ContentHash, actual: ContentHash) -> VerifyResult {
         if *sent != actual {
             return Err((self.stage, Mismatch::Hash { expected: *sent, actual }));
         }
@@ -148,7 +105,7 @@ impl<S> Written<S> {
     ///
     /// # Errors
     /// [`Mismatch::Length`].
-    pub fn verify_len(self, len: u64) -> Result<Verified<S>, (S, Mismatch)> {
+    pub fn verify_len(self, len: u64) -> VerifyResult {
         let (hash, moved) = (self.hash, Moved { stage: self.stage, len: self.len });
         let verified = moved.verify_len(len)?;
         Ok(Verified { hash: Some(hash), ..verified })
@@ -157,25 +114,23 @@ impl<S> Written<S> {
 
 /// A stage whose content was not read by haul.
 #[derive(Debug)]
-pub struct Moved<S> {
-    stage: S,
+pub struct Moved {
+    stage: Box<dyn StagedFile>,
     len: u64,
 }
 
-impl<S: Staged> Moved<S> {
+impl Moved {
     /// A stage that was created as a clone of another file.
     ///
     /// # Errors
     /// Errors of `fstat`.
-    pub fn shared(stage: S) -> io::Result<Self> {
+    pub fn shared(stage: Box<dyn StagedFile>) -> io::Result<Self> {
         let file = stage.handle().ok_or(io::ErrorKind::Unsupported)?;
         let len = file.metadata()?.len();
         Ok(Self { stage, len })
     }
-}
 
-impl<S> Moved<S> {
-    pub(crate) fn new(stage: S, len: u64) -> Self {
+    pub(crate) fn new(stage: Box<dyn StagedFile>, len: u64) -> Self {
         Self { stage, len }
     }
 
@@ -183,7 +138,7 @@ impl<S> Moved<S> {
     ///
     /// # Errors
     /// [`Mismatch::Length`].
-    pub fn verify_len(self, len: u64) -> Result<Verified<S>, (S, Mismatch)> {
+    pub fn verify_len(self, len: u64) -> VerifyResult {
         if self.len != len {
             return Err((self.stage, Mismatch::Length { expected: len, actual: self.len }));
         }
@@ -193,34 +148,32 @@ impl<S> Moved<S> {
 
 /// A stage whose content is complete and verified.
 #[derive(Debug)]
-pub struct Verified<S> {
-    stage: S,
+pub struct Verified {
+    stage: Box<dyn StagedFile>,
     hash: Option<ContentHash>,
 }
 
-impl<S> Verified<S> {
+impl Verified {
     /// The hash of the content, if it was hashed while it was written.
     pub fn hash(&self) -> Option<ContentHash> {
         self.hash
     }
 
     /// The stage.
-    pub fn stage(&self) -> &S {
-        &self.stage
+    pub fn stage(&self) -> &dyn StagedFile {
+        &*self.stage
     }
 
     /// Gives up the proof and returns the stage, which will not be published.
-    pub fn into_stage(self) -> S {
+    pub fn into_stage(self) -> Box<dyn StagedFile> {
         self.stage
     }
-}
 
-impl<S: Staged> Verified<S> {
     /// Ends the writing, and sets the `kept` part of the file's attributes.
     ///
     /// # Errors
-    /// See [`Staged::seal`].
-    pub fn seal(self, attributes: &Attributes, kept: Kept) -> io::Result<S::Sealed> {
+    /// See [`StagedFile::seal`].
+    pub fn seal(self, attributes: &Attributes, kept: Kept) -> io::Result<Box<dyn SealedFile>> {
         self.stage.seal(Proof(()), attributes, kept)
     }
 }

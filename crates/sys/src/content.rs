@@ -17,6 +17,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
 
 /// The next range with data at or after `from` in `file`, whose length is `size` bytes. Gaps
 /// between ranges are holes. `None` if only a hole is left. If the file system does not report
@@ -38,6 +39,26 @@ pub fn next_data(file: &File, from: u64, size: u64) -> Option<Range<u64>> {
         Ok(_) | Err(_) => size,
     };
     (start < size).then_some(start..end.min(size))
+}
+
+/// Reads from `offset` on until `buf` is full or the file ends. Returns the number of bytes.
+///
+/// # Errors
+/// Those of `pread`.
+pub fn read_full(file: &File, mut buf: &mut [u8], mut offset: u64) -> io::Result<usize> {
+    let wanted = buf.len();
+    while !buf.is_empty() {
+        match file.read_at(buf, offset) {
+            Ok(0) => break,
+            Ok(n) => {
+                offset += n as u64;
+                buf = &mut buf[n..];
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(wanted - buf.len())
 }
 
 /// True if a part of `file`, whose length is `size` bytes, was never written to the medium: a hole,

@@ -100,7 +100,7 @@ pub use attributes::{attribute, attribute_names, extended, set_attribute, suppor
 pub use child::{Child, exit_at_once, fork, is_single_threaded};
 pub use close_errors::check_by_closing;
 pub use confine::{Access, confine};
-pub use content::{copy_range, has_unwritten_blocks, next_data, splice_to_pipe};
+pub use content::{copy_range, has_unwritten_blocks, next_data, read_full, splice_to_pipe};
 pub use descriptors::close_descriptors_on_exec;
 pub use dir::{Dir, DirEntry, if_found, path_link, path_stat};
 pub use durability::{

@@ -1,6 +1,6 @@
 //! Faults of a source file during reading.
 
-use super::SourceFile;
+use super::{SourceFile, changed};
 use haul_model::{Fault, FaultKind, Side};
 
 /// True if the source has grown since it was opened; false if it is unchanged.
@@ -16,11 +16,6 @@ pub fn has_grown(source: &dyn SourceFile) -> Result<bool, Fault> {
         false if now != opened => Err(changed()),
         has_grown => Ok(has_grown),
     }
-}
-
-/// The fault of a source that changed during reading.
-pub fn changed() -> Fault {
-    Fault::new(Side::Source, FaultKind::Changed, "it changed while it was read: not copied")
 }
 
 /// Checks that a file of size 0 is empty.

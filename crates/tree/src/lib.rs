@@ -7,7 +7,7 @@
 //!
 //! # Rooms
 //!
-//! - `dir.rs` (`Tree`, `TreeDir`), `file.rs` (`SourceFile`, `StagedFile`, `SealedFile`), `meta.rs`:
+//! - `dir.rs` (`Tree`, `TreeDir`), `file.rs` (`SourceFile`), `meta.rs`:
 //!   the contract. `faults.rs`: faults of a source file.
 //! - `local.rs`: this machine's file systems. `sftp/`: a host's SFTP server; its design is in
 //!   `docs/decisions/through-sftp.md`.
@@ -36,11 +36,12 @@ mod spare_handles;
 mod spool;
 
 pub use dir::{Capabilities, PRIVATE_DIR_MODE, PendingOperation, ResumablePart, Tree, TreeDir};
-pub use faults::{changed, check_size, has_grown};
-pub use file::{ContentStream, MoveError, Seal, SealedFile, SourceFile, StagedFile, TakePart};
+pub use faults::{check_size, has_grown};
+pub use file::{ContentStream, Seal, SourceFile, TakePart};
 pub use haul_model::{Meta, MetaKind, Owner};
+pub use haul_store::{MoveError, SealedFile, StagedFile, changed};
 pub use local::meta_of;
-pub use local::{LocalDir, LocalTree, local_tree};
+pub use local::{LocalDir, LocalTree, local_tree, written};
 pub use marker::{Marker, Visibility, check_visibility};
 pub use meta::{TreeEntry, in_whole_seconds};
 pub use origin::ATTRIBUTE as ORIGIN_ATTRIBUTE;

@@ -3,7 +3,8 @@
 mod file;
 mod root;
 
-use self::file::{LocalSource, LocalStage, creation_error, is_of_unknown_size};
+pub use self::file::written;
+use self::file::{LocalSource, creation_error, is_of_unknown_size};
 pub use self::root::{LocalTree, local_tree};
 use super::spare_handles::retry_open;
 use super::spool::Spooled;
@@ -161,19 +162,19 @@ impl TreeDir for LocalDir {
 
     fn stage(&self) -> io::Result<Box<dyn StagedFile>> {
         let stage = retry_open(|| Stage::create(Arc::clone(&self.0)));
-        Ok(Box::new(LocalStage(stage.map_err(|error| creation_error(&self.0, error))?)))
+        Ok(Box::new(stage.map_err(|error| creation_error(&self.0, error))?))
     }
 
     fn stage_sharing(&self, source: &dyn SourceFile) -> io::Result<(Box<dyn StagedFile>, bool)> {
         let Some(source) = source.handle() else { return Ok((self.stage()?, false)) };
         let create = || Stage::create_sharing(Arc::clone(&self.0), source);
         let (stage, shares) = retry_open(create)?;
-        Ok((Box::new(LocalStage(stage)), shares))
+        Ok((Box::new(stage), shares))
     }
 
     fn stage_at(&self, at: &Dir) -> io::Result<Box<dyn StagedFile>> {
         let create = || Stage::create_for(Arc::new(at.try_clone()?), Arc::clone(&self.0));
-        Ok(Box::new(LocalStage(retry_open(create)?)))
+        Ok(Box::new(retry_open(create)?))
     }
 
     fn publish_delayed(
@@ -361,7 +362,7 @@ impl TreeDir for LocalDir {
     ) -> io::Result<(Box<dyn StagedFile>, Vec<BlockHash>)> {
         let resume = || Stage::resume(Arc::clone(&self.0), name, source);
         let (stage, blocks) = retry_open(resume)?;
-        Ok((Box::new(LocalStage(stage)), blocks))
+        Ok((Box::new(stage), blocks))
     }
 
     fn remove_leftovers(&self, name: &Name, source: &SourceId) -> bool {

@@ -20,7 +20,7 @@ pub(crate) const AHEAD_MAX: u64 = 6;
 const NOTHING_LEFT: u64 = u64::MAX / 2;
 
 /// The content of a temporary file, assembled from blocks.
-pub(crate) type Blocks = Assembler<Box<dyn StagedFile>>;
+pub(crate) type Blocks = Assembler;
 
 /// The content of `stage`, which already has the blocks `done`.
 pub(crate) fn assembler(stage: Box<dyn StagedFile>, done: Vec<BlockHash>) -> Blocks {

@@ -30,13 +30,15 @@ pub(crate) fn read_back(
     control: &Control<'_>,
 ) -> Result<ContentHash, Fault> {
     file.forget_cached();
-    if let Some(mut stream) = file.stream(0..size) {
-        let mut hasher = ContentHasher::new();
-        while let Some(piece) = stream.next().map_err(|e| read_back_failed(&e))? {
-            if control.stopped() {
-                return Err(interrupted());
-            }
-            hasher.update(&piece);
+    let mut hasher = ContentHasher::new();
+    let mut take = |piece: &[u8]| {
+        hasher.update(piece);
+        !control.stopped()
+    };
+    if let Some(read) = file.stream(0..size, &mut take) {
+        read.map_err(|e| read_back_failed(&e))?;
+        if control.stopped() {
+            return Err(interrupted());
         }
         return if hasher.len() == size { Ok(hasher.finish()) } else { Err(read_back_short()) };
     }

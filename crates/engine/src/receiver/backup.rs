@@ -6,7 +6,7 @@ use super::{Chunks, JobContext, Owners};
 use crate::copy;
 use crate::dirs::{DirNode, OpenDirs};
 use haul_model::{Attributes, Backup, Fault, FileId, Kept, Name, NewEntry, Side};
-use haul_store::{Moved, Mover, OnExisting, Publication};
+use haul_store::{Mover, OnExisting, Publication};
 use haul_tree::{Meta, MetaKind, PRIVATE_DIR_MODE, TreeDir};
 use parking_lot::Mutex;
 use std::io;
@@ -315,7 +315,7 @@ impl Backups<'_> {
             into.into_stage().discard();
             return Err(Fault { side: Side::Destination, ..fault });
         }
-        let moved: Moved<_> = into.finish().map_err(not_backed_up)?;
+        let moved = into.finish().map_err(not_backed_up)?;
         let verified = moved.verify_len(source.seal().size).map_err(|(stage, _)| {
             stage.discard();
             not_backed_up(io::Error::other("it changed while it was copied"))

@@ -6,7 +6,7 @@ use super::{Filler, Pending, Resumed};
 use crate::control::CopyStep;
 use crate::copy::{self, not_assembled};
 use haul_model::{BLOCK_LEN, Fault, FaultKind, OrFault, Side};
-use haul_store::{Assembler, Mismatch, Moved, Mover, RESUME_LEN_MIN, Verified};
+use haul_store::{Assembler, Moved, Mover, RESUME_LEN_MIN, Verified, VerifyResult};
 use haul_tree::{SourceFile, StagedFile, changed};
 
 /// A file whose content is copied into a staged file.
@@ -21,13 +21,11 @@ pub(super) struct Copying<'c, 'a> {
 
 /// A staged file with all its content.
 pub(super) struct Filled {
-    pub(super) verified: Verified<Box<dyn StagedFile>>,
+    pub(super) verified: Verified,
     pub(super) filling: Filling,
 }
 
 /// A verified staged file, or one with a mismatch.
-type VerifyResult = Result<Verified<Box<dyn StagedFile>>, (Box<dyn StagedFile>, Mismatch)>;
-
 /// Counts the progress of a copy.
 type Count<'c> = dyn FnMut(CopyStep) + Send + 'c;
 
@@ -139,11 +137,7 @@ impl Copying<'_, '_> {
     }
 
     /// Ends a staged file whose blocks were `copied`.
-    fn finish(
-        &self,
-        into: Assembler<Box<dyn StagedFile>>,
-        copied: Result<(), Fault>,
-    ) -> Result<Filled, Fault> {
+    fn finish(&self, into: Assembler, copied: Result<(), Fault>) -> Result<Filled, Fault> {
         if let Err(fault) = copied {
             return Err(abandon_stage(into.into_stage(), fault));
         }

@@ -8,7 +8,7 @@ use haul_model::{BLOCK_LEN, Changes, ContentHash, Entry, Fault, FileId, Name, Ou
 use haul_proto::FileSeal;
 use haul_store::{Assembler, OnExisting};
 use haul_sys::Dir;
-use haul_tree::{SourceFile, StagedFile};
+use haul_tree::SourceFile;
 use std::sync::Arc;
 
 /// A listed file, link or special file without an outcome.
@@ -62,7 +62,7 @@ pub(super) struct Target {
 
 impl Pending {
     /// Records how much is on record, before the staged file may be given up.
-    pub(super) fn update_recorded_len(&mut self, into: &Assembler<Box<dyn StagedFile>>) {
+    pub(super) fn update_recorded_len(&mut self, into: &Assembler) {
         self.recorded_len = Some(into.recorded() * BLOCK_LEN);
     }
 

@@ -255,7 +255,7 @@ fn copy_file(
     if !uses_source_pages {
         let copied = || match verified.hash() {
             Some(hash) => Ok(Some(hash)),
-            None => digest::hash_of_stage(&**verified.stage(), filler.job.control),
+            None => digest::hash_of_stage(verified.stage(), filler.job.control),
         };
         if let Err(fault) = pending.recheck_source(filler, &*source, copied) {
             return Err(abandon_stage(verified.into_stage(), fault));
@@ -441,7 +441,7 @@ impl Pending {
     pub(super) fn seal(
         &self,
         plan: &Plan,
-        verified: Verified<Box<dyn StagedFile>>,
+        verified: Verified,
         mtime: Timestamp,
         filling: Filling,
     ) -> Result<Whole, Fault> {
@@ -450,7 +450,7 @@ impl Pending {
             Filling::Dense if self.target.writes_sparse => Filling::WithHoles,
             filling => filling,
         };
-        let sync_first = filling.needs_sync_first(self.entry.size(), &**verified.stage());
+        let sync_first = filling.needs_sync_first(self.entry.size(), verified.stage());
         if sync_first {
             verified.stage().expect_sync();
         }

@@ -14,8 +14,8 @@ fn open(path: &Path) -> Arc<Dir> {
 }
 
 /// A whole file in `stage`.
-fn sealed(stage: Stage, content: &str) -> Sealed {
-    let mut into = crate::Mover::new(stage);
+fn sealed(stage: Stage, content: &str) -> Box<dyn SealedFile> {
+    let mut into = crate::Mover::new(Box::new(stage));
     into.write(content.as_bytes()).expect("written");
     let moved = into.finish().expect("whole");
     let verified = moved.verify_len(content.len() as u64).map_err(|_| ()).expect("as long");

@@ -5,7 +5,7 @@
 #![cfg(target_os = "linux")]
 
 use haul_model::{BLOCK_LEN, BlockHash, Name, Timestamp};
-use haul_store::{Pace, SourceId, Stage, Staged};
+use haul_store::{Pace, SourceId, Stage, StagedFile};
 use haul_sys::Dir;
 use haul_testkit::{FileSystem, Mount, TempDir};
 use parking_lot::{Mutex, MutexGuard};
@@ -107,6 +107,6 @@ fn a_checkpoint_lets_memory_go_that_others_may_need() {
             std::thread::sleep(Duration::from_millis(5));
         };
         assert_eq!(stayed, stays, "{pace:?}");
-        stage.discard();
+        Box::new(stage).discard();
     }
 }

@@ -14,7 +14,7 @@ mod cuts;
 mod failed_sync;
 
 use haul_model::{Attributes, BLOCK_LEN, BlockHash, Kept, Name, Timestamp};
-use haul_store::{Moved, OnExisting, Pace, Publication, SourceId, Stage, Staged};
+use haul_store::{Moved, OnExisting, Pace, Publication, SourceId, Stage, StagedFile};
 use haul_sys::Dir;
 use haul_testkit::content::bytes;
 use haul_testkit::holds_within;
@@ -106,7 +106,7 @@ fn write_blocks(stage: &Stage, first: u64, recorded: &mut dyn FnMut(u64)) -> io:
 
 fn publish(stage: Stage) -> io::Result<Publication> {
     // By the length of its file, as one that shares another's content.
-    let verified = Moved::shared(stage)?.verify_len(LEN).expect("all of it is there");
+    let verified = Moved::shared(Box::new(stage))?.verify_len(LEN).expect("all of it is there");
     verified
         .seal(&Attributes::new(0o640, TIME), Kept::OF_COPIES)?
         .publish(&big(), OnExisting::Replace)

@@ -1,17 +1,14 @@
-//! Files of this machine: sources, staged files and sealed files.
+//! Files of this machine that are read.
 
 use crate::shared::{SharedBlock, SharedBlocks, Version};
 use crate::spool::Spooled;
-use crate::{Seal, SealedFile, SourceFile, StagedFile};
-use haul_model::{Attributes, BlockHash, FileId, Kept, Name, Timestamp};
-use haul_store::{
-    DelayedBatch, OnExisting, Proof, Publication, RESUME_LEN_MIN, Row, Sealed, Stage, Staged,
-};
-use haul_sys::{Dir, Loss, Stat};
+use crate::{Seal, SourceFile, StagedFile};
+use haul_model::Timestamp;
+use haul_store::RESUME_LEN_MIN;
+use haul_sys::{Dir, Stat};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -59,7 +56,9 @@ impl From<Spooled> for LocalSource {
 pub(super) fn is_of_unknown_size(file: &File, stat: &Stat) -> io::Result<bool> {
     match stat.size {
         // An empty file may have grown since.
-        0 => Ok(read_full(file, &mut [0], 0)? > 0 && haul_sys::file_stat(file)?.size == 0),
+        0 => {
+            Ok(haul_sys::read_full(file, &mut [0], 0)? > 0 && haul_sys::file_stat(file)?.size == 0)
+        }
         _ => Ok(stat.allocated == 0 && haul_sys::is_generated(file)),
     }
 }
@@ -76,6 +75,16 @@ pub(super) fn creation_error(dir: &Dir, error: io::Error) -> io::Error {
         }
         _ => error,
     }
+}
+
+/// The written content of `stage`, for reading before it is sealed, if that takes no round trips.
+///
+/// # Errors
+/// Errors of duplicating the handle, and of `fstat`.
+pub fn written(stage: &dyn StagedFile) -> io::Result<Option<Box<dyn SourceFile>>> {
+    let Some(file) = stage.handle() else { return Ok(None) };
+    let opened = haul_sys::file_stat(file)?;
+    Ok(Some(Box::new(LocalSource::private(file.try_clone()?, opened, true))))
 }
 
 /// True if a large file is not cached, judging by three samples.
@@ -96,7 +105,7 @@ impl SourceFile for LocalSource {
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         self.check_cold();
-        read_full(&self.file, buf, offset)
+        haul_sys::read_full(&self.file, buf, offset)
     }
 
     fn shared_block(&self, index: u64) -> Option<io::Result<Arc<SharedBlock>>> {
@@ -151,140 +160,5 @@ impl Drop for LocalSource {
         if *self.released.get_mut() {
             haul_sys::drop_cached(&self.file, 0..0);
         }
-    }
-}
-
-/// Reads until `buf` is full or the file ends.
-fn read_full(file: &File, mut buf: &mut [u8], mut offset: u64) -> io::Result<usize> {
-    let wanted = buf.len();
-    while !buf.is_empty() {
-        match file.read_at(buf, offset) {
-            Ok(0) => break,
-            Ok(n) => {
-                offset += n as u64;
-                buf = &mut buf[n..];
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(wanted - buf.len())
-}
-
-pub(super) struct LocalStage(pub(super) Stage);
-
-impl StagedFile for LocalStage {
-    fn write_out(&mut self) {
-        self.0.write_out();
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.0.write_at(bytes, offset)
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.set_len(len)
-    }
-
-    fn punch_hole(&self, range: Range<u64>) -> bool {
-        self.0.punch_hole(range)
-    }
-
-    fn write_sparse(&mut self) {
-        self.0.write_sparse();
-    }
-
-    fn writes_sparse(&self) -> bool {
-        self.0.writes_sparse()
-    }
-
-    fn begin_with(&self, source: &dyn SourceFile, range: Range<u64>) -> bool {
-        let source = source.handle();
-        source.is_some_and(|source| haul_sys::clone_range(source, self.0.file(), range))
-    }
-
-    fn reserve(&self, len: u64) -> io::Result<()> {
-        haul_sys::reserve(self.0.file(), len)
-    }
-
-    fn handle(&self) -> Option<&File> {
-        Some(self.0.file())
-    }
-
-    fn copies_small_files(&self) -> bool {
-        self.0.copies_small_files()
-    }
-
-    fn written(&self) -> io::Result<Option<Box<dyn SourceFile>>> {
-        let file = self.0.file().try_clone()?;
-        let opened = haul_sys::file_stat(&file)?;
-        Ok(Some(Box::new(LocalSource::private(file, opened, true))))
-    }
-
-    fn loss(&self) -> Loss {
-        Loss::of(self.0.file())
-    }
-
-    fn record(&self, block: BlockHash) -> io::Result<()> {
-        self.0.record(block)
-    }
-
-    fn is_sound(&self) -> bool {
-        self.0.is_sound()
-    }
-
-    fn discard(self: Box<Self>) {
-        self.0.discard();
-    }
-
-    fn seal(
-        self: Box<Self>,
-        proof: Proof,
-        attributes: &Attributes,
-        kept: Kept,
-    ) -> io::Result<Box<dyn SealedFile>> {
-        Ok(Box::new(LocalSealed(self.0.seal(proof, &attributes.over(0, kept), kept)?)))
-    }
-}
-
-pub(super) struct LocalSealed(Sealed);
-
-impl SealedFile for LocalSealed {
-    fn start_write_back(&self) {
-        haul_sys::start_write_back(self.0.file());
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.0.sync()
-    }
-
-    fn forget_cached(&self) {
-        let file = self.0.file();
-        haul_sys::drop_cached(file, 0..0);
-        haul_sys::read_directly(file);
-    }
-
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        read_full(self.0.file(), buf, offset)
-    }
-
-    fn discard(self: Box<Self>) {
-        self.0.discard();
-    }
-
-    fn id(&self) -> io::Result<Option<FileId>> {
-        self.0.id().map(Some)
-    }
-
-    fn write_into(&self, name: &Name, id: FileId) -> io::Result<Timestamp> {
-        self.0.write_into(name, id)
-    }
-
-    fn wait(&mut self, batch: &DelayedBatch, row: Row, name: &Name) -> io::Result<()> {
-        self.0.wait(batch, row, name)
-    }
-
-    fn publish(&mut self, name: &Name, on_existing: OnExisting) -> io::Result<Publication> {
-        self.0.publish(name, on_existing)
     }
 }

@@ -33,7 +33,7 @@ impl PrefilledStage {
     pub(crate) fn basis(&self, old: Box<dyn SourceFile>) -> io::Result<Box<dyn Content>> {
         let stage = match self.shared.is_empty() {
             true => None,
-            false => self.stage.written()?,
+            false => haul_tree::written(&*self.stage)?,
         };
         Ok(match stage {
             Some(stage) => Box::new(Basis { old, stage, from: self.shared.start }),
@@ -95,7 +95,8 @@ pub(super) fn begin_with(filler: &Filler<'_>, file: &mut Pending, old: &dyn Sour
     let Some((stage, done)) = begun else { return };
     let from = done.len() as u64 * BLOCK_LEN;
     let shared = from..old.seal().size.max(from);
-    let shared = match stage.begin_with(old, shared.clone()) {
+    let begins_with = |old| stage.begin_with(old, shared.clone());
+    let shared = match old.handle().is_some_and(begins_with) {
         true => shared,
         // Nothing may follow the blocks that are done.
         false if stage.set_len(from).is_err() => return,

@@ -4,7 +4,7 @@ use super::SftpStage;
 use super::open::Open;
 use crate::sftp::host::must_stay;
 use crate::sftp::source::SftpSource;
-use crate::{ContentStream, SealedFile, SourceFile};
+use crate::{SealedFile, SourceFile};
 use haul_model::Name;
 use haul_sftp::{Extension, OpenFlags};
 use haul_store::{OnExisting, Publication};
@@ -57,9 +57,19 @@ impl SealedFile for SftpSealed {
         self.reading()?.read_at(buf, offset)
     }
 
-    fn stream(&self, range: Range<u64>) -> Option<Box<dyn ContentStream + '_>> {
+    fn stream(
+        &self,
+        range: Range<u64>,
+        take: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Option<io::Result<()>> {
         // Reading at an offset reports the error.
-        self.reading().ok()?.stream(range)
+        let mut stream = self.reading().ok()?.stream(range)?;
+        loop {
+            match stream.next() {
+                Ok(Some(piece)) if take(&piece) => {}
+                read => return Some(read.map(drop)),
+            }
+        }
     }
 
     fn discard(mut self: Box<Self>) {

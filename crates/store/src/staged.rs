@@ -1,0 +1,199 @@
+//! The contract of files that are written, of every kind of storage: staged files, which are sealed
+//! and then published. The methods with defaults are optional.
+
+use crate::{DelayedBatch, OnExisting, Proof, Publication, Row};
+use haul_model::{Attributes, BlockHash, Fault, FaultKind, FileId, Kept, Name, Side, Timestamp};
+use haul_sys::Loss;
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+
+/// A file that is being written and has no final name yet. If it is dropped before it is published,
+/// it is removed, unless it can be continued.
+pub trait StagedFile: Send + Sync {
+    /// Sends later writes to the medium at once and drops them from the page cache, for a large
+    /// file that is flushed in the end, where supported. This alone does not make them durable.
+    fn write_out(&mut self) {}
+
+    /// Writes all of `bytes` at `offset`.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Writes `range` of a file of this machine at the same offset, without passing it through this
+    /// process. `None` if not supported. See [`Self::sends_live_pages`].
+    fn write_from(&self, _source: &File, _range: Range<u64>) -> Option<Result<(), MoveError>> {
+        None
+    }
+
+    /// True if [`Self::write_from`] sends pages of the source until the file is sealed. They change
+    /// with the source, so the caller must check the source again then.
+    fn sends_live_pages(&self) -> bool {
+        false
+    }
+
+    /// How many blocks can be written at the same time, if the storage limits that. If it is 1,
+    /// blocks are written in order.
+    fn lanes(&self) -> Option<usize> {
+        None
+    }
+
+    /// Truncates or extends the file. An extension is a hole.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+
+    /// Makes `range`, in bytes, a hole. Returns false if the range must be overwritten instead.
+    fn punch_hole(&self, _range: Range<u64>) -> bool {
+        false
+    }
+
+    /// Turns runs of zeros into holes from now on, if the storage has holes.
+    fn write_sparse(&mut self) {}
+
+    /// True if runs of zeros become holes.
+    fn writes_sparse(&self) -> bool {
+        false
+    }
+
+    /// Shares `range`, in bytes, of `source` at the same offset without writing it, if the storage
+    /// can. Returns whether it did. The range starts with a block, and ends with the source.
+    fn begin_with(&self, _source: &File, _range: Range<u64>) -> bool {
+        false
+    }
+
+    /// Reserves space for `len` bytes, if the file system can. The length stays.
+    ///
+    /// # Errors
+    /// When there is not enough space.
+    fn reserve(&self, _len: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// The open file, if any. The system can move content into it, and it can be read before it is
+    /// sealed.
+    fn handle(&self) -> Option<&File> {
+        None
+    }
+
+    /// True if moving small contents into [`Self::handle`] takes less time than reading and writing
+    /// them.
+    fn copies_small_files(&self) -> bool {
+        false
+    }
+
+    /// How the file will look after a power cut before its content is durable.
+    fn loss(&self) -> Loss;
+
+    /// Announces that the file will be made durable before it is published, so it must stay open
+    /// until then.
+    fn expect_sync(&self) {}
+
+    /// Records the hash of the next written block, if a later job can continue the file.
+    ///
+    /// # Errors
+    /// Errors of writing the record, and of an earlier attempt to make the content durable.
+    fn record(&self, block: BlockHash) -> io::Result<()>;
+
+    /// True if no loss on the way to the medium was reported. A loss is final.
+    fn is_sound(&self) -> bool {
+        true
+    }
+
+    /// Discards the content: no later job continues it.
+    fn discard(self: Box<Self>);
+
+    /// Finishes writing complete and verified content, and sets those of `attributes` in `kept`.
+    ///
+    /// # Errors
+    /// Errors of the system or the server, also of earlier writes that are reported only now.
+    fn seal(
+        self: Box<Self>,
+        proof: Proof,
+        attributes: &Attributes,
+        kept: Kept,
+    ) -> io::Result<Box<dyn SealedFile>>;
+}
+
+impl fmt::Debug for dyn StagedFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StagedFile").finish_non_exhaustive()
+    }
+}
+
+/// A complete file without its final name. If it is dropped before it is published, it is removed,
+/// unless it can be continued.
+pub trait SealedFile: Send + Sync {
+    /// Starts writing it to the medium, without waiting.
+    fn start_write_back(&self);
+
+    /// Makes content and metadata durable. A failure is final.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Prepares for reading it back: durable content is read from the medium from now on, not from
+    /// memory.
+    fn forget_cached(&self);
+
+    /// Fills `buf` from `offset` on. Returns less only at the end of the file. Buffer, length and
+    /// offset are aligned to [`haul_sys::DIRECT_ALIGN`].
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Reads `range` ahead, and passes the content to `take` in order until that returns false. For
+    /// a distant storage; `None` if reading at offsets is as fast.
+    fn stream(
+        &self,
+        _range: Range<u64>,
+        _take: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Option<io::Result<()>> {
+        None
+    }
+
+    /// Discards the content: no later job continues it.
+    fn discard(self: Box<Self>);
+
+    /// Its object ID, where objects have IDs.
+    fn id(&self) -> io::Result<Option<FileId>> {
+        Ok(None)
+    }
+
+    /// Writes the content into the file `name` of the same directory. It must be the object `id`,
+    /// and keeps its other names. Returns the time of the staged file.
+    fn write_into(&self, _name: &Name, _id: FileId) -> io::Result<Timestamp> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Moves the file to row `row` of `batch` under its final name, where it waits.
+    fn wait(&mut self, _batch: &DelayedBatch, _row: Row, _name: &Name) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Publishes the file as `name`. After [`Publication::Kept`] it can be called again.
+    fn publish(&mut self, name: &Name, on_existing: OnExisting) -> io::Result<Publication>;
+}
+
+impl fmt::Debug for dyn SealedFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SealedFile").finish_non_exhaustive()
+    }
+}
+
+/// The side that failed when content was moved from one file to another.
+#[derive(Debug)]
+pub enum MoveError {
+    /// The source can't be read, or has shrunk ([`io::ErrorKind::UnexpectedEof`]).
+    Read(io::Error),
+    /// The staged file can't be written.
+    Written(io::Error),
+}
+
+impl From<MoveError> for Fault {
+    fn from(error: MoveError) -> Self {
+        match error {
+            MoveError::Read(error) if error.kind() == io::ErrorKind::UnexpectedEof => changed(),
+            MoveError::Read(error) => Self::from_io(Side::Source, "read", &error),
+            MoveError::Written(error) => Self::from_io(Side::Destination, "write", &error),
+        }
+    }
+}
+
+/// The fault of a source that changed during reading.
+pub fn changed() -> Fault {
+    Fault::new(Side::Source, FaultKind::Changed, "it changed while it was read: not copied")
+}
