@@ -72,30 +72,14 @@ impl Serialize for Entry {
         output.serialize_element(&mask)?;
         output.serialize_element(mode)?;
         output.serialize_element(mtime)?;
-        if self.inode != 0 {
-            output.serialize_element(&self.inode)?;
-        }
-        if let Some(ctime) = &self.ctime {
-            output.serialize_element(ctime)?;
-        }
-        if let Some(owner) = &owner {
-            output.serialize_element(owner)?;
-        }
-        if self.links != 0 {
-            output.serialize_element(&self.links)?;
-        }
-        if let Some(special) = &self.special {
-            output.serialize_element(special)?;
-        }
-        if mask & ACLS != 0 {
-            output.serialize_element(&acls)?;
-        }
-        if mask & XATTRS != 0 {
-            output.serialize_element(xattrs)?;
-        }
-        if let Some(atime) = atime {
-            output.serialize_element(atime)?;
-        }
+        put(&mut output, (self.inode != 0).then_some(&self.inode))?;
+        put(&mut output, self.ctime.as_ref())?;
+        put(&mut output, owner.as_ref())?;
+        put(&mut output, (self.links != 0).then_some(&self.links))?;
+        put(&mut output, self.special.as_ref())?;
+        put(&mut output, (mask & ACLS != 0).then_some(&acls))?;
+        put(&mut output, (mask & XATTRS != 0).then_some(xattrs))?;
+        put(&mut output, atime.as_ref())?;
         output.end()
     }
 }
@@ -124,35 +108,19 @@ impl<'de> Visitor<'de> for Parts {
         let has = |bit| mask & bit != 0;
         let attributes = Attributes::new(next(&mut parts)?, next(&mut parts)?);
         let mut entry = Entry::new(name, kind, attributes);
-        if has(INODE) {
-            entry.inode = next(&mut parts)?;
-        }
-        if has(CTIME) {
-            entry.ctime = Some(next(&mut parts)?);
-        }
+        entry.inode = optional(&mut parts, has(INODE))?.unwrap_or(0);
+        entry.ctime = optional(&mut parts, has(CTIME))?;
         entry.has_holes = has(HOLES);
         entry.is_implied_dir = has(IMPLIED);
         entry.is_repeated = has(REPEATED);
-        if has(OWNER) {
-            let (user, group) = next(&mut parts)?;
-            (entry.attributes.user, entry.attributes.group) = (Some(user), Some(group));
-        }
-        if has(LINKS) {
-            entry.links = next(&mut parts)?;
-        }
-        if has(SPECIAL) {
-            entry.special = Some(next(&mut parts)?);
-        }
-        let mut extended = Extended::default();
-        if has(ACLS) {
-            (extended.acl, extended.default_acl) = next(&mut parts)?;
-        }
-        if has(XATTRS) {
-            extended.xattrs = next(&mut parts)?;
-        }
-        if has(ATIME) {
-            entry.attributes.atime = Some(next(&mut parts)?);
-        }
+        let owner: Option<(u32, u32)> = optional(&mut parts, has(OWNER))?;
+        (entry.attributes.user, entry.attributes.group) = owner.unzip();
+        entry.links = optional(&mut parts, has(LINKS))?.unwrap_or(0);
+        entry.special = optional(&mut parts, has(SPECIAL))?;
+        let (acl, default_acl) = optional(&mut parts, has(ACLS))?.unwrap_or_default();
+        let xattrs = optional(&mut parts, has(XATTRS))?.unwrap_or_default();
+        let extended = Extended { xattrs, acl, default_acl };
+        entry.attributes.atime = optional(&mut parts, has(ATIME))?;
         if let Some(rule) = rule_against(&entry, &extended) {
             return Err(A::Error::custom(rule));
         }
@@ -196,9 +164,24 @@ fn rule_against(entry: &Entry, extended: &Extended) -> Option<&'static str> {
     None
 }
 
+/// Appends `field`, if the entry has it.
+fn put<T: Serialize + ?Sized, O: SerializeTuple>(
+    output: &mut O,
+    field: Option<&T>,
+) -> Result<(), O::Error> {
+    field.map_or(Ok(()), |field| output.serialize_element(field))
+}
+
 /// The next part of an entry, which is required.
 fn next<'de, T: Deserialize<'de>, A: SeqAccess<'de>>(parts: &mut A) -> Result<T, A::Error> {
     parts.next_element()?.ok_or_else(|| A::Error::custom("an entry ends too early"))
+}
+
+fn optional<'de, T: Deserialize<'de>, A: SeqAccess<'de>>(
+    parts: &mut A,
+    is_there: bool,
+) -> Result<Option<T>, A::Error> {
+    is_there.then(|| next(parts)).transpose()
 }
 
 #[cfg(test)]

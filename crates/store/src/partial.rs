@@ -9,7 +9,7 @@
 //!    still to be written. It also empties the journal before another process can read it.
 
 use crate::Pace;
-use crate::journal::{BootId, Earlier, Journal, SourceId};
+use crate::journal::{BootId, Journal, SourceId};
 use crate::leftover;
 use crate::private::{Form, Names, as_name, parse};
 use haul_model::{BLOCK_LEN, BlockHash, Name};
@@ -79,11 +79,6 @@ struct Kept {
     names_synced: bool,
     /// The stage is given up and will not be resumed.
     is_discarded: bool,
-}
-
-/// The stage that an earlier copy left for `name` in `dir`.
-pub(crate) fn earlier(dir: &Dir, name: &Name, source: &SourceId) -> Earlier {
-    Earlier::in_dir(dir, &Names::of(name, source).journal, source)
 }
 
 /// Opens or creates the stage of `source` for `name` in `dir`. Returns its file too, and the hashes

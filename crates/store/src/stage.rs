@@ -15,7 +15,7 @@ use crate::Pace;
 use crate::journal::{Earlier, SourceId};
 use crate::other_dir::copy_to;
 use crate::partial::{self, Partial};
-use crate::private::private_name;
+use crate::private::{Names, private_name};
 use crate::{DelayedBatch, Proof, Row, SealedFile, StagedFile, in_place};
 use haul_model::{Attributes, BlockHash, FileId, Kept, Name, OnExisting, Timestamp};
 use haul_sys::{Dir, Loss};
@@ -133,7 +133,7 @@ impl Stage {
 
     /// The stage of an earlier copy of `source` to `name` in `dir`, by its journal's header.
     pub fn earlier(dir: &Dir, name: &Name, source: &SourceId) -> Earlier {
-        partial::earlier(dir, name, source)
+        Earlier::in_dir(dir, &Names::of(name, source).journal, source)
     }
 
     /// Creates a file in `dir` for `name` that a later process can resume, or resumes one. Returns

@@ -153,10 +153,7 @@ fn wait_for_end(pid: Pid, timeout: Duration) -> bool {
     matches!(waited, Ok(_) | Err(rustix::io::Errno::INTR))
 }
 
-#[cfg(not(target_os = "linux"))]
-fn wait_for_end(_: Pid, _: Duration) -> bool {
-    false
-}
+elsewhere!(fn wait_for_end(Pid, Duration) -> bool = false);
 
 fn exit_status(status: rustix::process::WaitStatus) -> Option<u8> {
     status.exit_status().and_then(|status| u8::try_from(status).ok())

@@ -4,8 +4,13 @@
 use crate::Dir;
 use std::path::Path;
 
+#[cfg(target_os = "linux")]
 pub use system::confine;
+#[cfg(target_os = "linux")]
 pub(crate) use system::confine_below;
+
+elsewhere!(pub fn confine(Access<'_>) -> bool = false);
+elsewhere!(pub(crate) fn confine_below(&Dir, bool, &[Dir]) -> bool = false);
 
 /// The rights that a confined thread keeps.
 #[derive(Debug)]
@@ -105,17 +110,5 @@ mod system {
             Ok(root) => ruleset.add_rule(PathBeneath::new(root, AccessFs::from_read(RULES))),
             Err(_) => Ok(ruleset),
         }
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-mod system {
-    /// Does nothing on this system.
-    pub fn confine(_: super::Access<'_>) -> bool {
-        false
-    }
-
-    pub(crate) fn confine_below(_: &crate::Dir, _: bool, _: &[crate::Dir]) -> bool {
-        false
     }
 }

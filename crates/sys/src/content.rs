@@ -3,14 +3,8 @@
 #[cfg(target_os = "linux")]
 mod extents;
 
-/// Other systems do not report extents.
-#[cfg(not(target_os = "linux"))]
-mod extents {
-    pub(super) fn has_unwritten(_: &std::fs::File, _: u64) -> bool {
-        false
-    }
-}
-
+#[cfg(target_os = "linux")]
+use extents::has_unwritten;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use std::fs::File;
@@ -61,6 +55,8 @@ pub fn read_full(file: &File, mut buf: &mut [u8], mut offset: u64) -> io::Result
     Ok(wanted - buf.len())
 }
 
+elsewhere!(fn has_unwritten(&File, u64) -> bool = false);
+
 /// True if a part of `file`, whose length is `size` bytes, was never written to the medium: a hole,
 /// or blocks that are allocated but not written. False if the file system does not report that.
 ///
@@ -69,7 +65,7 @@ pub fn read_full(file: &File, mut buf: &mut [u8], mut offset: u64) -> io::Result
 ///
 /// Moves the file's position. Waits for content that is being written out.
 pub fn has_unwritten_blocks(file: &File, size: u64) -> bool {
-    size > 0 && (next_data(file, 0, size) != Some(0..size) || extents::has_unwritten(file, size))
+    size > 0 && (next_data(file, 0, size) != Some(0..size) || has_unwritten(file, size))
 }
 
 /// Moves up to `len` bytes of `file` at `offset` into `pipe` without a copy. Returns the number of
@@ -100,14 +96,9 @@ pub fn splice_to_pipe(
     }
 }
 
-/// Not supported on this system.
-///
-/// # Errors
-/// None.
-#[cfg(not(target_os = "linux"))]
-pub fn splice_to_pipe(_: &File, _: u64, _: impl AsFd, _: usize) -> io::Result<Option<usize>> {
-    Ok(None)
-}
+elsewhere!(
+    pub fn splice_to_pipe(&File, u64, impl AsFd, usize) -> io::Result<Option<usize>> = Ok(None)
+);
 
 /// Copies up to `len` bytes at `offset` of `src` to the same offset of `dst` inside the kernel.
 /// Returns the number of bytes. `None` if nothing was copied: the file systems can't do it, `src`
@@ -120,8 +111,4 @@ pub fn copy_range(src: &File, dst: &File, offset: u64, len: usize) -> Option<usi
     copied.ok().filter(|&copied| copied > 0)
 }
 
-/// Not supported on this system.
-#[cfg(not(target_os = "linux"))]
-pub fn copy_range(_: &File, _: &File, _: u64, _: usize) -> Option<usize> {
-    None
-}
+elsewhere!(pub fn copy_range(&File, &File, u64, usize) -> Option<usize> = None);

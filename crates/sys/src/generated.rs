@@ -22,14 +22,7 @@ pub fn memory_file() -> io::Result<File> {
     Ok(rustix::fs::memfd_create("haul", rustix::fs::MemfdFlags::CLOEXEC)?.into())
 }
 
-/// Not supported on this system.
-///
-/// # Errors
-/// Always.
-#[cfg(not(target_os = "linux"))]
-pub fn memory_file() -> io::Result<File> {
-    Err(io::ErrorKind::Unsupported.into())
-}
+elsewhere!(pub fn memory_file() -> io::Result<File> = Err(io::ErrorKind::Unsupported.into()));
 
 /// Waits up to `within` until a read from `file` would return at once: with content, the end or an
 /// error. Returns whether it would.

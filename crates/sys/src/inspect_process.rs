@@ -1,27 +1,12 @@
 //! Inspects another process of this user: the round trip of its connections, its terminal, and the
 //! progress of an ssh.
 
+#[cfg(target_os = "linux")]
 pub use system::{has_session, has_terminal, round_trip_of};
 
-#[cfg(not(target_os = "linux"))]
-mod system {
-    use std::time::Duration;
-
-    /// Not known on this system.
-    pub fn round_trip_of(_: u32) -> Option<Duration> {
-        None
-    }
-
-    /// Not known on this system.
-    pub fn has_terminal(_: u32) -> bool {
-        false
-    }
-
-    /// Not known on this system.
-    pub fn has_session(_: u32) -> bool {
-        false
-    }
-}
+elsewhere!(pub fn round_trip_of(u32) -> Option<std::time::Duration> = None);
+elsewhere!(pub fn has_terminal(u32) -> bool = false);
+elsewhere!(pub fn has_session(u32) -> bool = false);
 
 #[cfg(target_os = "linux")]
 mod system {

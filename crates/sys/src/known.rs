@@ -3,6 +3,10 @@
 use crate::Dir;
 use kinds::{BTRFS, EXT, F2FS, OVERLAY, RAMFS, TMPFS, XFS, ZFS, kind};
 use std::os::fd::AsFd;
+#[cfg(target_os = "linux")]
+use system::has_distinct_names;
+
+elsewhere!(fn has_distinct_names(&Dir, u64) -> bool = false);
 
 /// True if content read from `file` stays cached for the next reader, unless memory is short: its
 /// file system is local. FUSE and network file systems may fetch it again, and block.
@@ -28,7 +32,7 @@ impl Dir {
     /// True if its file system is known to treat no two names as the same. Many ignore case, or
     /// different encodings of a character.
     pub fn has_distinct_names(&self) -> bool {
-        system::has_distinct_names(self, self.magic())
+        has_distinct_names(self, self.magic())
     }
 
     fn magic(&self) -> u64 {
@@ -63,11 +67,7 @@ pub(crate) mod kinds {
         rustix::fs::fstatfs(file).map_or(0, |stat| stat.f_type as u64 & 0xffff_ffff)
     }
 
-    /// Only Linux has such numbers.
-    #[cfg(not(target_os = "linux"))]
-    pub(crate) fn kind(_: impl AsFd) -> u64 {
-        0
-    }
+    elsewhere!(pub(crate) fn kind(impl AsFd) -> u64 = 0);
 }
 
 #[cfg(target_os = "linux")]
@@ -130,12 +130,5 @@ mod xfs {
         #[allow(unsafe_code)]
         let geometry = unsafe { ioctl(dir, Getter::<GEOMETRY, Geometry>::new()) };
         geometry.map_or(true, |geometry| geometry.flags & FOLDS_ASCII_CASE != 0)
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-mod system {
-    pub(super) fn has_distinct_names(_: &super::Dir, _: u64) -> bool {
-        false
     }
 }

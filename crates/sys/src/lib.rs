@@ -53,6 +53,17 @@
 //! - `schedule.rs`: the scheduling of a thread. `vectors.rs`: instructions that only some
 //!   processors have.
 
+/// Defines a function that needs Linux for other systems, with its result there.
+macro_rules! elsewhere {
+    ($vis:vis fn $name:ident($($parameter:ty),*) -> $result:ty = $value:expr) => {
+        /// Not supported on this system.
+        #[cfg(not(target_os = "linux"))]
+        $vis fn $name($(_: $parameter),*) -> $result {
+            $value
+        }
+    };
+}
+
 mod accounts;
 mod activation;
 mod attributes;

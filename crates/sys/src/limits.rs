@@ -145,10 +145,7 @@ fn system_boot_time() -> Option<Timestamp> {
     Some(Timestamp { secs: i64::try_from(secs).ok()?, nanos: u32::try_from(nanos).ok()? })
 }
 
-#[cfg(not(target_os = "linux"))]
-fn system_boot_time() -> Option<Timestamp> {
-    None
-}
+elsewhere!(fn system_boot_time() -> Option<Timestamp> = None);
 
 /// An ID that no other process has.
 fn own_id() -> [u8; 16] {
@@ -240,10 +237,7 @@ mod linux {
     }
 }
 
-#[cfg(not(target_os = "linux"))]
-fn mount_id(_: &File) -> Option<u64> {
-    None
-}
+elsewhere!(fn mount_id(&File) -> Option<u64> = None);
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {

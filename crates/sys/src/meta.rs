@@ -5,8 +5,6 @@ use crate::known::kinds::{BTRFS, EXT, F2FS, OVERLAY, RAMFS, TMPFS, XFS, ZFS, kin
 use crate::not_kept::{self, NotKept};
 use crate::{Dir, attributes, effective_user, faked};
 use haul_model::{Attributes, Device, FileId, Granularity, Kept, SET_ID_MODE, Special, Timestamp};
-#[cfg(target_os = "linux")]
-use rustix::fs::StatxAttributes;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, Timespec, Timestamps, Uid};
 use std::io;
 use std::os::fd::AsFd;
@@ -132,13 +130,12 @@ pub fn file_stat(file: impl AsFd) -> io::Result<Stat> {
 }
 
 /// Checks that new entries in `dir` can be renamed and removed. They can't in an append-only
-/// directory (`chattr +a`).
+/// directory (`chattr +a`). Where the system does not report that, the operations do.
 ///
 /// # Errors
 /// [`io::ErrorKind::Unsupported`] if they can't.
-#[cfg(target_os = "linux")]
 pub fn check_renamable(dir: &Dir) -> io::Result<()> {
-    let is_append_only = || has_attribute(dir, StatxAttributes::APPEND);
+    let is_append_only = || has_attribute(dir, APPEND);
     if *dir.append_only.get_or_init(is_append_only) {
         let message = "the directory is append-only: its entries can't be replaced or removed";
         return Err(io::Error::new(io::ErrorKind::Unsupported, message));
@@ -146,32 +143,23 @@ pub fn check_renamable(dir: &Dir) -> io::Result<()> {
     Ok(())
 }
 
-/// Always succeeds on this system: the operations report it.
-///
-/// # Errors
-/// None.
-#[cfg(not(target_os = "linux"))]
-pub fn check_renamable(_: &Dir) -> io::Result<()> {
-    Ok(())
-}
-
 /// True if `dir` is a mount point, including bind mounts. False if the system does not report it.
-#[cfg(target_os = "linux")]
 pub fn is_mount_point(dir: &Dir) -> bool {
-    has_attribute(dir, StatxAttributes::MOUNT_ROOT)
+    has_attribute(dir, MOUNT_ROOT)
 }
 
+/// `STATX_ATTR_APPEND` and `STATX_ATTR_MOUNT_ROOT` (`linux/stat.h`).
+const APPEND: u64 = 0x20;
+const MOUNT_ROOT: u64 = 0x2000;
+
+/// True if the system reports this attribute of `dir`.
 #[cfg(target_os = "linux")]
-fn has_attribute(dir: &Dir, attribute: StatxAttributes) -> bool {
+fn has_attribute(dir: &Dir, attribute: u64) -> bool {
     let stat = rustix::fs::statx(dir, c"", AtFlags::EMPTY_PATH, rustix::fs::StatxFlags::empty());
-    stat.is_ok_and(|stat| stat.stx_attributes.contains(attribute))
+    stat.is_ok_and(|stat| stat.stx_attributes.bits() & attribute != 0)
 }
 
-/// Not known on this system: compare the devices.
-#[cfg(not(target_os = "linux"))]
-pub fn is_mount_point(_: &Dir) -> bool {
-    false
-}
+elsewhere!(fn has_attribute(&Dir, u64) -> bool = false);
 
 /// True if the file system of `file` keeps a real time of last change, `ctime`, which users can't
 /// set. Some report the modification time, `mtime`, or the creation time instead. Assumed of

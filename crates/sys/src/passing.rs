@@ -59,10 +59,7 @@ fn flags() -> RecvFlags {
     RecvFlags::CMSG_CLOEXEC
 }
 
-#[cfg(not(target_os = "linux"))]
-fn flags() -> RecvFlags {
-    RecvFlags::empty()
-}
+elsewhere!(fn flags() -> RecvFlags = RecvFlags::empty());
 
 /// True if the process at the other end of `stream` belongs to this process's user. False if the
 /// system does not report it.

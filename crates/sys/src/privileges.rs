@@ -107,14 +107,7 @@ pub fn die_with_parent(parent: u32) -> io::Result<()> {
     }
 }
 
-/// Does nothing on this system.
-///
-/// # Errors
-/// None.
-#[cfg(not(target_os = "linux"))]
-pub fn die_with_parent(_: u32) -> io::Result<()> {
-    Ok(())
-}
+elsewhere!(pub fn die_with_parent(u32) -> io::Result<()> = Ok(()));
 
 #[cfg(test)]
 mod tests {

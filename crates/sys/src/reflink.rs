@@ -52,11 +52,7 @@ pub fn clone_range(src: &File, dst: &File, range: Range<u64>) -> bool {
     cloned.is_ok()
 }
 
-/// Not supported on this system.
-#[cfg(not(target_os = "linux"))]
-pub fn clone_range(_: &File, _: &File, _: Range<u64>) -> bool {
-    false
-}
+elsewhere!(pub fn clone_range(&File, &File, Range<u64>) -> bool = false);
 
 /// Makes `range` of `file`, in bytes, a hole without changing its length. Returns false if the file
 /// system refuses: then the range must be overwritten.
@@ -68,11 +64,7 @@ pub fn punch_hole(file: &File, range: Range<u64>) -> bool {
     len == 0 || fallocate(file, flags, range.start, len).is_ok()
 }
 
-/// Not supported on this system.
-#[cfg(not(target_os = "linux"))]
-pub fn punch_hole(_: &File, _: Range<u64>) -> bool {
-    false
-}
+elsewhere!(pub fn punch_hole(&File, Range<u64>) -> bool = false);
 
 impl Dir {
     /// Creates the private file `temp`, which must not exist, with the content and the extended

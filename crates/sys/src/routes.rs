@@ -18,11 +18,7 @@ pub fn mtu_to(peer: SocketAddr) -> Option<u32> {
     }
 }
 
-/// Not supported on this system.
-#[cfg(not(target_os = "linux"))]
-pub fn mtu_to(_: SocketAddr) -> Option<u32> {
-    None
-}
+elsewhere!(pub fn mtu_to(SocketAddr) -> Option<u32> = None);
 
 /// Statistics about the packets with content that this side of a connection has sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,11 +43,7 @@ pub fn packet_stats(socket: impl AsFd) -> Option<PacketStats> {
     })
 }
 
-/// Not supported on this system.
-#[cfg(not(target_os = "linux"))]
-pub fn packet_stats(_: impl AsFd) -> Option<PacketStats> {
-    None
-}
+elsewhere!(pub fn packet_stats(impl AsFd) -> Option<PacketStats> = None);
 
 #[cfg(target_os = "linux")]
 pub(crate) mod info {

@@ -15,24 +15,19 @@ use std::os::fd::AsFd;
 pub fn reserve(file: &File, len: u64) -> io::Result<()> {
     use rustix::fs::{FallocateFlags, fallocate};
     use rustix::io::Errno;
-    while len > 0 {
+    if len == 0 {
+        return Ok(());
+    }
+    loop {
         match fallocate(file, FallocateFlags::KEEP_SIZE, 0, len) {
             Err(Errno::INTR) => {}
-            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => break,
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => return Ok(()),
             done => return Ok(done?),
         }
     }
-    Ok(())
 }
 
-/// Does nothing on this system.
-///
-/// # Errors
-/// None.
-#[cfg(not(target_os = "linux"))]
-pub fn reserve(_: &File, _: u64) -> io::Result<()> {
-    Ok(())
-}
+elsewhere!(pub fn reserve(&File, u64) -> io::Result<()> = Ok(()));
 
 /// True if the file system of `file` has no space for `len` more bytes of any user, unless some is
 /// freed meanwhile. Known only for file systems that neither compress nor share content.

@@ -89,11 +89,6 @@ pub trait SourceFile: Send + Sync {
         None
     }
 
-    /// True if each read takes a round trip to another machine.
-    fn reads_slowly(&self) -> bool {
-        false
-    }
-
     /// Its content in `range`, or up to the end of the file, in order and read ahead. For a distant
     /// tree; `None` if reading at offsets is as fast.
     fn stream(&self, _range: Range<u64>) -> Option<Box<dyn ContentStream + '_>> {

@@ -91,7 +91,8 @@ pub(super) fn begins_with_stage(
     blocks: &[BlockHash],
     control: &Control<'_>,
 ) -> Result<bool, Fault> {
-    let (true, Some(there)) = (source.reads_slowly(), stage.handle()) else {
+    // The source is read over a network.
+    let (None, Some(there)) = (source.handle(), stage.handle()) else {
         return begins_with_blocks(source, blocks, control);
     };
     let random = |index: u64| RandomState::new().hash_one(index);

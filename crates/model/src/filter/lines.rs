@@ -108,6 +108,7 @@ const KINDS: &[(&[u8], u8)] = &[
 ];
 
 /// The parsed prefix of a rule.
+#[derive(Default)]
 struct Prefix {
     kind: u8,
     style: Style,
@@ -284,15 +285,7 @@ impl Style {
             true => Self { splits_words: false, clears: false, ..self },
             false => self,
         };
-        let mut prefix = Prefix {
-            kind,
-            style,
-            negated: false,
-            of_xattrs: false,
-            cvs: false,
-            excludes_itself: false,
-            is_for_one: false,
-        };
+        let mut prefix = Prefix { kind, style, ..Prefix::default() };
         if self.sides.is_some() && matches!(kind, b'H' | b'S' | b'P' | b'R') {
             return Err(RuleError::Sided);
         }

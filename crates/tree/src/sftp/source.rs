@@ -155,10 +155,6 @@ impl SourceFile for SftpSource {
 
     fn release(&self, _: Range<u64>) {}
 
-    fn reads_slowly(&self) -> bool {
-        true
-    }
-
     fn stream(&self, range: Range<u64>) -> Option<Box<dyn ContentStream + '_>> {
         Some(Box::new(SftpStream::new(self, range)))
     }
