@@ -9,7 +9,6 @@ use haul_model::{Attributes, Extended, Kept, Name};
 use rustix::fs::{CWD, Gid, Mode, OFlags, Timestamps, Uid, XattrFlags};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::path::Path;
 
 /// An entry held for its attributes.
 #[derive(Debug)]
@@ -29,21 +28,6 @@ pub(crate) struct Target<'t> {
 }
 
 impl Dir {
-    /// Opens a directory that the operator named, like [`Dir::open`], for looking up names and not
-    /// for listing. It need not be readable, if the system can hold such directories.
-    ///
-    /// # Errors
-    /// Those of `open`.
-    pub fn open_for_search(path: &Path) -> io::Result<Self> {
-        match Self::open(path) {
-            #[cfg(target_os = "linux")]
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                Self::open_with(path, OFlags::PATH)
-            }
-            opened => opened,
-        }
-    }
-
     /// Holds the regular file `name` for its attributes, not following a link, even if this process
     /// may not read it.
     ///

@@ -37,10 +37,7 @@ impl Dir {
     /// # Errors
     /// Those of `open`; [`ForeignLink`] at a link that is not followed.
     pub fn open_named(path: &Path, links: Links) -> io::Result<Self> {
-        match links {
-            Links::All => Self::open(path),
-            Links::Own => Self::walked(path, OFlags::empty()),
-        }
+        Self::open_following(path, links, OFlags::empty())
     }
 
     /// Like [`Self::open_named`], for looking up names: the directory need not be readable.
@@ -48,15 +45,23 @@ impl Dir {
     /// # Errors
     /// As [`Self::open_named`].
     pub fn open_named_for_search(path: &Path, links: Links) -> io::Result<Self> {
-        if links == Links::All {
-            return Self::open_for_search(path);
-        }
-        match Self::walked(path, OFlags::empty()) {
+        match Self::open_named(path, links) {
+            // The system can hold such directories.
             #[cfg(target_os = "linux")]
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                Self::walked(path, OFlags::PATH)
+                Self::open_following(path, links, OFlags::PATH)
             }
             opened => opened,
+        }
+    }
+
+    fn open_following(path: &Path, links: Links, flags: OFlags) -> io::Result<Self> {
+        match links {
+            Links::All => Self::open_with(path, flags),
+            Links::Own => {
+                let flags = flags | OFlags::RDONLY | OFlags::DIRECTORY;
+                walk(path, flags, Mode::empty()).map(Self::of)
+            }
         }
     }
 
@@ -72,11 +77,6 @@ impl Dir {
         let stat = meta::file_stat(&file)?.regular()?;
         Ok((file, stat))
     }
-
-    fn walked(path: &Path, flags: OFlags) -> io::Result<Self> {
-        let flags = flags | OFlags::RDONLY | OFlags::DIRECTORY;
-        walk(path.as_os_str().as_bytes(), flags, Mode::empty()).map(Self::of)
-    }
 }
 
 /// Opens a file that the operator named for reading, following only `links`.
@@ -86,10 +86,7 @@ impl Dir {
 pub fn open_named(path: &Path, links: Links) -> io::Result<File> {
     match links {
         Links::All => File::open(path),
-        Links::Own => {
-            let path = path.as_os_str().as_bytes();
-            walk(path, OFlags::RDONLY | OFlags::NOCTTY, Mode::empty()).map(File::from)
-        }
+        Links::Own => walk(path, OFlags::RDONLY | OFlags::NOCTTY, Mode::empty()).map(File::from),
     }
 }
 
@@ -102,8 +99,7 @@ pub fn append_to_named(path: &Path, links: Links) -> io::Result<File> {
         Links::All => File::options().append(true).create(true).open(path),
         Links::Own => {
             let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOCTTY;
-            let mode = Mode::from_raw_mode(0o666);
-            walk(path.as_os_str().as_bytes(), flags, mode).map(File::from)
+            walk(path, flags, Mode::from_raw_mode(0o666)).map(File::from)
         }
     }
 }
@@ -116,8 +112,7 @@ pub fn append_to_named(path: &Path, links: Links) -> io::Result<File> {
 pub fn append_to_private(path: &Path) -> io::Result<File> {
     let appends = OFlags::WRONLY | OFlags::APPEND;
     let flags = appends | OFlags::CREATE | OFlags::NOCTTY | OFlags::NONBLOCK;
-    let mode = Mode::from_raw_mode(0o600);
-    let file = File::from(walk(path.as_os_str().as_bytes(), flags, mode)?);
+    let file = File::from(walk(path, flags, Mode::from_raw_mode(0o600))?);
     let kind = file.metadata()?.file_type();
     if !kind.is_file() && !kind.is_char_device() {
         let message = "it is neither a regular file nor a character device";
@@ -128,7 +123,8 @@ pub fn append_to_private(path: &Path) -> io::Result<File> {
 }
 
 /// Opens the entry at `path`.
-fn walk(path: &[u8], flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+fn walk(path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+    let path = path.as_os_str().as_bytes();
     walk_from(start(path)?, names(path), flags, mode)
 }
 

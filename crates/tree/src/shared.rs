@@ -16,7 +16,7 @@ use crate::local::LocalDir;
 use crate::spare_handles::retry_open;
 use crate::{LocalTree, Tree, TreeDir};
 use haul_model::{BLOCK_LEN, BlockHasher, FileId, Timestamp};
-use haul_sys::{Dir, Stat};
+use haul_sys::{Dir, Links, Stat};
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
@@ -329,7 +329,9 @@ impl Tree for Sharer {
     }
 
     fn open_for_search(&self, path: &[u8]) -> io::Result<Arc<dyn TreeDir>> {
-        let dir = retry_open(|| Dir::open_for_search(Path::new(OsStr::from_bytes(path))))?;
+        let dir = retry_open(|| {
+            Dir::open_named_for_search(Path::new(OsStr::from_bytes(path)), Links::All)
+        })?;
         Ok(Arc::new(LocalDir::sharing(dir, &self.0)))
     }
 

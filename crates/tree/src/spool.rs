@@ -55,8 +55,10 @@ impl Spooled {
             match from.read(&mut part) {
                 Ok(0) => break,
                 Ok(len) => to.write_all(&part[..len])?,
-                Err(error) if is_transient(&error) => {}
-                Err(error) => return Err(error),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock => {}
+                    _ => return Err(error),
+                },
             }
             if !should_continue() {
                 return Err(io::ErrorKind::Interrupted.into());
@@ -93,8 +95,4 @@ impl Spooled {
     pub(super) fn try_clone(&self) -> io::Result<Self> {
         Ok(Self { file: self.file.try_clone()?, stat: self.stat, fixed: self.fixed })
     }
-}
-
-fn is_transient(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock)
 }

@@ -32,13 +32,11 @@ pub enum PatternError {
 /// The places in a path where a match may begin. It always ends at the path's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Anchor {
-    /// The last name: the pattern has no slash and no `**`.
-    Name,
     /// The start of the path.
     Start,
     /// The start, after an additional slash: the pattern begins with `**`.
     SlashAndStart,
-    /// This number of names before the last.
+    /// This number of names before the last; 0 if the pattern has no slash and no `**`.
     NamesBefore(usize),
     /// Each name.
     Anywhere,
@@ -98,7 +96,6 @@ impl Pattern {
         let slashes = rest.iter().filter(|byte| **byte == b'/').count();
         let (anchor, rest) = match (rest.strip_prefix(b"/"), first_stars) {
             (Some(rest), _) => (Anchor::Start, rest),
-            (None, None) if slashes == 0 => (Anchor::Name, rest),
             (None, None) => (Anchor::NamesBefore(slashes), rest),
             (None, Some(0)) => (Anchor::SlashAndStart, rest),
             (None, Some(_)) => (Anchor::Anywhere, rest),
@@ -128,8 +125,7 @@ impl Pattern {
         let behind_slash = |at: usize| path[at..].iter().position(|byte| *byte == b'/');
         match self.anchor {
             Anchor::Start => self.text.matches(path, is_dir),
-            Anchor::Name | Anchor::NamesBefore(_) => {
-                let before = if let Anchor::NamesBefore(names) = self.anchor { names } else { 0 };
+            Anchor::NamesBefore(before) => {
                 // A path begins as if after a slash.
                 let slashes = (0..path.len()).rev().filter(|at| path[*at] == b'/');
                 let mut starts = slashes.map(|slash| slash + 1).chain([0]);
@@ -303,6 +299,16 @@ fn has(set: &[u64; 4], byte: u8) -> bool {
     set[word] & bit != 0
 }
 
+/// Takes the next byte of `pattern`, or the byte behind a backslash.
+fn literal(pattern: &mut &[u8]) -> Option<u8> {
+    let (&byte, rest) = match *pattern {
+        [b'\\', escaped @ ..] => escaped.split_first()?,
+        plain => plain.split_first()?,
+    };
+    *pattern = rest;
+    Some(byte)
+}
+
 /// Parses the set of bytes after an opening bracket. Returns it, and the rest of the pattern.
 fn set_of(mut pattern: &[u8]) -> Option<([u64; 4], &[u8])> {
     let mut set = [0; 4];
@@ -318,41 +324,26 @@ fn set_of(mut pattern: &[u8]) -> Option<([u64; 4], &[u8])> {
     // The previous byte, which may begin a range.
     let mut before = None;
     loop {
-        let (&byte, rest) = pattern.split_first()?;
-        pattern = rest;
-        match byte {
-            b']' if !is_first => break,
-            b'-' if before.is_some() && pattern.first().is_some_and(|next| *next != b']') => {
-                let (&next, rest) = pattern.split_first()?;
+        match *pattern {
+            [b']', ref rest @ ..] if !is_first => {
                 pattern = rest;
-                let end = match next {
-                    b'\\' => {
-                        let (&meant, rest) = pattern.split_first()?;
-                        pattern = rest;
-                        meant
-                    }
-                    end => end,
-                };
-                (before.take()?..=end).for_each(&mut add);
+                break;
             }
-            b'[' if pattern.first() == Some(&b':') => {
-                let end = pattern.windows(2).position(|two| two == b":]")?;
-                let is_in = class(&pattern[1..end.max(1)])?;
+            [b'-', ref rest @ ..] if before.is_some() && !matches!(rest, [] | [b']', ..]) => {
+                pattern = rest;
+                (before.take()?..=literal(&mut pattern)?).for_each(&mut add);
+            }
+            [b'[', ref rest @ ..] if rest.first() == Some(&b':') => {
+                let end = rest.windows(2).position(|two| two == b":]")?;
+                let is_in = class(&rest[1..end.max(1)])?;
                 (0..=u8::MAX).filter(is_in).for_each(&mut add);
-                pattern = &pattern[end + 2..];
+                pattern = &rest[end + 2..];
                 before = None;
             }
-            byte => {
-                let meant = match byte {
-                    b'\\' => {
-                        let (&meant, rest) = pattern.split_first()?;
-                        pattern = rest;
-                        meant
-                    }
-                    byte => byte,
-                };
-                add(meant);
-                before = Some(meant);
+            _ => {
+                let byte = literal(&mut pattern)?;
+                add(byte);
+                before = Some(byte);
             }
         }
         is_first = false;

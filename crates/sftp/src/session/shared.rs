@@ -244,13 +244,6 @@ impl SessionState {
         }
         buffer
     }
-
-    fn keep_buffer(&self, buffer: Vec<u8>) {
-        let mut buffers = self.buffers.lock();
-        if buffers.len() < BUFFERS_KEPT_MAX && buffer.len() <= CHUNK_LEN_MAX as usize {
-            buffers.push(buffer);
-        }
-    }
 }
 
 impl InFlight {
@@ -284,6 +277,9 @@ impl Deref for Buf {
 
 impl Drop for Buf {
     fn drop(&mut self) {
-        self.pool.keep_buffer(std::mem::take(&mut self.bytes));
+        let mut kept = self.pool.buffers.lock();
+        if kept.len() < BUFFERS_KEPT_MAX && self.bytes.len() <= CHUNK_LEN_MAX as usize {
+            kept.push(std::mem::take(&mut self.bytes));
+        }
     }
 }

@@ -39,9 +39,14 @@ impl LocalSource {
         Self { file, opened, cold, released, fixed, shared: None }
     }
 
-    /// Checks before the first read whether the file is cold.
+    /// Checks before the first read whether the file is cold: large and not cached, judging by three
+    /// samples.
     fn check_cold(&self) {
-        self.cold.get_or_init(|| is_cold(&self.file, self.opened.size));
+        let size = self.opened.size;
+        let is_cached = |at: u64| haul_sys::is_cached(&self.file, at);
+        let is_cold =
+            || size >= RESUME_LEN_MIN && ![1, 2, 3].iter().any(|part| is_cached(size / 4 * part));
+        self.cold.get_or_init(is_cold);
     }
 }
 
@@ -85,12 +90,6 @@ pub fn written(stage: &dyn StagedFile) -> io::Result<Option<Box<dyn SourceFile>>
     let Some(file) = stage.handle() else { return Ok(None) };
     let opened = haul_sys::file_stat(file)?;
     Ok(Some(Box::new(LocalSource::private(file.try_clone()?, opened, true))))
-}
-
-/// True if a large file is not cached, judging by three samples.
-fn is_cold(file: &File, size: u64) -> bool {
-    let looks = [size / 4, size / 2, size / 4 * 3];
-    size >= RESUME_LEN_MIN && !looks.iter().any(|&at| haul_sys::is_cached(file, at))
 }
 
 impl SourceFile for LocalSource {
