@@ -263,7 +263,7 @@ impl Filter {
     /// On the Receiver, all entries are excluded if a rule file was skipped: its rules may protect
     /// any of them.
     pub fn excludes(&self, subject: &Subject<'_>, scope: &Scope) -> bool {
-        if subject.side == FilterSide::Receiver && scope.has_unknown_rules() {
+        if subject.side == FilterSide::Receiver && scope.has_unknown_rules {
             return true;
         }
         let mut files = 0..;

@@ -179,10 +179,9 @@ impl Client {
     /// Creates the hard link `name` to the file `of`; `name` must not exist. Needs
     /// [`Extension::HardLink`].
     pub fn make_hard_link(&self, of: &[u8], name: &[u8]) -> Result<()> {
-        check_path(of).map_err(|cause| {
-            SftpError::new(&Request::HardLink { from: of, to: name }, of, cause)
-        })?;
-        self.done(Request::HardLink { from: of, to: name }, name)
+        let request = Request::HardLink { from: of, to: name };
+        check_path(of).map_err(|cause| SftpError::new(&request, of, cause))?;
+        self.done(request, name)
     }
 
     /// Creates a symbolic link to `target`. Fails if the name exists.

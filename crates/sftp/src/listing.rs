@@ -103,14 +103,9 @@ impl Client {
         &self,
         count: usize,
         path_of: impl Fn(usize) -> Vec<u8>,
-        mut each: impl FnMut(usize, Result<Box<[u8]>>) -> bool,
+        each: impl FnMut(usize, Result<Box<[u8]>>) -> bool,
     ) {
-        self.request_each(
-            count,
-            path_of,
-            |path| Request::Readlink { path },
-            |number, answer| each(number, answer.and_then(Answer::path)),
-        );
+        self.request_each(count, path_of, |path| Request::Readlink { path }, Answer::path, each);
     }
 
     /// Reads the attributes at `count` paths, not following links, like [`Self::read_links`].
@@ -118,23 +113,19 @@ impl Client {
         &self,
         count: usize,
         path_of: impl Fn(usize) -> Vec<u8>,
-        mut each: impl FnMut(usize, Result<Attrs>) -> bool,
+        each: impl FnMut(usize, Result<Attrs>) -> bool,
     ) {
-        self.request_each(
-            count,
-            path_of,
-            |path| Request::Lstat { path },
-            |number, answer| each(number, answer.and_then(Answer::attrs)),
-        );
+        self.request_each(count, path_of, |path| Request::Lstat { path }, Answer::attrs, each);
     }
 
     /// Sends a request about each of `count` paths, [`AT_ONCE_MAX`] at the same time.
-    fn request_each(
+    fn request_each<T>(
         &self,
         count: usize,
         path_of: impl Fn(usize) -> Vec<u8>,
         request: impl for<'p> Fn(&'p [u8]) -> Request<'p>,
-        mut each: impl FnMut(usize, Result<Answer>) -> bool,
+        content: impl Fn(Answer) -> Result<T>,
+        mut each: impl FnMut(usize, Result<T>) -> bool,
     ) {
         let mut asked = VecDeque::new();
         let mut next = 0;
@@ -146,7 +137,7 @@ impl Client {
             }
             let Some((number, batch)) = asked.pop_front() else { return };
             let [answer] = batch.answers();
-            if !each(number, answer) {
+            if !each(number, answer.and_then(&content)) {
                 return;
             }
         }

@@ -211,7 +211,7 @@ impl Cache {
     }
 
     fn flush_if_many(&mut self) {
-        if self.index.fresh_count() >= FLUSH_CHUNKS_MIN {
+        if self.index.fresh.len() >= FLUSH_CHUNKS_MIN {
             // If this fails, some chunks are lost.
             let _ = self.flush();
         }
@@ -223,7 +223,7 @@ impl Cache {
     /// # Errors
     /// Errors of duplicating a directory handle.
     pub fn keeper(&self) -> io::Result<Option<Keeper>> {
-        if self.kept.max() == 0 || self.is_disabled {
+        if self.kept.max == 0 || self.is_disabled {
             return Ok(None);
         }
         Ok(Some(Keeper { dir: self.dir.try_clone()?, kept: self.kept.try_clone()? }))

@@ -84,9 +84,10 @@ pub(crate) struct BootId(pub(crate) [u8; 16]);
 pub(crate) struct Journal {
     file: File,
     fixed: [u8; FIXED_LEN],
-    records: u64,
+    /// Number of recorded blocks.
+    pub(crate) records: u64,
     /// Number of records that the newest commit slot covers.
-    committed: u64,
+    pub(crate) committed: u64,
     /// The hash of all records so far.
     digest: blake3::Hasher,
     /// The turn of the next commit. Its parity chooses the slot.
@@ -153,16 +154,6 @@ impl Journal {
             journal.file.write_all_at(&start, 0)?;
         }
         Ok(Some((journal, found.records)))
-    }
-
-    /// Number of recorded blocks.
-    pub(crate) fn len(&self) -> u64 {
-        self.records
-    }
-
-    /// Number of recorded blocks that are committed as durable.
-    pub(crate) fn committed(&self) -> u64 {
-        self.committed
     }
 
     /// True if no block is recorded.

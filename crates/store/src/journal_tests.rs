@@ -40,9 +40,9 @@ fn claims(file: &File, source: &SourceId, boot: BootId) -> u64 {
     let file = file.try_clone().expect("dup");
     let found = Journal::resume(file, source, boot).expect("resume");
     found.map_or(0, |(journal, blocks)| {
-        assert_eq!(journal.len(), blocks.len() as u64);
+        assert_eq!(journal.records, blocks.len() as u64);
         assert!(blocks.iter().enumerate().all(|(k, found)| *found == block(k as u64)));
-        journal.len()
+        journal.records
     })
 }
 

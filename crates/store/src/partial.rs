@@ -69,8 +69,6 @@ struct Record {
 #[derive(Debug)]
 struct Kept {
     journal: Journal,
-    /// Number of blocks that the last checkpoint has committed.
-    checked: u64,
     checked_at: Instant,
     /// The error of flushing. It is final, because the system may treat lost data as written
     /// afterwards.
@@ -116,9 +114,7 @@ pub(crate) fn open(
             (Journal::create(journal, source, boot)?, Vec::new())
         }
     };
-    let checked = journal.committed();
     let kept = Kept {
-        checked,
         checked_at: Instant::now(),
         failed: None,
         names_synced: false,
@@ -158,7 +154,7 @@ impl Partial {
         let mut kept = self.shared.journal.lock();
         kept.check().inspect_err(|_| self.forget())?;
         kept.journal.append(block)?;
-        let due = kept.journal.len() - kept.checked >= self.pace.blocks
+        let due = kept.journal.records - kept.journal.committed >= self.pace.blocks
             && kept.checked_at.elapsed() >= self.pace.every;
         if due && !self.shared.busy.swap(true, Ordering::AcqRel) {
             let shared = Arc::clone(&self.shared);
@@ -277,18 +273,22 @@ impl Record {
         let _turn = self.turn.lock();
         let (point, before, blocks, names_synced) = {
             let kept = self.journal.lock();
-            let has_more = kept.journal.len() > kept.checked;
+            let has_more = kept.journal.records > kept.journal.committed;
             if kept.failed.is_some() || kept.is_discarded || !has_more {
                 return;
             }
-            (kept.journal.commit_point(), kept.checked, kept.journal.len(), kept.names_synced)
+            (
+                kept.journal.commit_point(),
+                kept.journal.committed,
+                kept.journal.records,
+                kept.names_synced,
+            )
         };
         let names = || if names_synced { Ok(()) } else { self.sync_names() };
         let synced = self.file.sync_data().and_then(|()| names());
         let mut kept = self.journal.lock();
         match synced.and_then(|()| kept.journal.commit(&point)) {
             Ok(()) => {
-                kept.checked = blocks;
                 kept.checked_at = Instant::now();
                 kept.names_synced = true;
             }
@@ -441,7 +441,7 @@ mod tests {
             while partial.shared.busy.load(Ordering::Acquire) {
                 std::thread::sleep(LOCK_POLL);
             }
-            let committed = partial.shared.journal.lock().journal.committed();
+            let committed = partial.shared.journal.lock().journal.committed;
             assert_eq!(committed, u64::from(is_due), "{blocks} {every:?}");
         }
     }

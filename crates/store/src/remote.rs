@@ -241,12 +241,12 @@ impl RemoteJournal {
 
     /// Number of recorded blocks.
     pub fn blocks(&self) -> u64 {
-        self.journal.len()
+        self.journal.records
     }
 
     /// Number of recorded blocks that the host has flushed.
     pub fn committed(&self) -> u64 {
-        self.journal.committed()
+        self.journal.committed
     }
 
     /// Appends the hash of the next block. The host must have confirmed that it is written.

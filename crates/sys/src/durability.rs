@@ -20,21 +20,19 @@ pub const DIRECT_ALIGN: usize = 4096;
 /// Starts writing out `file` without waiting, so that a later wait for many files is short. Unlike
 /// after [`drop_cached`], the content stays in the page cache. Does nothing where the system lacks
 /// it.
+#[cfg(target_os = "linux")]
 pub fn start_write_back(file: &File) {
-    #[cfg(target_os = "linux")]
-    {
-        use std::os::fd::AsRawFd;
-        // The later wait reports refusals and write errors.
-        //
-        // SAFETY: the descriptor is open as long as `file` lives; no memory is passed.
-        #[allow(unsafe_code)]
-        unsafe {
-            libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE)
-        };
-    }
-    #[cfg(not(target_os = "linux"))]
-    let _ = file;
+    use std::os::fd::AsRawFd;
+    // The later wait reports refusals and write errors.
+    //
+    // SAFETY: the descriptor is open as long as `file` lives; no memory is passed.
+    #[allow(unsafe_code)]
+    unsafe {
+        libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE)
+    };
 }
+
+elsewhere!(pub fn start_write_back(&File) -> () = ());
 
 /// Writes all of `bytes` at `offset` of `file`. The system starts at once to write them to the
 /// medium and then drops them from the page cache. Making a large file durable then takes little
@@ -81,33 +79,26 @@ pub fn write_out_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
 
 /// Drops `range` of `file`, in bytes, from the page cache if it is durable. Starts writing out the
 /// rest. An empty range means everything from its start on.
+#[cfg(target_os = "linux")]
 pub fn drop_cached(file: &File, range: Range<u64>) {
     // This is advice: a refusal only affects the use of memory.
-    #[cfg(target_os = "linux")]
-    {
-        let len = std::num::NonZeroU64::new(range.end.saturating_sub(range.start));
-        let _ = rustix::fs::fadvise(file, range.start, len, rustix::fs::Advice::DontNeed);
-    }
-    #[cfg(not(target_os = "linux"))]
-    let _ = (file, range);
+    let len = std::num::NonZeroU64::new(range.end.saturating_sub(range.start));
+    let _ = rustix::fs::fadvise(file, range.start, len, rustix::fs::Advice::DontNeed);
 }
+
+elsewhere!(pub fn drop_cached(&File, Range<u64>) -> () = ());
 
 /// True if the byte at `offset` of `file` is in the page cache, or the system does not report it.
 /// If it is not, the check may have started to read it.
+#[cfg(target_os = "linux")]
 pub fn is_cached(file: &File, offset: u64) -> bool {
-    #[cfg(target_os = "linux")]
-    {
-        use rustix::io::{Errno, ReadWriteFlags, preadv2};
-        let mut byte = [0];
-        let mut buffers = [io::IoSliceMut::new(&mut byte)];
-        preadv2(file, &mut buffers, offset, ReadWriteFlags::NOWAIT) != Err(Errno::AGAIN)
-    }
-    #[cfg(not(target_os = "linux"))]
-    {
-        let _ = (file, offset);
-        true
-    }
+    use rustix::io::{Errno, ReadWriteFlags, preadv2};
+    let mut byte = [0];
+    let mut buffers = [io::IoSliceMut::new(&mut byte)];
+    preadv2(file, &mut buffers, offset, ReadWriteFlags::NOWAIT) != Err(Errno::AGAIN)
 }
+
+elsewhere!(pub fn is_cached(&File, u64) -> bool = true);
 
 /// Makes reads of `file` bypass the page cache. Returns false if the file system can't; then
 /// [`drop_cached`] has to do.
@@ -131,16 +122,14 @@ pub fn read_directly(file: &File) -> bool {
 }
 
 /// Ends [`read_directly`] and its need for alignment.
+#[cfg(target_os = "linux")]
 pub fn read_cached(file: &File) {
+    use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
     // If this fails, the flag was not set.
-    #[cfg(target_os = "linux")]
-    {
-        use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-        let _ = fcntl_getfl(file).and_then(|flags| fcntl_setfl(file, flags - OFlags::DIRECT));
-    }
-    #[cfg(not(target_os = "linux"))]
-    let _ = file;
+    let _ = fcntl_getfl(file).and_then(|flags| fcntl_setfl(file, flags - OFlags::DIRECT));
 }
+
+elsewhere!(pub fn read_cached(&File) -> () = ());
 
 /// How a file that was not made durable looks after a power cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

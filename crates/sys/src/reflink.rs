@@ -9,15 +9,12 @@ use std::ops::Range;
 /// Makes `dst`, which must be empty, share the whole content of `src` without moving any byte.
 /// Returns false if the system refuses for any reason: then the content must be copied. Always
 /// false on macOS; see [`Dir::create_clone`].
+#[cfg(target_os = "linux")]
 pub fn clone_file(src: &File, dst: &File) -> bool {
-    #[cfg(target_os = "linux")]
-    return rustix::fs::ioctl_ficlone(dst, src).is_ok();
-    #[cfg(not(target_os = "linux"))]
-    {
-        let _ = (src, dst);
-        false
-    }
+    rustix::fs::ioctl_ficlone(dst, src).is_ok()
 }
+
+elsewhere!(pub fn clone_file(&File, &File) -> bool = false);
 
 /// Makes `dst` share `range`, in bytes, of `src` at the same offset without moving any byte.
 /// Replaces the content of `dst` there. The range starts with a block of the file system, and ends

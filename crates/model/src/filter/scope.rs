@@ -17,7 +17,7 @@ pub struct Scope {
     /// The rule files of the directory itself that were skipped.
     skipped_files: Vec<Name>,
     /// A file of this directory, or of one above it, was passed over.
-    has_unknown_rules: bool,
+    pub(super) has_unknown_rules: bool,
 }
 
 /// A kind of rule files that another file names. They are searched in the directory of that file
@@ -96,11 +96,6 @@ impl Scope {
     /// The rule files of the directory itself that were skipped.
     pub fn skipped_files(&self) -> &[Name] {
         &self.skipped_files
-    }
-
-    /// True if unknown rules may protect entries of the directory.
-    pub(super) fn has_unknown_rules(&self) -> bool {
-        self.has_unknown_rules
     }
 
     /// The kind with this number among those that files name.

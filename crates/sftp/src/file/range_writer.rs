@@ -57,7 +57,7 @@ impl RangeWriter {
             let len = (range.end - offset).min(self.file.client().write_len() as u64) as usize;
             let piece = FileRange::new(source, offset, len);
             self.send(offset, len, Payload::File(&piece))?;
-            if let Some(error) = piece.into_failure() {
+            if let Some(error) = piece.failed.into_inner() {
                 self.fail(Cause::Source(Arc::new(error)));
                 return self.check();
             }

@@ -32,7 +32,7 @@ pub(crate) struct FileRange<'a> {
     /// Its length, in bytes.
     len: usize,
     /// Why a part was sent as zeros.
-    failed: RefCell<Option<io::Error>>,
+    pub(crate) failed: RefCell<Option<io::Error>>,
 }
 
 impl<'a> Payload<'a> {
@@ -55,12 +55,6 @@ impl<'a> Payload<'a> {
 impl<'a> FileRange<'a> {
     pub(crate) fn new(file: &'a File, offset: u64, len: usize) -> Self {
         Self { file, offset, len, failed: RefCell::new(None) }
-    }
-
-    /// Why the range was not sent unchanged: a failed read, or [`io::ErrorKind::UnexpectedEof`] if
-    /// the file ends within it.
-    pub(crate) fn into_failure(self) -> Option<io::Error> {
-        self.failed.into_inner()
     }
 
     /// Sends the range: spliced if `out` is a pipe and the system can do that, else by reading and

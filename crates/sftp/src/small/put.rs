@@ -51,8 +51,11 @@ pub struct Put<C> {
 /// it back. Those of different files overlap.
 pub struct Puts<C: AsRef<[u8]>> {
     queue: Queue<Job<C>>,
-    has_lost_time: bool,
-    has_lost_attributes: bool,
+    /// The server has stored another time for a file than was set.
+    pub has_lost_time: bool,
+    /// The server has refused to set the mode and times of a file, both through its handle and by
+    /// path.
+    pub has_lost_attributes: bool,
 }
 
 impl<C: AsRef<[u8]>> Puts<C> {
@@ -66,17 +69,6 @@ impl<C: AsRef<[u8]>> Puts<C> {
         self.queue.wait_for_capacity(put.content.as_ref().len());
         let job = Job::begin(&self.queue.client, put);
         self.queue.push(job);
-    }
-
-    /// True if the server has stored another time for a file than was set.
-    pub fn has_lost_time(&self) -> bool {
-        self.has_lost_time
-    }
-
-    /// True if the server has refused to set the mode and times of a file, both through its handle
-    /// and by path.
-    pub fn has_lost_attributes(&self) -> bool {
-        self.has_lost_attributes
     }
 
     /// The number of files not returned by [`Self::next_done`] yet.

@@ -139,7 +139,7 @@ pub(super) struct Index {
     /// The places that were read, in the order of their hashes.
     places: Vec<(u64, Place)>,
     /// The places that were added since.
-    fresh: BTreeMap<(u64, u32, u64), u32>,
+    pub(super) fresh: BTreeMap<(u64, u32, u64), u32>,
     /// The number of the first file that was added since. The files before it are sorted, the
     /// newest first.
     fresh_files: u32,
@@ -338,11 +338,6 @@ impl Index {
         // Segments that another process has written since are kept.
         let read = std::mem::take(&mut self.segments);
         read.iter().try_for_each(|name| if_found(dir.remove_file(name)).map(drop))
-    }
-
-    /// Number of new chunks.
-    pub(super) fn fresh_count(&self) -> usize {
-        self.fresh.len()
     }
 
     /// Writes a segment with these files and their `places`. The places are sorted by file.

@@ -22,7 +22,8 @@ const FREE_MIN: u64 = 1 << 30;
 /// The store of a cache.
 pub(super) struct Kept {
     dir: Dir,
-    max: u64,
+    /// The bound in bytes.
+    pub(super) max: u64,
 }
 
 impl Kept {
@@ -37,11 +38,6 @@ impl Kept {
 
     pub(super) fn try_clone(&self) -> io::Result<Self> {
         Ok(Self { dir: self.dir.try_clone()?, max: self.max })
-    }
-
-    /// The bound in bytes.
-    pub(super) fn max(&self) -> u64 {
-        self.max
     }
 
     /// Opens a file of the store by its name.

@@ -169,28 +169,22 @@ impl SftpDir {
                     return Ok(found);
                 }
             }
-            if let ExistingEntries::All { entries, .. } = &*self.existing()? {
-                return match entries.get(name) {
-                    Some(_) if self.may_be_the_first(name, entries) => Err(io::Error::other(
-                        "it can't be distinguished from another entry of this job, whose name is the same \
-                         to the server",
-                    )),
-                    Some(attrs) if is_complete(attrs) => Ok(Some(*attrs)),
-                    Some(_) => self.ask(name, false),
-                    None => Ok(None),
-                };
-            }
-        }
-        if let Some(attrs) = self.known.lock().dirs.get(name) {
+        } else if let Some(attrs) = self.known.lock().dirs.get(name) {
             return Ok(Some(*attrs));
         }
-        if self.expects_lookups()
+        if (self.is_destination || self.expects_lookups())
             && let ExistingEntries::All { entries, .. } = &*self.existing()?
         {
             match entries.get(name) {
-                None => return Ok(None),
+                Some(_) if self.is_destination && self.may_be_the_first(name, entries) => {
+                    return Err(io::Error::other(
+                        "it can't be distinguished from another entry of this job, whose name is the same \
+                         to the server",
+                    ));
+                }
                 Some(attrs) if is_complete(attrs) => return Ok(Some(*attrs)),
                 Some(_) => {}
+                None => return Ok(None),
             }
         }
         self.ask(name, false)

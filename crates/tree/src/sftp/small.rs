@@ -96,10 +96,10 @@ impl<'h> Uploads<'h> {
         (key, result): (u64, Result<(), SftpError>),
     ) -> (u64, Result<Publication, PutError>) {
         let dir = self.dirs.remove(&key).unwrap_or_default();
-        if self.puts.has_lost_time() {
+        if self.puts.has_lost_time {
             self.host.results.record_lost_times();
         }
-        if self.puts.has_lost_attributes() {
+        if self.puts.has_lost_attributes {
             self.host.results.record_lost_attributes();
         }
         let outcome = match result {
