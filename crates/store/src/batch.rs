@@ -34,7 +34,7 @@ const PREVIOUS_PREFIX: &str = "before-";
 const SUFFIXES: [&str; 2] = ["-new", "-replacing"];
 
 /// A directory of waiting files. Dropping it removes it with its content, unless it is
-/// [left](Self::leave) to the next job.
+/// [left](Self::abandon) to the next job.
 #[derive(Debug)]
 pub struct DelayedBatch {
     parent: Arc<Dir>,
