@@ -178,8 +178,8 @@ impl SftpDir {
             match entries.get(name) {
                 Some(_) if self.is_destination && self.may_be_the_first(name, entries) => {
                     return Err(io::Error::other(
-                        "it can't be distinguished from another entry of this job, whose name is the same \
-                         to the server",
+                        "it can't be distinguished from another entry of this job, whose name is the \
+                         same to the server",
                     ));
                 }
                 Some(attrs) if is_complete(attrs) => return Ok(Some(*attrs)),
