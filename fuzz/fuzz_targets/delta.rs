@@ -3,7 +3,7 @@
 
 #![no_main]
 
-use haul_delta::{Key, Matcher, Shape, Signature, DeltaStep, Checksummer};
+use haul_delta::{Checksummer, DeltaStep, Key, Matcher, Shape, Signature};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (u16, u8, u8, bool, &[u8], &[u8])| {

@@ -3,7 +3,7 @@
 
 #![no_main]
 
-use haul_model::{FilterSide, Filter, Line, Lines, Scope, Style, Subject};
+use haul_model::{Filter, FilterSide, Line, Lines, Scope, Style, Subject};
 use libfuzzer_sys::fuzz_target;
 use std::time::{Duration, Instant};
 

@@ -10,7 +10,7 @@ use haul_engine::{Event, Job, Monitor, Progress};
 use haul_model::{BLOCK_LEN, BlockHash, Compression, Moving, Name, Remove, Task, Timestamp};
 use haul_net::Connection;
 use haul_proto::{Caps, FrameType, HEADER_LEN, Header, Hello, frame_bytes};
-use haul_store::{SourceId, Stage, Staged};
+use haul_store::{SourceId, Stage, StagedFile};
 use haul_sys::Dir;
 use haul_testkit::{Compare, Snapshot, snapshot};
 use std::fs;

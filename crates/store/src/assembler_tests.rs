@@ -242,7 +242,7 @@ fn what_was_lost_with_a_lane_comes_again_over_another() {
 }
 
 #[test]
-fn who_takes_out_the_blocks_of_a_lane_goes_on_with_them_alone() {
+fn who_takes_out_the_blocks_of_a_lane_continues_with_them_alone() {
     let (memory, content) = (Memory::new(), content(3, 77));
     let into = memory.resume(crate::AHEAD_MAX);
     let mut pieces = Pieces::default();
