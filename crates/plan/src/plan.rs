@@ -6,7 +6,7 @@ use haul_model::{
 };
 
 /// The rules of a job, with one field for each question in a decision.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
     /// The attributes that are compared and kept.
     pub keeps: Kept,
@@ -106,9 +106,10 @@ pub struct Plan {
 }
 
 /// The handling of an existing file that is newer than its source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Newer {
     /// It is replaced like any other.
+    #[default]
     Replaced,
     /// It is kept, as with `rsync -u`: if it is a newer file, whatever its content.
     Kept,
@@ -117,9 +118,10 @@ pub enum Newer {
 }
 
 /// The kinds of existing objects that an entry of another kind replaces.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Kinds {
     /// Files and symbolic links, as with `cp`: not directories, devices, FIFOs or sockets.
+    #[default]
     Contents,
     /// All kinds, as with rsync, except non-empty directories.
     AllButFullDirs,
@@ -158,37 +160,15 @@ impl Plan {
                     Sameness::SizeAndTime
                 }
             },
-            window: None,
             keeps_existing: policy.conflict == Conflict::Keep,
             newer: match policy.conflict {
                 Conflict::ReplaceOlder => Newer::KeptIfNotOlder,
                 _ => Newer::Replaced,
             },
-            replaces: Kinds::Contents,
-            only_existing: false,
-            size_min: 0,
             size_max: u64::MAX,
             links: true,
-            safe_links: false,
-            updating: Updating::Replaces,
-            bases: None,
-            delta: false,
-            fuzzy: false,
-            block_len: None,
-            preallocates: false,
-            writes_sparse: false,
-            delays_updates: false,
-            executability: false,
             new_links_get_times: true,
-            ignores_dir_atimes: false,
-            keeps_dir_links: false,
-            keeps_implied_dir_links: false,
-            updates_root: false,
-            delete: None,
             delete_max: u64::MAX,
-            part: Part::All,
-            is_mirror: false,
-            reports_changes: false,
             ignores_source_modes: !policy.keeps.has(Kept::MODE),
             copies: true,
             dry_run: policy.dry_run,
@@ -200,12 +180,7 @@ impl Plan {
             wants_hashes: policy.wants_hashes(),
             moving: policy.moving,
             lossless: policy.moving == Some(Moving::Whole),
-            removes: None,
-            proves_links: false,
-            walking: Walking::default(),
-            finds_extras: false,
-            finds_renamed: false,
-            compares_content: false,
+            ..Self::default()
         }
     }
 
