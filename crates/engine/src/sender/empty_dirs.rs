@@ -55,7 +55,7 @@ impl Twins {
         }
         let above = LocalTree::PLAIN.open(split.parent);
         let above = above.and_then(|above| DirNode::root(above, None, &Arc::default()));
-        Ok(Some(Twin { above: above.map_err(|error| failed(&error))?, name }))
+        Ok(Some(Twin { above: above.map_err(failed)?, name }))
     }
 }
 
@@ -77,9 +77,8 @@ pub(crate) fn remove_empty(
     let is_nameless = words::without_dot(path).len() < path.len();
     let split = words::split(words::without_dot(path));
     let Some(Ok(name)) = split.name.map(Name::new) else { return Ok(true) };
-    let root = tree.open(split.parent).map_err(|error| failed(&error))?;
-    let root = DirNode::root(root, None, &Arc::<OpenDirs>::default());
-    let root = root.map_err(|error| failed(&error))?;
+    let root = tree.open(split.parent).map_err(failed)?;
+    let root = DirNode::root(root, None, &Arc::<OpenDirs>::default()).map_err(failed)?;
     match DirNode::open(&root, name.clone(), false) {
         Ok(node) if node.id() != walked => Err(exchanged()),
         Ok(node) => {
@@ -93,7 +92,7 @@ pub(crate) fn remove_empty(
         Err(error) => match FaultKind::of(&error) {
             FaultKind::NotFound => Ok(true),
             FaultKind::NotDirectory | FaultKind::Link => Err(exchanged()),
-            _ => Err(failed(&error)),
+            _ => Err(failed(error)),
         },
     }
 }
@@ -137,19 +136,18 @@ impl Level {
         if !self.is_emptied {
             return Ok(false);
         }
-        let above = self.above.handle().map_err(|error| failed(&error))?;
+        let above = self.above.handle().map_err(failed)?;
         let removed = |result: io::Result<()>| match result {
             Ok(()) => Ok(true),
             Err(error) if is_not_empty(&error) => Ok(false),
             Err(error) if is_mounted(&error) => Err(mounted()),
-            Err(error) => Err(failed(&error)),
+            Err(error) => Err(failed(error)),
         };
         let Some(Twin { above: to, name }) = &self.twin else {
             return removed(above.remove_dir(&self.name));
         };
         let there = to.handle().and_then(|to| to.stat(name, false));
-        let there = there.map_err(|error| failed(&error))?;
-        let there = there.ok_or_else(missing)?;
+        let there = there.map_err(failed)?.ok_or_else(missing)?;
         let (dir, name) = (Arc::clone(to), name.clone());
         let proof = Proof { dir, name, source: self.name.clone(), meta: there };
         let parked = match Parked::set(&*above, &self.name) {
@@ -173,14 +171,14 @@ impl Level {
     /// Proves that a directory that can't be set aside is not its twin: a new entry in it does not
     /// appear in the twin.
     fn prove_in_place(&self, proof: &Proof) -> Result<(), Fault> {
-        let node = self.node.handle().map_err(|error| failed(&error))?;
-        let own = node.local_dir().map_err(|error| failed(&error))?;
+        let node = self.node.handle().map_err(failed)?;
+        let own = node.local_dir().map_err(failed)?;
         let there = proof.dir.handle().and_then(|dir| dir.open_dir(&proof.name, false));
-        let there = there.map_err(|error| failed(&error))?;
-        let mark = Marker::make(&own).map_err(|error| failed(&error))?;
+        let there = there.map_err(failed)?;
+        let mark = Marker::make(&own).map_err(failed)?;
         let shows = there.stat(mark.name(), false);
-        mark.remove().map_err(|error| failed(&error))?;
-        match shows.map_err(|error| failed(&error))? {
+        mark.remove().map_err(failed)?;
+        match shows.map_err(failed)? {
             None => Ok(()),
             Some(_) => Err(same()),
         }
@@ -195,8 +193,7 @@ fn remove_below(
     is_excluded: &dyn Fn(Vec<u8>) -> bool,
 ) -> Result<bool, Fault> {
     let mut is_empty = true;
-    let first = Level::enter(root, node, name, twin);
-    let mut levels = vec![first.map_err(|error| failed(&error))?];
+    let mut levels = vec![Level::enter(root, node, name, twin).map_err(failed)?];
     loop {
         let depth = levels.len();
         let Some(level) = levels.last_mut() else { break };
@@ -207,7 +204,7 @@ fn remove_below(
             }
             match DirNode::open(&level.node, name.clone(), false) {
                 Ok(below) if depth < MAX_DEPTH => {
-                    let below = level.below(below, name).map_err(|error| failed(&error))?;
+                    let below = level.below(below, name).map_err(failed)?;
                     levels.push(below);
                 }
                 _ => level.is_emptied = false,
@@ -241,8 +238,8 @@ fn missing() -> Fault {
     Fault::new(Side::Source, FaultKind::Changed, message)
 }
 
-fn failed(error: &io::Error) -> Fault {
-    Fault::from_io(Side::Source, "remove the directory", error)
+fn failed(error: io::Error) -> Fault {
+    Fault::from_io(Side::Source, "remove the directory", &error)
 }
 
 /// A mount point is not removed.

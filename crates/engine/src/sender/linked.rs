@@ -30,16 +30,6 @@ struct Group {
     stays: bool,
 }
 
-/// The decision about a name that may be removed.
-pub(super) enum LinkDecision {
-    /// It waits for the other names.
-    Waits,
-    /// It was the last name, and all are removed.
-    All(Vec<Removable>),
-    /// It stays.
-    Stays,
-}
-
 impl Linked {
     /// An empty table, for a job that removes its sources.
     pub(super) fn of(job: &Job) -> Self {
@@ -47,23 +37,32 @@ impl Linked {
         Self { names: HashMap::new(), len: 0, excludes, is_full: false }
     }
 
-    /// Adds one of the `links` names of a file.
-    pub(super) fn add(&mut self, id: FileId, links: u64, name: Removable) -> LinkDecision {
+    /// Adds one of the `links` names of a file. Returns all names to remove, if it was the last
+    /// one; `None` if it waits for the others.
+    ///
+    /// # Errors
+    /// If the name stays.
+    pub(super) fn add(
+        &mut self,
+        id: FileId,
+        links: u64,
+        name: Removable,
+    ) -> Result<Option<Vec<Removable>>, Fault> {
         self.is_full |= self.len >= NAMES_WAITING_MAX;
         let names = self.names.entry(id).or_default();
         if self.is_full || names.stays {
             names.stays = true;
-            return LinkDecision::Stays;
+            return Err(not_all_moved());
         }
         names.waiting.push(name);
         self.len += 1;
         if (names.waiting.len() as u64) < links {
-            return LinkDecision::Waits;
+            return Ok(None);
         }
         let all = std::mem::take(&mut names.waiting);
         self.len -= all.len();
         self.names.remove(&id);
-        LinkDecision::All(all)
+        Ok(Some(all))
     }
 
     /// Records that a name of this file stays, and so all others.
@@ -103,7 +102,7 @@ pub(super) fn told(item: &Item, result: Result<(), Fault>) -> Option<Removal> {
 }
 
 /// The fault of a file of which not all names can be removed.
-pub(super) fn not_all_moved() -> Fault {
+fn not_all_moved() -> Fault {
     let message = "not removed: not all of its hard links were moved";
     Fault::new(Side::Source, FaultKind::Lossy, message)
 }

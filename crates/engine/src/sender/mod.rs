@@ -332,9 +332,7 @@ impl SenderPort for Sender<'_> {
         self.ledger.released.notify_all();
         if self.removing.rule().is_some() {
             for (item, outcome) in &settled {
-                self.removing.remove_source(item, outcome, &mut |removal| {
-                    self.removing.report_removal(removal)
-                });
+                self.removing.remove_source(item, outcome);
             }
         }
         settled.iter().for_each(|(item, outcome)| report(item, outcome));

@@ -2,7 +2,7 @@
 //! listed is kept.
 
 use super::empty_dirs::{Twins, remove_empty};
-use super::linked::{LinkDecision, Removable};
+use super::linked::Removable;
 use super::{Item, Sender, linked};
 use crate::control::CANCEL_POLL;
 use crate::control::Control;
@@ -68,9 +68,7 @@ pub(crate) fn run_removers(
             return;
         }
         if let RemoverMessage::Outcome(item, outcome) = next {
-            sender.removing.remove_source(&item, &outcome, &mut |removal| {
-                sender.removing.report_removal(removal)
-            });
+            sender.removing.remove_source(&item, &outcome);
             sender.ledger.release_cost(item.cost);
         }
     }
@@ -146,25 +144,21 @@ impl Removing<'_> {
         }
         let Some((id, links)) = self.other_names(item) else { return Verdict::Remove(proof) };
         match self.linked.lock().add(id, links, (item.clone(), proof)) {
-            LinkDecision::Waits => Verdict::Waits,
-            LinkDecision::All(all) => Verdict::RemoveAll(all),
-            LinkDecision::Stays => linked::told(item, Err(linked::not_all_moved()))
-                .map_or(Verdict::Stays, Verdict::Reported),
+            Ok(None) => Verdict::Waits,
+            Ok(Some(all)) => Verdict::RemoveAll(all),
+            Err(fault) => linked::told(item, Err(fault)).map_or(Verdict::Stays, Verdict::Reported),
         }
     }
 
-    /// Removes a file or link whose outcome allows it, and reports the result.
-    pub(super) fn remove_source(
-        &self,
-        item: &Item,
-        outcome: &Outcome,
-        report: &mut dyn FnMut(Removal),
-    ) {
-        let mut remove = |item: &Item, proof| {
+    /// Removes a file or link whose outcome allows it, and reports the result to the user on this
+    /// side.
+    pub(super) fn remove_source(&self, item: &Item, outcome: &Outcome) {
+        let report = |removal| self.report_removal(removal);
+        let remove = |item: &Item, proof| {
             let result = remove_file(item, proof);
             // An error at the end of the job is not the file's fault.
             if result.is_ok() || !self.control.stopped() {
-                linked::told(item, result).into_iter().for_each(&mut *report);
+                linked::told(item, result).into_iter().for_each(report);
             }
         };
         match self.decide(item, outcome) {
@@ -255,7 +249,7 @@ impl Removing<'_> {
 fn remove_file(item: &Item, proof: Option<Proof>) -> Result<(), Fault> {
     let Some(proof) = proof else {
         let (dir, name) = place_of(item)?;
-        return dir.remove_file(name).map_err(|error| failed(&error));
+        return dir.remove_file(name).map_err(failed);
     };
     let parked = set_aside(item)?;
     let held = proof.holds(parked.name());
@@ -265,47 +259,51 @@ fn remove_file(item: &Item, proof: Option<Proof>) -> Result<(), Fault> {
 /// The directory of a file or link, if the entry is unchanged since the listing.
 fn place_of(item: &Item) -> Result<(Arc<dyn TreeDir>, &Name), Fault> {
     let (Some(dir), Some(name)) = (&item.dir, &item.name) else { return Err(changed()) };
-    if dir.is_via_link().map_err(|error| failed(&error))? {
+    if dir.is_via_link().map_err(failed)? {
         let message = "not removed: a symbolic link points to it";
         return Err(Fault::new(Side::Source, FaultKind::Link, message));
     }
-    let dir = dir.handle().map_err(|error| failed(&error))?;
-    match is_unchanged(item, &*dir, name, false) {
-        Ok(true) => Ok((dir, name)),
-        Ok(false) => Err(changed()),
-        Err(error) => Err(failed(&error)),
-    }
+    let dir = dir.handle().map_err(failed)?;
+    check_unchanged(item, &*dir, name, false)?;
+    Ok((dir, name))
 }
 
 /// Sets a file or link aside, if it is unchanged since the listing.
 pub(super) fn set_aside(item: &Item) -> Result<Parked, Fault> {
     let (dir, name) = place_of(item)?;
-    let parked = Parked::set(&*dir, name).map_err(|error| failed(&error))?;
-    let fault = match is_unchanged(item, &*dir, parked.name(), true) {
-        Ok(true) => return Ok(parked),
-        Ok(false) => changed(),
-        Err(error) => failed(&error),
-    };
-    Err(parked.restore_name(&*dir).err().unwrap_or(fault))
+    let parked = Parked::set(&*dir, name).map_err(failed)?;
+    match check_unchanged(item, &*dir, parked.name(), true) {
+        Ok(()) => Ok(parked),
+        Err(fault) => Err(parked.restore_name(&*dir).err().unwrap_or(fault)),
+    }
 }
 
 /// Removes a source that was set aside, or restores its name if it must stay.
 pub(super) fn end_aside(item: &Item, parked: Parked, held: Result<(), Fault>) -> Result<(), Fault> {
     let dir = item.dir.as_ref().ok_or_else(changed)?;
     let dir = dir.handle().map_err(|error| parked.name_not_restored(&error))?;
-    // A process that has the file open may have written to it meanwhile.
-    let keeps = || match is_unchanged(item, &*dir, parked.name(), true) {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(changed()),
-        Err(error) => Err(failed(&error)),
-    };
     let remove = || match dir.remove_file(parked.name()) {
         // Another move has taken it for a leftover and restored its name.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(changed()),
-        removed => removed.map_err(|error| failed(&error)),
+        removed => removed.map_err(failed),
     };
-    let removed = held.and_then(|()| keeps()).and_then(|()| remove());
+    // A process that has the file open may have written to it meanwhile.
+    let held = held.and_then(|()| check_unchanged(item, &*dir, parked.name(), true));
+    let removed = held.and_then(|()| remove());
     removed.map_err(|fault| parked.restore_name(&*dir).err().unwrap_or(fault))
+}
+
+/// Fails if the source has changed since the listing.
+fn check_unchanged(
+    item: &Item,
+    dir: &dyn TreeDir,
+    name: &Name,
+    is_aside: bool,
+) -> Result<(), Fault> {
+    match is_unchanged(item, dir, name, is_aside).map_err(failed)? {
+        true => Ok(()),
+        false => Err(changed()),
+    }
 }
 
 /// True if the source is unchanged: the same object, size and mtime. For a tree without object
@@ -330,6 +328,6 @@ fn changed() -> Fault {
     Fault::new(Side::Source, FaultKind::Changed, message)
 }
 
-fn failed(error: &io::Error) -> Fault {
-    Fault::from_io(Side::Source, "remove it", error)
+fn failed(error: io::Error) -> Fault {
+    Fault::from_io(Side::Source, "remove it", &error)
 }
