@@ -165,21 +165,12 @@ impl<'s, 'a> Scan<'s, 'a> {
             Source::Named { dir, name, follow } => (Arc::clone(dir), name.clone(), *follow),
         };
         let follow = has_slash || self.sender.follows();
-        let inspected = look_up(&dir, &name, follow).or_else(|fault| {
-            let restores_sources =
-                fault.kind == FaultKind::NotFound && self.sender.restores_sources();
-            match dir.handle() {
-                Ok(handle) if restores_sources && parked::restore_one(&*handle, &name) => {
-                    look_up(&dir, &name, follow)
-                }
-                _ => Err(fault),
-            }
-        });
         // As in rsync, a source that is a dangling link counts as missing.
-        let inspected = inspected.map_err(|fault| match fault.kind {
-            FaultKind::Link => Fault { kind: FaultKind::NotFound, ..fault },
-            _ => fault,
-        });
+        let inspected =
+            self.look_up_restored(&dir, &name, follow).map_err(|fault| match fault.kind {
+                FaultKind::Link => Fault { kind: FaultKind::NotFound, ..fault },
+                _ => fault,
+            });
         let meta = match inspected {
             Ok(meta) => meta,
             Err(fault) => return self.fault(0, Some(dir), Some(name), shown(), fault),
@@ -206,6 +197,25 @@ impl<'s, 'a> Scan<'s, 'a> {
                 let fault = Fault::from_io(Side::Source, "open the directory", &error);
                 self.fault(0, Some(dir), Some(name), shown(), fault)
             }
+        }
+    }
+
+    /// Looks up a source. One that a killed move has set aside gets its name back first.
+    fn look_up_restored(
+        &self,
+        dir: &Arc<DirNode>,
+        name: &Name,
+        follow: bool,
+    ) -> Result<Meta, Fault> {
+        match look_up(dir, name, follow) {
+            Err(fault)
+                if fault.kind == FaultKind::NotFound
+                    && self.sender.restores_sources()
+                    && dir.handle().is_ok_and(|dir| parked::restore_one(&*dir, name)) =>
+            {
+                look_up(dir, name, follow)
+            }
+            inspected => inspected,
         }
     }
 

@@ -5,7 +5,6 @@ use super::{Scan, Stopped, not_a_directory, not_recursive};
 use crate::Job;
 use crate::beneath::Beneath;
 use crate::dirs::{DirNode, OpenDirs, Selection};
-use crate::parked;
 use crate::rules;
 use crate::walk::{
     Depth, Layer, Merged, NamedFile, NamedPlace, followed_links, into_itself, look_up,
@@ -133,18 +132,7 @@ impl Scan<'_, '_> {
         path: &[u8],
     ) -> Result<SourceLookup, Fault> {
         let follow = place.slash || self.sender.follows();
-        let restores_sources = || {
-            let handle = above.handle();
-            self.sender.restores_sources()
-                && handle.is_ok_and(|dir| parked::restore_one(&*dir, name))
-        };
-        let inspected = match look_up(above, name, follow) {
-            Err(fault) if fault.kind == FaultKind::NotFound && restores_sources() => {
-                look_up(above, name, follow)
-            }
-            inspected => inspected,
-        };
-        let meta = match inspected {
+        let meta = match self.look_up_restored(above, name, follow) {
             Ok(meta) => meta,
             // For a name that does not exist, report the fault that mentions no link.
             Err(fault) if fault.kind == FaultKind::NotFound => {
