@@ -44,6 +44,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(2);
 const LATE_MAX: u32 = 3;
 
 /// The files whose chunks are offered.
+#[derive(Default)]
 pub(super) struct Offers {
     state: Mutex<OfferQueue>,
     changed: Condvar,
@@ -65,6 +66,7 @@ struct OfferQueue {
 }
 
 /// A file that is being offered.
+#[derive(Default)]
 struct Offered {
     /// The file and the start of its wait, until it is queued.
     waiting: Option<(Item, Instant)>,
@@ -108,12 +110,6 @@ impl Part {
     }
 }
 
-impl Default for Offers {
-    fn default() -> Self {
-        Self { state: Mutex::default(), changed: Condvar::new() }
-    }
-}
-
 impl Offers {
     /// Adds a file to be offered. Returns it if it should be sent at once.
     fn add(&self, item: Item) -> Option<Item> {
@@ -121,10 +117,13 @@ impl Offers {
         if state.is_stopped {
             return Some(item);
         }
-        let waits = state.waits();
+        let index = item.index;
         state.queue.push_back(item.clone());
-        let at_once = if waits { None } else { Some(item.clone()) };
-        state.files.insert(item.index, Offered::new(item, waits));
+        let (waiting, at_once) = match state.waits() {
+            true => (Some((item, Instant::now())), None),
+            false => (None, Some(item)),
+        };
+        state.files.insert(index, Offered { waiting, ..Offered::default() });
         self.changed.notify_all();
         at_once
     }
@@ -310,22 +309,6 @@ impl OfferQueue {
 }
 
 impl Offered {
-    fn new(item: Item, waits: bool) -> Self {
-        Self {
-            waiting: waits.then(|| (item, Instant::now())),
-            source: None,
-            is_sent: false,
-            unanswered: VecDeque::new(),
-            answered: 0,
-            known: VecDeque::new(),
-            is_fully_offered: false,
-            has_known_parts: false,
-            offered: 0,
-            passed: 0,
-            reached: 0,
-        }
-    }
-
     /// True if no answer will come.
     fn has_no_answer_due(&self) -> bool {
         self.is_fully_offered && self.unanswered.is_empty()
