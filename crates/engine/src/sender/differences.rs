@@ -104,7 +104,7 @@ impl Outgoing<'_, '_, '_> {
                             window.read += len;
                         }
                         Ok(_) => return Some(Err(changed())),
-                        Err(error) => return Some(Err(read(&error))),
+                        Err(error) => return Some(Err(read(error))),
                     }
                 }
                 DeltaStep::Literal(len) => {

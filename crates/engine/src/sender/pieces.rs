@@ -173,7 +173,7 @@ impl Outgoing<'_, '_, '_> {
             let data = match self.source.next_data(self.passed.len()) {
                 Ok(Some(data)) => data.start.min(end)..data.end.min(end),
                 Ok(None) => end..end,
-                Err(error) => return Some(Err(read(&error))),
+                Err(error) => return Some(Err(read(error))),
             };
             let sent = match self.send_hole(data.start)? {
                 Ok(()) => self.send_dense(data.end)?,
@@ -316,7 +316,7 @@ impl Outgoing<'_, '_, '_> {
             return None;
         }
         let block = self.source.shared_block(at / BLOCK_LEN)?;
-        Some(block.map_err(|error| read(&error)))
+        Some(block.map_err(read))
     }
 
     /// Sends the next block.
@@ -402,7 +402,7 @@ impl Outgoing<'_, '_, '_> {
 
 /// Reads the next bytes of a file into `part`, and hashes them.
 fn read_part(source: &dyn SourceFile, passed: &mut Passed, part: &mut [u8]) -> Result<(), Fault> {
-    if source.read_at(part, passed.len()).map_err(|error| read(&error))? < part.len() {
+    if source.read_at(part, passed.len()).map_err(read)? < part.len() {
         return Err(changed());
     }
     passed.update(part);

@@ -263,12 +263,12 @@ impl Reader<'_, '_> {
         let is_hashed = !item.how.wants_no_hash();
         let hash = match is_hashed.then(|| source.shared_block(0)).flatten() {
             Some(block) => {
-                let block = block.map_err(|error| read(&error))?;
+                let block = block.map_err(read)?;
                 content.copy_from_slice(block.bytes());
                 Some(block.hasher().finish_alone())
             }
             None => {
-                let len = source.read_at(content, 0).map_err(|error| read(&error))?;
+                let len = source.read_at(content, 0).map_err(read)?;
                 if len < content.len() {
                     return Err(changed());
                 }
@@ -403,10 +403,10 @@ fn matches_listing(item: &Item, source: &dyn SourceFile) -> bool {
     is_same && item.ctime.is_none_or(|listed| source.ctime() == Some(listed))
 }
 
-pub(super) fn read(error: &std::io::Error) -> Fault {
+pub(super) fn read(error: std::io::Error) -> Fault {
     match error.kind() {
         // It was truncated.
         std::io::ErrorKind::UnexpectedEof => changed(),
-        _ => Fault::from_io(Side::Source, "read", error),
+        _ => Fault::from_io(Side::Source, "read", &error),
     }
 }
