@@ -8,7 +8,7 @@ use crate::in_flight::InFlight;
 use crate::link::wire::Counted;
 use haul_model::{Fault, Kind, Resume};
 use haul_plan::Plan;
-use haul_proto::{FileSeal, LIST_WINDOW};
+use haul_proto::FileSeal;
 use parking_lot::{Condvar, Mutex};
 
 /// The ledger of one job.
@@ -108,26 +108,12 @@ impl Ledger<'_> {
         }
     }
 
-    /// True if an item of `cost` can be listed now.
-    pub(super) fn has_capacity(&self, cost: u64) -> bool {
-        self.in_flight.lock().cost + cost <= LIST_WINDOW
-    }
-
-    /// Waits until an item of `cost` can be listed. Returns false if the job ends.
-    pub(super) fn wait_for_capacity(&self, cost: u64) -> bool {
-        self.wait_while(|in_flight| in_flight.cost + cost > LIST_WINDOW)
-    }
-
-    /// Waits until all listed entries are processed, or the job ends.
-    pub(super) fn wait_until_empty(&self) {
-        self.wait_while(|in_flight| in_flight.cost > 0);
-    }
-
     /// True if all listed entries are processed.
     pub(crate) fn is_empty(&self) -> bool {
         self.in_flight.lock().cost == 0
     }
 
+    /// Waits for released costs. Returns false if the job ends.
     pub(super) fn wait_while(&self, should_wait: impl Fn(&InFlight<Item>) -> bool) -> bool {
         let mut in_flight = self.in_flight.lock();
         while should_wait(&in_flight) {
@@ -142,16 +128,6 @@ impl Ledger<'_> {
     /// Adds an item that is about to be listed.
     pub(super) fn insert(&self, item: Item) {
         self.in_flight.lock().add(item.index, item.cost, item);
-    }
-
-    /// True if the listing is complete.
-    pub(super) fn has_listed_all(&self) -> bool {
-        self.in_flight.lock().listed_all
-    }
-
-    /// Marks the listing as complete, except for its end message.
-    pub(super) fn listed_all(&self) {
-        self.in_flight.lock().listed_all = true;
     }
 
     /// True if the Receiver still waits for a file.

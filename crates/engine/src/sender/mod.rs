@@ -58,6 +58,7 @@ pub(crate) struct Sender<'a> {
     /// Set where the user is on this side and the Receiver is not.
     reporter: Option<&'a Reporter<'a>>,
     receiver: Arc<dyn ReceiverPort + 'a>,
+    /// Symbolic links in the sources are followed.
     follow: bool,
     /// The destination as the user calls it.
     dest: Vec<u8>,
@@ -194,16 +195,6 @@ impl<'a> Sender<'a> {
     pub(crate) fn resume_len_min(&self) -> u64 {
         self.ledger.resume_len_min
     }
-
-    /// True if no source may change in any way while it is read.
-    fn requires_unchanged(&self) -> bool {
-        self.plan.strict_source
-    }
-
-    /// True if symbolic links in the source are followed.
-    pub(crate) fn follows(&self) -> bool {
-        self.follow
-    }
 }
 
 impl SenderPort for Sender<'_> {
@@ -330,7 +321,7 @@ impl SenderPort for Sender<'_> {
             return;
         }
         self.ledger.released.notify_all();
-        if self.removing.rule().is_some() {
+        if self.removes() {
             for (item, outcome) in &settled {
                 self.removing.remove_source(item, outcome);
             }
@@ -381,7 +372,9 @@ impl SenderPort for Sender<'_> {
                 let _ = messages.send(RemoverMessage::Done(summary));
             }
             // The Receiver ends the job after this message.
-            (Some(_), Queue::Handles) => self.ledger.wait_until_empty(),
+            (Some(_), Queue::Handles) => {
+                self.ledger.wait_while(|in_flight| in_flight.cost > 0);
+            }
             (None, _) => self.control.finish(Ok(summary)),
         }
     }

@@ -127,7 +127,7 @@ impl<'r, 'a> Reader<'r, 'a> {
         let grew = has_grown(source)?;
         let hash = match grew {
             false => hash,
-            true if hash.is_none() || self.sender.requires_unchanged() => return Err(changed()),
+            true if hash.is_none() || self.sender.plan.strict_source => return Err(changed()),
             true => Some(hash_again(source, self.control)?),
         };
         let seal = source.seal();

@@ -66,7 +66,7 @@ impl<'a> Readers<'a> {
                 recv(self.queue) -> item => item.map(Some),
                 recv(stripes.wakeups) -> _ => Ok(None),
                 default(IDLE_POLL) => {
-                    if self.sender.ledger.has_listed_all() {
+                    if self.sender.ledger.in_flight.lock().listed_all {
                         stripes.take_back(&self.lanes);
                     }
                     Ok(None)
@@ -242,7 +242,7 @@ impl Reader<'_, '_> {
         room: &mut [u8],
     ) -> Result<Option<PackItem>, Fault> {
         match self.read_small(item, room) {
-            Err(fault) if fault.kind == FaultKind::Changed && !self.sender.requires_unchanged() => {
+            Err(fault) if fault.kind == FaultKind::Changed && !self.sender.plan.strict_source => {
                 self.read_small(item, room)
             }
             read => read,
@@ -275,7 +275,7 @@ impl Reader<'_, '_> {
                 is_hashed.then(|| ContentHash::of(content))
             }
         };
-        let strict = self.sender.requires_unchanged();
+        let strict = self.sender.plan.strict_source;
         let copied = || Ok(Some(hash.unwrap_or_else(|| ContentHash::of(content))));
         let grew = has_grown(&*source, strict, copied, self.control)?;
         self.sender.ledger.record_opened(item.index, seal.size);

@@ -13,9 +13,7 @@ use crate::parked::Parked;
 use crate::sender::linked::Linked;
 use crate::{Event, Job};
 use crossbeam_channel::RecvTimeoutError;
-use haul_model::{
-    Fault, FaultKind, FileId, Filter, Kind, Name, Outcome, Remove, Side, Summary, words,
-};
+use haul_model::{Fault, FaultKind, FileId, Filter, Kind, Name, Outcome, Side, Summary, words};
 use haul_plan::Plan;
 use haul_proto::{Proven, Removal};
 use haul_tree::{Meta, Tree, TreeDir};
@@ -116,19 +114,9 @@ impl<'a> Removing<'a> {
 }
 
 impl Removing<'_> {
-    /// True if a source stays when a move would lose some of its attributes.
-    pub(super) fn must_be_lossless(&self) -> bool {
-        self.plan.lossless
-    }
-
-    /// The outcomes after which a source is removed, if any.
-    pub(super) fn rule(&self) -> Option<Remove> {
-        self.plan.removes
-    }
-
     /// True if this outcome allows the removal of the file or link. Directories are excluded.
     pub(super) fn may_remove(&self, item: &Item, outcome: &Outcome) -> bool {
-        item.kind != Kind::Dir && self.rule().is_some_and(|rule| rule.allows(outcome))
+        item.kind != Kind::Dir && self.plan.removes.is_some_and(|rule| rule.allows(outcome))
     }
 
     /// Decides about an entry with this outcome. A file with content must have been hashed.
@@ -174,7 +162,7 @@ impl Removing<'_> {
     /// The object of a source and its number of names, if it has several and a move must not lose
     /// anything.
     fn other_names(&self, item: &Item) -> Option<(FileId, u64)> {
-        if !self.must_be_lossless() || item.kind == Kind::Dir {
+        if !self.plan.lossless || item.kind == Kind::Dir {
             return None;
         }
         let (dir, name) = (item.dir.as_ref()?.handle().ok()?, item.name.as_ref()?);
@@ -184,7 +172,7 @@ impl Removing<'_> {
 
     /// Records that the source at `path` is the directory `node`, which will be listed.
     pub(super) fn record_walked(&self, path: &[u8], node: &DirNode) {
-        if self.rule().is_some() && !self.plan.is_mirror {
+        if self.plan.removes.is_some() && !self.plan.is_mirror {
             self.walked.lock().insert(path.to_vec(), node.id());
         }
     }
@@ -199,7 +187,7 @@ impl Removing<'_> {
         twins: Option<&Twins>,
         report: &mut dyn FnMut(Removal),
     ) {
-        if self.rule().is_none() {
+        if self.plan.removes.is_none() {
             return;
         }
         for (item, proof) in self.take_linked(report) {

@@ -102,7 +102,7 @@ impl<'s, 'a> Scan<'s, 'a> {
         if let Some(reporter) = self.sender.reporter {
             reporter.listed_all();
         }
-        self.sender.ledger.listed_all();
+        self.sender.ledger.in_flight.lock().listed_all = true;
         if self.push(ListItem::DirEnd { dir: 0 }).is_ok() {
             self.flush();
         }
@@ -122,7 +122,7 @@ impl<'s, 'a> Scan<'s, 'a> {
 
     /// Sends the user and group that perform the move, if sources must not lose attributes.
     fn send_mover(&mut self) -> Result<(), Stopped> {
-        if !self.sender.removing.must_be_lossless() {
+        if !self.sender.plan.lossless {
             return Ok(());
         }
         let (user, group) = (haul_sys::effective_user(), haul_sys::effective_group());
@@ -132,7 +132,7 @@ impl<'s, 'a> Scan<'s, 'a> {
     /// The reason why the entry `name` of `node`, or `node` itself, stays: a move would lose some
     /// of its attributes.
     fn loss(&self, node: &Arc<DirNode>, name: Option<&Name>) -> Option<Fault> {
-        if self.sender.removing.must_be_lossless() { loss::fault(node, name) } else { None }
+        if self.sender.plan.lossless { loss::fault(node, name) } else { None }
     }
 
     /// Walks one of several sources.
@@ -164,7 +164,7 @@ impl<'s, 'a> Scan<'s, 'a> {
             }
             Source::Named { dir, name, follow } => (Arc::clone(dir), name.clone(), *follow),
         };
-        let follow = has_slash || self.sender.follows();
+        let follow = has_slash || self.sender.follow;
         // As in rsync, a source that is a dangling link counts as missing.
         let inspected =
             self.look_up_restored(&dir, &name, follow).map_err(|fault| match fault.kind {
@@ -254,7 +254,7 @@ impl<'s, 'a> Scan<'s, 'a> {
         };
         let walk = Walk::new(Rules {
             control: self.sender.control,
-            follow: self.sender.follows(),
+            follow: self.sender.follow,
             restores_sources: self.sender.restores_sources(),
             dest_lineage: self.dest_lineage,
             filter: self.filter,

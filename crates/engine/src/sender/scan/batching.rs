@@ -3,10 +3,11 @@
 use super::{Earlier, Scan, Stopped};
 use crate::JobError;
 use crate::dirs::DirNode;
+use crate::in_flight::InFlight;
 use crate::sender::Item;
 use crate::sender::item::Repeat;
 use haul_model::{BlockRanges, Entry, Fault, FaultKind, Kind, MAX_DEPTH, Name, Side, words};
-use haul_proto::{How, ListItem};
+use haul_proto::{How, LIST_WINDOW, ListItem};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -170,9 +171,11 @@ impl Scan<'_, '_> {
 
     pub(super) fn push_item(&mut self, listed: ListItem, mut item: Item) -> Result<(), Stopped> {
         item.cost = listed.cost();
-        if !self.sender.ledger.has_capacity(item.cost) {
+        let (ledger, cost) = (&self.sender.ledger, item.cost);
+        let is_full = |in_flight: &InFlight<Item>| in_flight.cost + cost > LIST_WINDOW;
+        if is_full(&ledger.in_flight.lock()) {
             self.flush();
-            if !self.sender.ledger.wait_for_capacity(item.cost) {
+            if !ledger.wait_while(is_full) {
                 return Err(Stopped);
             }
         }

@@ -131,7 +131,7 @@ impl Scan<'_, '_> {
         number: usize,
         path: &[u8],
     ) -> Result<SourceLookup, Fault> {
-        let follow = place.slash || self.sender.follows();
+        let follow = place.slash || self.sender.follow;
         let meta = match self.look_up_restored(above, name, follow) {
             Ok(meta) => meta,
             // For a name that does not exist, report the fault that mentions no link.
@@ -186,7 +186,7 @@ impl Scan<'_, '_> {
 
     /// True if links may lead out of the base directory, because the job follows links.
     fn may_leave_base(&self) -> bool {
-        self.sender.follows() || self.walking.followed_links.follows_any()
+        self.sender.follow || self.walking.followed_links.follows_any()
     }
 
     /// Returns the source directory `node`, if it can be walked.
