@@ -356,6 +356,7 @@ mod tests {
         let is_like_mirror = copy.is_mirror || copy.reports_changes || copy.updates_root;
         assert!(!is_like_mirror && copy.links && copy.new_links_get_times);
         assert_eq!((copy.replaces, copy.part, copy.delete), (Kinds::Contents, Part::All, None));
+        assert_eq!((copy.size_min, copy.size_max, copy.delete_max), (0, u64::MAX, u64::MAX));
     }
 
     /// A task without a copy has the rules of a dry run, and its own for removals.
