@@ -24,8 +24,8 @@ pub struct Plan {
     pub only_existing: bool,
     /// Minimum length in bytes of the files that take part.
     pub size_min: u64,
-    /// Maximum length in bytes of the files that take part.
-    pub size_max: u64,
+    /// Maximum length in bytes of the files that take part, if limited.
+    pub size_max: Option<u64>,
     /// Symbolic links take part.
     pub links: bool,
     /// Links that may lead out of the destination do not take part.
@@ -46,7 +46,7 @@ pub struct Plan {
     pub writes_sparse: bool,
     /// Files wait for the end of the job, and then get their names in quick succession.
     pub delays_updates: bool,
-    /// Copies get the modes of new files, whatever those of the sources.
+    /// Copies get the modes of new files. The modes of the sources are ignored.
     pub ignores_source_modes: bool,
     /// If modes are not kept: the right to execute is taken from the source.
     pub executability: bool,
@@ -63,7 +63,7 @@ pub struct Plan {
     /// The rules for removing extras.
     pub delete: Option<Delete>,
     /// Maximum number of entries that are removed, for any reason.
-    pub delete_max: u64,
+    pub delete_max: Option<u64>,
     /// The part of the work that the job does.
     pub part: Part,
     /// Sources with the same place are merged, and extras are searched.
@@ -165,10 +165,8 @@ impl Plan {
                 Conflict::ReplaceOlder => Newer::KeptIfNotOlder,
                 _ => Newer::Replaced,
             },
-            size_max: u64::MAX,
             links: true,
             new_links_get_times: true,
-            delete_max: u64::MAX,
             ignores_source_modes: !policy.keeps.has(Kept::MODE),
             copies: true,
             dry_run: policy.dry_run,
@@ -193,7 +191,7 @@ impl Plan {
             replaces: if mirror.replaces_dirs { Kinds::All } else { Kinds::AllButFullDirs },
             only_existing: mirror.existing_only,
             size_min: mirror.size_min.unwrap_or(0),
-            size_max: mirror.size_max.unwrap_or(u64::MAX),
+            size_max: mirror.size_max,
             links: mirror.links,
             safe_links: mirror.safe_links,
             updating: mirror.updating,
@@ -211,7 +209,7 @@ impl Plan {
             keeps_implied_dir_links: mirror.walking.relative == Relative::WithoutImplied,
             updates_root: true,
             delete: mirror.delete,
-            delete_max: mirror.delete_max.unwrap_or(u64::MAX),
+            delete_max: mirror.delete_max,
             part: mirror.part,
             is_mirror: true,
             reports_changes: true,
@@ -223,9 +221,11 @@ impl Plan {
 
     /// True if entries of this kind do not take part, whatever exists at their place.
     pub fn excludes(&self, kind: &Kind) -> bool {
-        match kind {
+        match *kind {
             Kind::Symlink { .. } => !self.links,
-            Kind::File { size } => !(self.size_min..=self.size_max).contains(size),
+            Kind::File { size } => {
+                size < self.size_min || self.size_max.is_some_and(|max| size > max)
+            }
             Kind::Dir | Kind::Special => false,
         }
     }
@@ -305,7 +305,7 @@ mod tests {
             replaces: Kinds::All,
             only_existing: true,
             size_min: 1,
-            size_max: 2,
+            size_max: Some(2),
             links: true,
             safe_links: true,
             updating: Updating::InPlace,
@@ -323,7 +323,7 @@ mod tests {
             keeps_implied_dir_links: true,
             updates_root: true,
             delete: Some(Delete { ignore_errors: true }),
-            delete_max: 4,
+            delete_max: Some(4),
             part: Part::AllElse,
             is_mirror: true,
             reports_changes: true,
@@ -351,12 +351,12 @@ mod tests {
         let few = Plan::of_mirror(&plain, &Mirror { walking: relative, ..Mirror::default() });
         assert!(!few.keeps_implied_dir_links && !few.new_links_get_times && !few.links);
         assert_eq!((few.newer, few.replaces), (Newer::Replaced, Kinds::AllButFullDirs));
-        assert_eq!((few.size_min, few.size_max, few.delete_max), (0, u64::MAX, u64::MAX));
+        assert_eq!((few.size_min, few.size_max, few.delete_max), (0, None, None));
         let copy = Plan::of(&Task::Copy(policy), policy.keeps);
         let is_like_mirror = copy.is_mirror || copy.reports_changes || copy.updates_root;
         assert!(!is_like_mirror && copy.links && copy.new_links_get_times);
         assert_eq!((copy.replaces, copy.part, copy.delete), (Kinds::Contents, Part::All, None));
-        assert_eq!((copy.size_min, copy.size_max, copy.delete_max), (0, u64::MAX, u64::MAX));
+        assert_eq!((copy.size_min, copy.size_max, copy.delete_max), (0, None, None));
     }
 
     /// A task without a copy has the rules of a dry run, and its own for removals.

@@ -266,10 +266,8 @@ impl RecvDir {
     pub(crate) fn mode_of_new(&self) -> u32 {
         let DirState::Open(node) = &self.state else { return 0 };
         // A directory that can't be opened gets no entries.
-        *self
-            .lazy
-            .mode_of_new
-            .get_or_init(|| node.handle().map_or(0, |dir| super::modes::of_new(&*dir)))
+        let mode = || node.handle().map_or(0, |dir| super::modes::of_new(&*dir));
+        *self.lazy.mode_of_new.get_or_init(mode)
     }
 
     /// False if its owner may not create entries in it.

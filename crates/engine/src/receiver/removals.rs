@@ -248,7 +248,8 @@ impl Removals<'_> {
         kind: Kind,
         deleted: &mut Vec<Extra>,
     ) -> io::Result<bool> {
-        if self.deleting.count.fetch_add(1, Ordering::Relaxed) >= self.job.plan.delete_max {
+        let before = self.deleting.count.fetch_add(1, Ordering::Relaxed);
+        if self.job.plan.delete_max.is_some_and(|max| before >= max) {
             self.job.reporter.spared();
             return Ok(false);
         }
