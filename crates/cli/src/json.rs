@@ -147,7 +147,7 @@ pub(crate) fn with_copy_figures(
         .with_some("relayed", NonZeroU64::new(relayed))
 }
 
-/// The figures of a mirror, like those of a copy.
+/// The figures of a mirror. Fields with the name of a figure of a copy have its meaning.
 pub(crate) fn sync_summary(
     summary: &Summary,
     time: Duration,

@@ -379,7 +379,7 @@ impl Progress {
 /// Defines [`Tally`] with a counter for each of these fields of [`Summary`].
 macro_rules! tally {
     ($($field:ident),+) => {
-        /// The number of entries by outcome. The fields are those of [`Summary`].
+        /// The number of entries by outcome. Each field is explained in [`Summary`].
         #[derive(Debug, Default)]
         pub(crate) struct Tally {
             $(pub(crate) $field: AtomicU64),+

@@ -144,7 +144,7 @@ impl Connection {
 /// Waits up to `timeout` until `stream` has input or has ended. Returns whether it has.
 ///
 /// # Errors
-/// Those of `poll`.
+/// Errors of `poll`.
 pub fn wait_for_input(stream: BorrowedFd<'_>, timeout: Duration) -> io::Result<bool> {
     let timeout = Timespec::try_from(timeout).ok();
     loop {
@@ -240,7 +240,7 @@ impl Writer {
     /// again, then wait again.
     ///
     /// # Errors
-    /// Those of `poll`; a broken pipe if the connection was killed.
+    /// Errors of `poll`; a broken pipe if the connection was killed.
     pub fn wait_writable(&self) -> io::Result<()> {
         self.pipe().map_or(Ok(()), |pipe| wait_writable(pipe, self.interrupt.as_deref()))
     }
@@ -414,7 +414,7 @@ impl Closer {
     /// same streams, or `None` if nothing arrives or the streams were not given to this process.
     ///
     /// # Errors
-    /// Those of `poll`, and of [`Connection::from_streams`].
+    /// Errors of `poll` and of [`Connection::from_streams`].
     pub fn reuse_within(self, timeout: Duration) -> io::Result<Option<Connection>> {
         let Some(before) = &self.before else { return Ok(None) };
         if !wait_for_input(before[0].stream(), timeout)? {

@@ -74,7 +74,7 @@ impl Established {
 /// opening.
 ///
 /// # Errors
-/// Those of sending it.
+/// Errors of sending the opening.
 pub(crate) fn open_connection(
     reader: impl Read + Send + 'static,
     mut writer: impl Write + Send + 'static,

@@ -64,7 +64,7 @@ impl Interrupt {
 /// Waits until `pipe` has room, or has no reader any more.
 ///
 /// # Errors
-/// Those of `poll`; a broken pipe if `interrupt` has released it.
+/// Errors of `poll`; a broken pipe if `interrupt` has released it.
 pub(crate) fn wait_writable(pipe: BorrowedFd<'_>, interrupt: Option<&Interrupt>) -> io::Result<()> {
     let Some(interrupt) = interrupt else {
         return match poll(&mut [PollFd::from_borrowed_fd(pipe, PollFlags::OUT)], None) {

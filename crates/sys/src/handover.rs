@@ -124,17 +124,12 @@ impl HandoverTarget {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
+    use crate::rendezvous::tests::secret;
     use std::io::Write;
     use std::os::fd::AsFd;
     use std::thread;
 
     const SOON: Duration = Duration::from_secs(20);
-
-    fn secret(number: u8) -> [u8; SECRET_LEN] {
-        let mut secret = [number; SECRET_LEN];
-        secret[..4].copy_from_slice(&std::process::id().to_le_bytes());
-        secret
-    }
 
     fn file(end: impl Into<OwnedFd>) -> File {
         File::from(end.into())

@@ -102,18 +102,12 @@ fn evict(_: UnixStream, _: &[u8; SECRET_LEN], _: Duration) -> io::Result<()> {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
-    use crate::rendezvous::address;
+    use crate::rendezvous::{address, tests::secret};
     use std::io::Write;
     use std::process::{Command, Stdio};
     use std::thread;
 
     const SOON: Duration = Duration::from_secs(20);
-
-    fn secret(number: u8) -> [u8; SECRET_LEN] {
-        let mut secret = [number; SECRET_LEN];
-        secret[..4].copy_from_slice(&std::process::id().to_le_bytes());
-        secret
-    }
 
     #[test]
     fn a_process_with_the_secret_replaces_the_holder() {

@@ -84,3 +84,6 @@ pub(crate) fn address(purpose: &[u8], secret: &[u8; SECRET_LEN]) -> io::Result<S
 fn address(_: &[u8], _: &[u8; SECRET_LEN]) -> io::Result<SocketAddr> {
     Err(ErrorKind::Unsupported.into())
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

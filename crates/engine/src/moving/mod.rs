@@ -27,8 +27,8 @@ pub struct MoveJob<H> {
     pub dest_shown: String,
     /// The rules of the copy. Its `moving` decides which sources are removed.
     pub policy: Policy,
-    /// A job with the settings that all jobs of the move share: those of the transfer, and
-    /// [`Job::state`].
+    /// A job with the settings that all jobs of the move share: how contents are transferred,
+    /// and [`Job::state`].
     pub like: Job,
 }
 

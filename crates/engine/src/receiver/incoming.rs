@@ -56,7 +56,7 @@ struct IncomingState {
     pending: Option<Pending>,
     /// The assembled part; `None` before there is one.
     into: Option<Arc<Blocks>>,
-    /// The blocks that have begun, except those of a [`DirectWriter`].
+    /// The started blocks that no [`DirectWriter`] writes.
     pieces: Pieces,
     /// A discarded staged file that a [`DirectWriter`] still uses: the last user removes it.
     to_discard: Option<Arc<Blocks>>,

@@ -278,7 +278,7 @@ fn failures_are_reported_once_unless_there_are_too_many() {
     assert_eq!(run(&report_log, &["a!", "b!"], &failed).len(), 2);
     assert!(report_log.begin_rerun());
     assert!(run(&report_log, &["a!", "b!"], &failed).is_empty());
-    // What was copied, and fails now, is told all the same.
+    // A file that was copied before and fails now is reported.
     assert_eq!(run(&report_log, &["c!"], &SAME).len(), 1);
     assert!(report_log.begin_rerun());
     assert_eq!(run(&report_log, &["a!", "b!", "c!"], &failed).len(), 1);

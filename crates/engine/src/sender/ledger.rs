@@ -16,7 +16,7 @@ pub(crate) struct Ledger<'a> {
     control: &'a Control<'a>,
     /// Set where the user is on this side and the Receiver is not.
     reporter: Option<&'a Reporter<'a>>,
-    /// The Receiver keeps what has arrived of a large file for a later job.
+    /// The Receiver keeps the arrived part of a large file for a later job.
     keeps_partial: bool,
     /// See [`super::Sender::resume_len_min`].
     pub(super) resume_len_min: u64,

@@ -8,8 +8,8 @@ use haul::{Hosts, Machine};
 use haul_engine::{NotCopied, RoutedJob, Summary};
 use std::sync::atomic::AtomicU64;
 
-/// Runs the jobs of `routed_jobs`, then those of `removals`. If a job of `routed_jobs` ended early,
-/// no removal runs. Entries that failed, and everything in them, are kept.
+/// Runs `routed_jobs`, then `removals`. If one of the `routed_jobs` ended early, no removal runs.
+/// Entries that failed, and everything in them, are kept.
 pub(super) fn run(
     routed_jobs: Vec<RoutedJob<Machine>>,
     removals: Vec<RoutedJob<Machine>>,
