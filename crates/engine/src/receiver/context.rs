@@ -3,8 +3,8 @@
 use super::durable::is_denied_or_missing;
 use super::ending::Ending;
 use super::ends::Ends;
-use super::work::Tasks;
-use super::{ProtocolViolation, RecvDir, WINDOW_SLACK, Work};
+use super::work::{Buffers, Tasks};
+use super::{ProtocolViolation, Receiver, RecvDir, WINDOW_SLACK};
 use crate::JobError;
 use crate::control::{Control, Reporter};
 use crate::dirs::DirNode;
@@ -143,7 +143,7 @@ impl JobContext<'_> {
     }
 
     /// Queues a task for the workers; waits until the queue has room.
-    pub(crate) fn enqueue(&self, task: Work) {
+    pub(crate) fn enqueue(&self, task: impl FnOnce(&Receiver<'_>, &mut Buffers) + Send + 'static) {
         let tasks = self.tasks.lock().clone();
         if let Some(tasks) = tasks {
             tasks.enqueue(task);

@@ -5,7 +5,7 @@ use super::hashing::Candidate;
 use super::providers::BaseDirs;
 use super::{
     BaseMethod, Completion, Decider, Decision, DestLineage, Filler, JobContext, Linker, Pending,
-    Publisher, Times, Work,
+    Publisher, Times,
 };
 use haul_model::{Changes, Kind, Outcome};
 use haul_proto::Want;
@@ -120,7 +120,8 @@ impl Creator<'_> {
             Decision::Copy(on_existing) if self.job.ends.queues_names => {
                 dir.expect_change();
                 dir.add_pending();
-                self.job.enqueue(Work::Link(Box::new(Pending { on_existing, ..listed })));
+                let link = Pending { on_existing, ..listed };
+                self.job.enqueue(move |receiver, _| receiver.creator.take_link(link));
                 return None;
             }
             Decision::Copy(on_existing) => {

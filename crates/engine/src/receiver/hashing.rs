@@ -5,7 +5,7 @@ use super::check::outcome_of;
 use super::deciding::Case;
 use super::dirs::Base;
 use super::providers::{BaseDirs, OldFile};
-use super::{Decision, DirState, Filler, Pending, Work, as_source_fault, parent_fault, work};
+use super::{Decision, DirState, Filler, Pending, as_source_fault, parent_fault, work};
 use crate::control::{Control, CopyStep};
 use crate::digest::{changed, seal_of};
 use crate::link::SourceHandle;
@@ -101,7 +101,8 @@ impl Filler<'_> {
             counted: 0,
         };
         self.hashing.lock().insert(index, hashing);
-        self.job.enqueue(Work::Hash(index));
+        self.job
+            .enqueue(move |receiver, buffers| receiver.filler.hash_own(index, &mut buffers.part));
         wants.push(Want { index, how: How::WHOLE_HASH, blocks: BlockRanges::none(), into: None });
     }
 

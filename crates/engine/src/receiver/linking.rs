@@ -7,7 +7,7 @@ mod cost;
 use super::waiting::WaitingFile;
 use super::work::Settled;
 use super::{
-    Completion, Decider, Decision, DirState, JobContext, Pending, Publisher, RecvDir, Work, naming,
+    Completion, Decider, Decision, DirState, JobContext, Pending, Publisher, RecvDir, naming,
     parent_fault,
 };
 use crate::dirs::DirNode;
@@ -165,7 +165,8 @@ impl Linker<'_> {
             }
             GroupLookup::Other(first, pending) if self.job.ends.queues_names => {
                 pending.dir.add_pending();
-                self.job.enqueue(Work::Name(Box::new((first, pending))));
+                self.job
+                    .enqueue(move |receiver, _| receiver.linker.link_other_name(&first, pending));
                 None
             }
             GroupLookup::Other(first, mut pending) => {
@@ -255,7 +256,10 @@ impl Linker<'_> {
         for mut pending in waiting {
             match &first {
                 Some(first) if self.job.ends.queues_names => {
-                    self.job.enqueue(Work::Name(Box::new((first.clone(), pending))));
+                    let first = first.clone();
+                    self.job.enqueue(move |receiver, _| {
+                        receiver.linker.link_other_name(&first, pending)
+                    });
                 }
                 Some(first) => {
                     let outcome = self.link(first, &mut pending);

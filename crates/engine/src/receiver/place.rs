@@ -1,12 +1,11 @@
 //! Creates directories, links and special files at their places as soon as they are listed.
 
-use super::work::DirCreation;
-use super::{Creator, DirState, Pending, RecvDir, Work, naming, parent_fault};
+use super::{Creator, DirState, Pending, RecvDir, naming, parent_fault};
 use crate::prefetch::Prefetched;
 use haul_model::{Changes, Entry, Fault, Kept, Kind, Name, NewEntry, Outcome, Side, Skip};
 use haul_proto::OutcomeItem;
 use haul_store::{OnExisting, Publication};
-use haul_tree::Meta;
+use haul_tree::{Meta, PendingOperation};
 use std::io;
 use std::sync::Arc;
 
@@ -122,8 +121,10 @@ impl Creator<'_> {
         };
         if let Some(created) = created {
             dir.add_pending();
-            let pending_creation = DirCreation { index, cost, outcome, created };
-            self.job.enqueue(Work::DirCreated(Arc::clone(&dir), pending_creation));
+            let (opened, item) = (Arc::clone(&dir), OutcomeItem { index, outcome });
+            self.job.enqueue(move |receiver, _| {
+                receiver.creator.wait_for_creation(opened, item, cost, created)
+            });
             return (dir, None);
         }
         (dir, Some(outcome))
@@ -164,19 +165,26 @@ impl Creator<'_> {
         }
     }
 
-    /// Waits until a directory is created, and reports its outcome.
-    pub(super) fn wait_for_creation(&self, dir: &Arc<RecvDir>, pending_creation: DirCreation) {
-        let outcome = match (pending_creation.created)() {
-            Ok(()) => pending_creation.outcome,
-            Err(_) if self.job.control.stopped() => return,
-            Err(error) => {
-                Outcome::Failed(Fault::from_io(Side::Destination, "create the directory", &error))
+    /// Waits until a directory is `created`, and reports its outcome: that of `item`, if the
+    /// creation succeeds.
+    fn wait_for_creation(
+        &self,
+        dir: Arc<RecvDir>,
+        mut item: OutcomeItem,
+        cost: u64,
+        created: PendingOperation,
+    ) {
+        if let Err(error) = created() {
+            if self.job.control.stopped() {
+                return;
             }
-        };
-        self.job.report(pending_creation.index, || dir.path_of(None), &Kind::Dir, 0, &outcome);
-        self.job.close(pending_creation.cost);
-        self.job.send_outcomes(vec![OutcomeItem { index: pending_creation.index, outcome }]);
-        self.completion.settle(Arc::clone(dir));
+            let fault = Fault::from_io(Side::Destination, "create the directory", &error);
+            item.outcome = Outcome::Failed(fault);
+        }
+        self.job.report(item.index, || dir.path_of(None), &Kind::Dir, 0, &item.outcome);
+        self.job.close(cost);
+        self.job.send_outcomes(vec![item]);
+        self.completion.settle(dir);
     }
 
     /// Creates a link, FIFO, socket or device in a worker, where that takes round trips.

@@ -1,7 +1,8 @@
 //! Input from a wire: reads listings, contents, and the Sender's messages at the end of a move.
 
 use super::prefetching::Scout;
-use super::{Arrivals, DirectWriter, Incoming, Piece, Receiver, Work};
+use super::work::take_pack;
+use super::{Arrivals, DirectWriter, Incoming, Piece, Receiver};
 use crate::JobError;
 use crate::copy::STEP_LEN;
 use crate::link::wire::{
@@ -174,7 +175,9 @@ impl Reading<'_, '_> {
                     self.lane,
                     Arrived { bytes, index: None, blocks: 0, size: None },
                 );
-                receiver.job.enqueue(Work::Pack(payload, view));
+                receiver
+                    .job
+                    .enqueue(move |receiver, _| take_pack(&receiver.filler, &payload, view));
                 Ok(Ended::Continue(()))
             }
             FrameType::Data => self.take_data(header.payload_len as usize, input),
@@ -250,7 +253,7 @@ impl Reading<'_, '_> {
                 if !receiver.filler.admit_seal(end.index) {
                     return Ok(Ended::Break(End::Job));
                 }
-                receiver.job.enqueue(Work::Sealed(end));
+                receiver.job.enqueue(move |receiver, _| receiver.filler.take_seal(end));
             }
             Message::FileEnd(end) => {
                 let file = self.open_incoming(end.index)?;
@@ -361,7 +364,7 @@ fn take_directly(
 
 fn check_block(receiver: &Receiver<'_>, file: Arc<Incoming>, seal: BlockSeal, route: Route) {
     match file.try_check_block(&receiver.filler, &seal, route) {
-        Some(true) => receiver.job.enqueue(Work::Arrived(file)),
+        Some(true) => receiver.job.enqueue(move |receiver, _| file.work(&receiver.filler)),
         Some(false) => {}
         None => queue_piece(receiver, file, Piece::Seal(seal, route)),
     }
@@ -385,6 +388,6 @@ fn queue_piece(receiver: &Receiver<'_>, file: Arc<Incoming>, piece: Piece) {
         std::thread::sleep(FULL_POLL);
     }
     if file.push(piece) {
-        receiver.job.enqueue(Work::Arrived(file));
+        receiver.job.enqueue(move |receiver, _| file.work(&receiver.filler));
     }
 }

@@ -1,7 +1,8 @@
 //! Small files on a tree where each request takes a round trip. One thread for each lane keeps many
 //! files in flight, so that no file costs a round trip of its own.
 
-use super::{DirState, Filler, Pending, Work};
+use super::work::take_files;
+use super::{DirState, Filler, Pending};
 use crate::control::CopyStep;
 use crate::link::SourceHandle;
 use haul_model::{Attributes, ContentHash, Fault, FaultKind, Kind, OrFault, Outcome, Side};
@@ -150,7 +151,7 @@ impl Uploading<'_, '_, '_> {
     /// Queues a file for a worker.
     fn queue_for_worker(&self, pending: Pending, file: SourceHandle) {
         self.filler.put_back(pending);
-        self.filler.job.enqueue(Work::Files(vec![file]));
+        self.filler.job.enqueue(take_files(vec![file]));
     }
 
     /// Queues the refused files for workers, once the others are done.
@@ -208,7 +209,7 @@ impl Fetching<'_, '_, '_> {
         let get = dir.as_ref().and_then(|dir| dir.get_small(&file.name, file.size));
         let Some(get) = get else {
             // The worker reports the fault.
-            self.filler.job.enqueue(Work::Files(vec![file]));
+            self.filler.job.enqueue(take_files(vec![file]));
             return None;
         };
         let control = self.filler.job.control;
@@ -221,10 +222,11 @@ impl Fetching<'_, '_, '_> {
 
     fn end(&mut self, index: u64, fetched: Option<haul_tree::Fetched>) {
         let Some(source) = self.requested.remove(&index) else { return };
-        self.filler.job.enqueue(match fetched {
-            Some(file) => Work::Content(Fetched { index, size: source.size, file }),
+        let Some(file) = fetched else {
             // A worker opens it again, and reports the fault.
-            None => Work::Files(vec![source]),
-        });
+            return self.filler.job.enqueue(take_files(vec![source]));
+        };
+        let fetched = Fetched { index, size: source.size, file };
+        self.filler.job.enqueue(move |receiver, _| receiver.filler.take_fetched(fetched));
     }
 }

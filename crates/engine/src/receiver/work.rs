@@ -3,13 +3,10 @@
 
 use super::filling::{Copying, Filled, abandon_stage};
 use super::hold::{Filling, HOLD_MAX, Whole};
-use super::linking::First;
-use super::providers::BaseDirs;
-use super::small::{Fetched, SMALL_MAX};
-use super::{DirState, Filler, Incoming, Pending, Receiver, RecvDir, loss_check};
+use super::small::SMALL_MAX;
+use super::{DirState, Filler, Pending, Receiver, RecvDir, loss_check};
 use crate::control::CopyStep;
 use crate::link::SourceHandle;
-use crate::pool::Buf;
 use crate::{copy, digest};
 use crossbeam_channel::RecvTimeoutError;
 use haul_model::{
@@ -17,38 +14,21 @@ use haul_model::{
     Timestamp,
 };
 use haul_plan::Plan;
-use haul_proto::{FileEnd, PackItem, PackView};
+use haul_proto::{PackItem, PackView};
 use haul_store::{Mover, Verified, Written};
-use haul_tree::{PendingOperation, SourceFile, StagedFile, TreeDir, changed};
+use haul_tree::{SourceFile, StagedFile, TreeDir, changed};
 use std::io;
 use std::sync::Arc;
 
 /// A task for one worker.
-pub(crate) enum Work {
-    /// Copy files of this machine, or hash them.
-    Files(Vec<SourceHandle>),
-    /// Send the sums of this file's old version.
-    Signature(Box<Pending>),
-    /// Answer the waiting offers of chunks.
-    Offered,
-    /// Publish small files that arrived whole.
-    Pack(Buf, PackView),
-    /// Take the pieces that have arrived for this file.
-    Arrived(Arc<Incoming>),
-    /// Hash the destination's file of this index.
-    Hash(u64),
-    /// Take the Sender's hash of its file.
-    Sealed(FileEnd),
-    /// Publish a small file that was fetched.
-    Content(Fetched),
-    /// Create a link, FIFO, socket or device at a far destination.
-    Link(Box<Pending>),
-    /// Make this file a further name of the file of a far base.
-    LinkBase(Box<Pending>),
-    /// Make this entry a further name of a file at a far destination.
-    Name(Box<(First, Pending)>),
-    /// Wait for this directory to be created.
-    DirCreated(Arc<RecvDir>, DirCreation),
+pub(crate) type Work = Box<dyn FnOnce(&Receiver<'_>, &mut Buffers) + Send>;
+
+/// The buffers of one worker, for one task after another.
+#[derive(Default)]
+pub(crate) struct Buffers {
+    scratch: copy::Scratch,
+    /// A part of a file that is hashed.
+    pub(super) part: Vec<u8>,
 }
 
 /// The queues of the workers.
@@ -74,31 +54,22 @@ impl Tasks {
         Self { all, small: Some(small) }
     }
 
-    pub(super) fn enqueue(&self, task: Work) {
+    pub(super) fn enqueue(&self, task: impl FnOnce(&Receiver<'_>, &mut Buffers) + Send + 'static) {
         // Fails only if the workers have ended because the job has.
-        let _ = self.all.send(task);
+        let _ = self.all.send(Box::new(task));
     }
 
     pub(super) fn enqueue_files(&self, files: Vec<SourceHandle>) {
-        let Some(small) = &self.small else { return self.enqueue(Work::Files(files)) };
+        let Some(small) = &self.small else { return self.enqueue(take_files(files)) };
         for file in files {
             if file.size <= SMALL_MAX && !file.hashes {
                 // As above.
                 let _ = small.send(file);
             } else {
-                self.enqueue(Work::Files(vec![file]));
+                self.enqueue(take_files(vec![file]));
             }
         }
     }
-}
-
-/// A directory that is being created. Its outcome is reported afterwards.
-pub(crate) struct DirCreation {
-    pub(super) index: u64,
-    pub(super) cost: u64,
-    /// The outcome if the creation succeeds.
-    pub(super) outcome: Outcome,
-    pub(super) created: PendingOperation,
 }
 
 /// A wanted file, the bytes of it that were counted as done, and its outcome.
@@ -106,48 +77,42 @@ pub(super) type Settled = (Pending, u64, Outcome);
 
 /// Runs tasks until the queue is closed or the job ends.
 pub(crate) fn run_worker(receiver: &Receiver<'_>, tasks: &crossbeam_channel::Receiver<Work>) {
-    let filler = &receiver.filler;
-    let mut scratch = copy::Scratch::default();
-    let mut part = Vec::new();
+    let (job, publisher) = (&receiver.job, &receiver.publisher);
+    let mut buffers = Buffers::default();
     loop {
         // While files are held, the wait has a limit, so that no file is held for ever.
-        let task = if filler.publisher.holding.is_empty() {
+        let task = if publisher.holding.is_empty() {
             tasks.recv().map_err(RecvTimeoutError::from)
         } else {
             tasks.recv_timeout(HOLD_MAX)
         };
-        let _batch = filler.job.ending.begin_batch();
-        if filler.job.control.stopped() {
+        let _batch = job.ending.begin_batch();
+        if job.control.stopped() {
             return;
         }
         match task {
-            Ok(Work::Hash(index)) => filler.hash_own(index, &mut part),
-            Ok(Work::Signature(file)) => filler.providers.versions.send_signature(filler, file),
-            Ok(Work::Offered) => filler.providers.answer_offers(&filler.job),
-            Ok(Work::Sealed(end)) => filler.take_seal(end),
-            Ok(Work::Files(files)) => {
-                let (hashed, copied) = files.into_iter().partition(|file| file.hashes);
-                filler.hash_sources(hashed, &mut part);
-                take_files(filler, copied, &mut scratch);
-            }
-            Ok(Work::Pack(bytes, view)) => take_pack(filler, &bytes, view),
-            Ok(Work::Arrived(incoming)) => incoming.work(filler),
-            Ok(Work::Content(fetched)) => filler.take_fetched(fetched),
-            Ok(Work::Link(link)) => receiver.creator.take_link(*link),
-            Ok(Work::LinkBase(file)) => BaseDirs.bring_from_base(filler, *file, 0, false),
-            Ok(Work::Name(name)) => filler.linker.link_other_name(&name.0, name.1),
-            Ok(Work::DirCreated(dir, pending_creation)) => {
-                receiver.creator.wait_for_creation(&dir, pending_creation)
-            }
+            Ok(task) => task(receiver, &mut buffers),
             Err(RecvTimeoutError::Timeout) => {
-                filler.linker.report_settled(filler.publisher.publish_held())
+                receiver.linker.report_settled(publisher.publish_held())
             }
             Err(RecvTimeoutError::Disconnected) => return,
         }
     }
 }
 
-fn take_files(filler: &Filler<'_>, files: Vec<SourceHandle>, scratch: &mut copy::Scratch) {
+/// The task to copy files of this machine, or to hash them.
+pub(super) fn take_files(
+    files: Vec<SourceHandle>,
+) -> impl FnOnce(&Receiver<'_>, &mut Buffers) + Send + 'static {
+    |receiver, buffers| {
+        let filler = &receiver.filler;
+        let (hashed, copied) = files.into_iter().partition(|file| file.hashes);
+        filler.hash_sources(hashed, &mut buffers.part);
+        copy_files(filler, copied, &mut buffers.scratch);
+    }
+}
+
+fn copy_files(filler: &Filler<'_>, files: Vec<SourceHandle>, scratch: &mut copy::Scratch) {
     let mut settled = Vec::with_capacity(files.len());
     for file in files {
         if filler.job.control.stopped() {
@@ -176,7 +141,8 @@ fn take_files(filler: &Filler<'_>, files: Vec<SourceHandle>, scratch: &mut copy:
     filler.linker.report_settled(settled);
 }
 
-fn take_pack(filler: &Filler<'_>, bytes: &[u8], view: PackView) {
+/// Publishes small files that arrived whole.
+pub(super) fn take_pack(filler: &Filler<'_>, bytes: &[u8], view: PackView) {
     let mut settled = Vec::with_capacity(view.items.len());
     for (item, range) in view.items {
         if filler.job.control.stopped() {

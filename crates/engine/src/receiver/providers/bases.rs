@@ -6,9 +6,7 @@ use crate::dirs::{DirNode, OpenDirs};
 use crate::link::{SenderPort, SourceHandle};
 use crate::receiver::deciding::{Case, is_empty, target_of};
 use crate::receiver::dirs::Base;
-use crate::receiver::{
-    Decider, Decision, DirState, Filler, Pending, RecvDir, Work, parent_fault, work,
-};
+use crate::receiver::{Decider, Decision, DirState, Filler, Pending, RecvDir, parent_fault, work};
 use crate::{Event, Monitor};
 use haul_model::{
     Bases, Changes, Entry, Fault, FaultKind, Kept, Kind, Name, Outcome, Sameness, Side, Skip, words,
@@ -70,7 +68,9 @@ impl Provider for BaseDirs {
         if filler.job.ends.queues_names && matches!(file.base, Some((_, BaseMethod::Link))) {
             file.dir.expect_change();
             file.dir.add_pending();
-            filler.job.enqueue(Work::LinkBase(file));
+            filler.job.enqueue(move |receiver, _| {
+                BaseDirs.bring_from_base(&receiver.filler, *file, 0, false)
+            });
             return ProbeResult::Kept;
         }
         if let Some(outcome) = self.link_if_wanted(filler, &mut file, false) {
@@ -378,7 +378,7 @@ impl BaseDirs {
             follow: false,
         };
         filler.wanted.lock().insert(pending.index, pending);
-        filler.job.enqueue(Work::Files(vec![file]));
+        filler.job.enqueue(work::take_files(vec![file]));
     }
 }
 

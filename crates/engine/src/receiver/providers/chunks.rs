@@ -13,7 +13,7 @@ use super::{Part, ProbeResult, Provider, Providers};
 use crate::Job;
 use crate::cache::ChunkCache;
 use crate::dirs::DirNode;
-use crate::receiver::{DirState, Ends, Filler, JobContext, Pending, Work};
+use crate::receiver::{DirState, Ends, Filler, JobContext, Pending};
 use haul_delta::{Chunk, chunks};
 use haul_model::{BLOCK_LEN, Name, Outcome, Updating, words};
 use haul_proto::{Known, Offer, OfferedChunk, Reuse, Want};
@@ -294,7 +294,7 @@ impl Providers {
         waiting.offers.push_back(offer);
         if !std::mem::replace(&mut waiting.has_worker, true) {
             drop(waiting);
-            job.enqueue(Work::Offered);
+            job.enqueue(|receiver, _| receiver.filler.providers.answer_offers(&receiver.job));
         }
         Ok(())
     }

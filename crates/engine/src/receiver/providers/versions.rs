@@ -5,7 +5,7 @@
 
 use super::begun::{PREFILLED_MAX, begin_with, can_prefill};
 use super::{Content, Part, ProbeResult, Provider, similar};
-use crate::receiver::{DirState, Filler, Pending, RecvDir, Work};
+use crate::receiver::{DirState, Filler, Pending, RecvDir};
 use crate::threads::run_shared;
 use crate::workers::workers;
 use haul_delta::{Checksummer, Key, Shape};
@@ -146,7 +146,10 @@ impl Versions {
                 state.in_flight.insert(next.index, Usage::default());
                 next
             };
-            filler.job.enqueue(Work::Signature(next));
+            filler.job.enqueue(|receiver, _| {
+                let filler = &receiver.filler;
+                filler.providers.versions.send_signature(filler, next);
+            });
         }
     }
 
