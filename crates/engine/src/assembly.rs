@@ -292,7 +292,9 @@ impl<'a> Assembly<'a> {
             }
             if let Some(receiver) = &roles.1 {
                 receiver.job.close_tasks();
-                receiver.filler.providers.flush_chunks();
+                if let Some(chunks) = &receiver.filler.providers.chunks {
+                    chunks.flush();
+                }
                 if let Err(error) = &result {
                     receiver.publisher.leave_waiting(error);
                 }

@@ -65,24 +65,25 @@
 //! | `Receiver` | `listing.rs`, `prefetching.rs` | takes the listing, and looks ahead |
 //! | `Checker` | `check.rs` | compares entries in a job that copies nothing |
 //! | `Creator` | `creator.rs`, `place.rs`, `subdir.rs` | creates directories, links and special files; has files filled |
-//! | `Filler` | `filler.rs`, `hashing.rs` | asks the providers and the Sender for content |
-//! | `Providers` | `providers/` | have content on this machine |
-//! | workers | `work.rs`, `filling.rs`, `incoming.rs`, `small.rs`, `resume.rs`, `proving.rs` | put content into stages |
+//! | `Filler` | `filler.rs`, `filler/hashing.rs` | asks the providers and the Sender for content |
+//! | `Providers` | `filler/providers/`, `chunks.rs` | have content on this machine |
+//! | workers | `work.rs`, `filler/`: `filling.rs`, `incoming.rs`, `small.rs`, `staging.rs`, `resume.rs`, `proving.rs` | put content into stages |
 //! | `Linker` | `linking.rs` | reports outcomes, and links the further names of a file |
-//! | `Decider` | `deciding.rs`, `providers/bases.rs` | looks at what exists, and asks the plan |
+//! | `Decider` | `deciding.rs`, `decision.rs`, `filler/providers/bases.rs` | looks at what exists, and asks the plan |
 //! | `Completion` | `completion.rs`, `disk_space.rs` | settles directories, ends the job, keeps proofs for a move |
-//! | `Publisher` | `publish.rs`, `hold.rs`, `waiting.rs` | gives whole files their names, at once, when they are durable, or at the end of the job |
-//! | `Durability` | `durable.rs` | flushes files and file systems |
-//! | `Sealing` | `sealing.rs` | sets the attributes of directories, last |
-//! | `Naming` | `naming.rs`, `in_place.rs` | gives names so that no entry takes another's; writes into existing files |
-//! | `Removals` | `removals.rs`, `removals/` | removes extra and replaced entries |
-//! | `Backups` | `backup.rs` | keeps removed and replaced entries under other names |
+//! | `Publisher` | `publish.rs`, `publish/hold.rs`, `publish/waiting.rs` | gives whole files their names, at once, when they are durable, or at the end of the job |
+//! | `Durability` | `publish/durable.rs` | flushes files and file systems |
+//! | `Sealing` | `publish/sealing.rs` | sets the attributes of directories, last |
+//! | `Naming` | `publish/naming.rs`, `publish/in_place.rs` | gives names so that no entry takes another's; writes into existing files |
+//! | `Removals` | `publish/removals.rs`, `publish/removals/` | removes extra and replaced entries |
+//! | `Backups` | `publish/backup.rs` | keeps removed and replaced entries under other names |
 //! | `Times` | `times.rs` | knows how exactly the destination keeps times |
-//! | `Owners` | `owners.rs`, `loss_check.rs` | maps users and groups; knows what a move would lose |
-//! | `JobContext` | `context.rs`, `ends.rs`, `modes.rs`, `ending.rs` | holds the plan of the job, the answers of its ends, and the ways to report |
+//! | `Owners` | `owners.rs`, `owners/loss_check.rs` | maps users and groups; knows what a move would lose |
+//! | `JobContext` | `context.rs`, `ends.rs`, `modes.rs`, `context/ending.rs` | holds the plan of the job, the answers of its ends, and the ways to report |
 //!
 //! Also: `destination.rs` finds and opens the destination, and `ancestors.rs` has the directories
-//! above it. `dirs.rs`: a directory that waits for its entries. `pending.rs`: a file being written.
+//! above it. `dirs.rs`: a directory that waits for its entries; `claims.rs`: the objects in it that
+//! are the job's. `pending.rs`: a file being written; `content.rs`: parts of it that are here.
 //! `self_copy.rs`: entries that are part of the destination itself.
 //!
 //! Content:

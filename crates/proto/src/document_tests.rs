@@ -23,7 +23,7 @@ const ELSEWHERE: [(&str, &str); 14] = [
     ("INCOMING_MAX", "engine/src/receiver/reading.rs"),
     ("OPEN_MAX", "store/src/pieces.rs"),
     ("pieces::AHEAD_MAX", "store/src/pieces.rs"),
-    ("LANES_AHEAD_MAX", "engine/src/receiver/incoming.rs"),
+    ("LANES_AHEAD_MAX", "engine/src/receiver/filler/incoming.rs"),
     ("stripes::AHEAD_MAX", "engine/src/sender/stripes.rs"),
     ("PARTS_MAX", "engine/src/link/wire/ledger.rs"),
     ("ASIDE_MAX", "engine/src/sender/remover.rs"),

@@ -10,7 +10,7 @@ use crate::link::{ReceiverPort, SenderPort, SourceHandle};
 use crate::pool::Pool;
 use crate::receiver::{
     Arrivals, PARTS_MAX, Receiver, Tasks, Work, decode_lists, read_for_receiver, run_downloads,
-    run_uploads, run_worker,
+    run_uploads,
 };
 use crate::sender::{
     Item, Readers, Remover, RemoverMessage, Scan, Sender, run_reader, run_removers,
@@ -225,7 +225,7 @@ impl<'scope, 'a: 'scope> ReceiverSide<'a> {
         let at_work = at_work.cloned();
         threads.spawn_several("worker", workers, move || {
             let _at_work = at_work;
-            run_worker(&role, &work);
+            role.run_worker(&work);
         });
     }
 

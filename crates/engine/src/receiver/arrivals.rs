@@ -1,8 +1,7 @@
 //! Arrivals: the state that all connections of a job share for arriving contents. When a lane is
 //! lost, the Sender gets the number of frames that arrived over it.
 
-use super::Receiver;
-use super::incoming::Incoming;
+use super::{Incoming, Receiver};
 use crate::pool::Pool;
 use haul_net::Killer;
 use haul_proto::{Arrived, LANES_MAX, Taken};

@@ -2,9 +2,13 @@
 //! which entries are extras. Contents are compared by their hashes, which both sides compute at the
 //! same time.
 
+use super::decision::outcome_of;
+use super::dirs::names_in;
+use super::publish::naming;
+use super::publish::removals::reported_kind;
 use super::{
     Completion, DirState, Filler, JobContext, Linker, Owners, Pending, Publisher, RecvDir, Times,
-    is_stage, naming, parent_fault,
+    is_stage, parent_fault,
 };
 use crate::dirs::DirNode;
 use crate::link::same;
@@ -307,10 +311,6 @@ fn has_content(kind: &Kind, found: Changes) -> bool {
     matches!(kind, Kind::File { size: 1.. }) && !known.iter().any(|one| found.has(*one))
 }
 
-pub(super) fn outcome_of(found: Changes) -> Outcome {
-    if found.is_empty() { Outcome::Skipped(Skip::Unchanged) } else { Outcome::Differs(found) }
-}
-
 /// The changes of an entry whose directory is missing. Below the root, they say that the
 /// directory's absence was already reported.
 fn missing_in(dir: &RecvDir) -> Changes {
@@ -327,15 +327,6 @@ fn is_listed_object(node: &Arc<DirNode>, meta: &Meta, entry: &Entry) -> bool {
 fn is_listed_dir(node: &Arc<DirNode>, entry: &Entry) -> bool {
     let stat_result = node.handle().and_then(|handle| handle.stat_self());
     stat_result.is_ok_and(|meta| is_listed_object(node, &meta, entry))
-}
-
-/// The kind of an entry for reports.
-pub(super) fn reported_kind(meta: &Meta) -> Kind {
-    meta.listed_kind(|| Ok(Vec::new())).unwrap_or(Kind::Special)
-}
-
-pub(super) fn names_in(node: &Arc<DirNode>) -> io::Result<BTreeSet<Name>> {
-    Ok(node.handle()?.entries()?.into_iter().map(|entry| entry.name).collect())
 }
 
 fn metadata_fault(error: &io::Error) -> Fault {

@@ -1,10 +1,9 @@
 //! The rules of the job and the ways to report. All stages of the Receiver share them.
 
-use super::durable::is_denied_or_missing;
-use super::ending::Ending;
-use super::ends::Ends;
-use super::work::{Buffers, Tasks};
-use super::{ProtocolViolation, Receiver, RecvDir, WINDOW_SLACK};
+pub(super) mod ending;
+
+use super::work::Buffers;
+use super::{Ending, Ends, Receiver, RecvDir, Tasks, WINDOW_SLACK};
 use crate::JobError;
 use crate::control::{Control, Reporter};
 use crate::dirs::DirNode;
@@ -325,4 +324,13 @@ impl JobContext<'_> {
     pub(super) fn hashes_content(&self) -> bool {
         self.plan.verify || self.reporter.wants_hashes()
     }
+}
+
+/// The Sender broke this rule of the protocol.
+pub(super) struct ProtocolViolation(pub(super) &'static str);
+
+/// True if a file could not be opened because of its permissions or because it was removed. Whether
+/// its content was lost is unknown.
+pub(super) fn is_denied_or_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound)
 }

@@ -1,8 +1,8 @@
 //! Takes listed entries that are no directories: settles or creates them at once, requests their
 //! content, or queues them for a worker.
 
-use super::hashing::Candidate;
-use super::providers::BaseDirs;
+use super::filler::hashing::Candidate;
+use super::filler::providers::bases::BaseDirs;
 use super::{
     BaseMethod, Completion, Decider, Decision, DestLineage, Filler, JobContext, Linker, Pending,
     Publisher, Times,

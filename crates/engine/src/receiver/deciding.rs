@@ -1,9 +1,11 @@
 //! Decides about listed files, links and special files: reads the existing entry, asks the plan,
 //! and considers the base directories.
 
-use super::dirs::Base;
+use super::decision::{Decision, kept_or_updated};
+use super::dirs::is_empty;
+use super::publish::naming;
 use super::self_copy::is_same_object;
-use super::{BaseMethod, DirState, JobContext, Publisher, RecvDir, Times, naming};
+use super::{DirState, JobContext, Publisher, RecvDir, Times};
 use crate::dirs::DirNode;
 use haul_model::{Changes, Entry, Fault, Kind, Meta, MetaKind, Name, Outcome, Side, Skip};
 use haul_plan::{Action, Existing, choose_action, non_empty_dir_fault, screen};
@@ -11,37 +13,6 @@ use haul_store::OnExisting;
 use haul_tree::TreeDir;
 use std::io;
 use std::sync::Arc;
-
-/// The decision about an entry.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Decision {
-    /// Copy it, and treat an existing entry like this.
-    Copy(OnExisting),
-    /// Compare its content with the existing file first.
-    Hash,
-    /// Compare its content with the entries of the same name in these base directories. Each comes
-    /// with its other differences. If no content matches, the boxed decision applies.
-    HashBases(Vec<(Base, Changes)>, Box<Decision>),
-    /// Take its content from the entry of the same name in this base directory, in this way, and
-    /// treat an existing entry like this.
-    Base(Base, BaseMethod, OnExisting),
-    /// Do nothing; this is the outcome.
-    Settled(Outcome),
-}
-
-impl Decision {
-    /// The same decision, with the existing entry replaced.
-    pub(super) fn replacing(self) -> Self {
-        match self {
-            Self::Copy(_) => Self::Copy(OnExisting::Replace),
-            Self::Base(base, bring, _) => Self::Base(base, bring, OnExisting::Replace),
-            Self::HashBases(bases, otherwise) => {
-                Self::HashBases(bases, Box::new(otherwise.replacing()))
-            }
-            Self::Hash | Self::Settled(_) => self,
-        }
-    }
-}
 
 /// An entry to decide about, with the existing entry at its place.
 pub(crate) struct Case<'c> {
@@ -218,18 +189,6 @@ fn is_link_target(dir: &dyn TreeDir, name: &Name, entry: &Entry, existing: &Meta
     let Kind::Symlink { target } = &entry.kind else { return false };
     existing.kind != MetaKind::Symlink
         && (entry.leads_to.is_some() && entry.leads_to == existing.id || dir.leads_to(target, name))
-}
-
-/// The outcome of an entry whose content is kept and whose other differences are `found`.
-pub(super) fn kept_or_updated(found: Changes) -> Outcome {
-    match found.is_empty() {
-        true => Outcome::Skipped(Skip::Unchanged),
-        false => Outcome::Synced(found),
-    }
-}
-
-pub(super) fn is_empty(node: &Arc<DirNode>, name: &Name) -> io::Result<bool> {
-    Ok(node.handle()?.open_dir(name, false)?.entries()?.is_empty())
 }
 
 impl Decider<'_> {

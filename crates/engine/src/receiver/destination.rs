@@ -1,8 +1,8 @@
 //! The destination that the user named: a directory to copy into, or the new name of the only
 //! source. Finds it, opens it, and creates missing directories.
 
-use super::DestLineage;
-use super::ancestors::{self, ANCESTORS_MAX};
+use super::ancestors::ANCESTORS_MAX;
+use super::{DestLineage, ancestors};
 use crate::cache::ChunkCache;
 use crate::job::Reach;
 use crate::link::SenderPort;

@@ -1,18 +1,20 @@
 //! A directory of the job at the destination. It is created when it is listed, and gets its
 //! attributes when all its entries are settled.
 
-use super::naming::Claims;
+use super::claims::Claims;
 use crate::dirs::DirNode;
 use crate::prefetch::Prefetched;
 use haul_model::{Attributes, Kept, Name, Scope, words};
 use haul_store::{RowNumber, StaleStages};
-use haul_tree::PRIVATE_DIR_MODE;
+use haul_tree::{PRIVATE_DIR_MODE, TreeDir};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
-use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Once, OnceLock};
+
+/// The permission bits of a mode.
+const RIGHTS: u32 = 0o777;
 
 /// The mode bits that allow an owner to read and search a directory.
 const SEARCHABLE: u32 = 0o500;
@@ -120,24 +122,6 @@ pub(crate) enum DirState {
     /// It does not exist, and the rules forbid to create it.
     Ruled,
 }
-
-/// The directory of a base that has the wanted entry.
-#[derive(Clone)]
-pub(crate) struct Base(pub(super) Arc<DirNode>);
-
-impl fmt::Debug for Base {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Base")
-    }
-}
-
-impl PartialEq for Base {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
-impl Eq for Base {}
 
 impl RecvDir {
     pub(crate) fn new(
@@ -266,7 +250,7 @@ impl RecvDir {
     pub(crate) fn mode_of_new(&self) -> u32 {
         let DirState::Open(node) = &self.state else { return 0 };
         // A directory that can't be opened gets no entries.
-        let mode = || node.handle().map_or(0, |dir| super::modes::of_new(&*dir));
+        let mode = || node.handle().map_or(0, |dir| of_new(&*dir));
         *self.lazy.mode_of_new.get_or_init(mode)
     }
 
@@ -381,4 +365,20 @@ impl RecvDir {
         let upwards = std::iter::successors(Some(self), |dir| dir.parent.as_deref());
         upwards.filter_map(|dir| dir.shown.as_ref())
     }
+}
+
+/// The maximum permissions of new entries in `dir`: from its default access list, or else from the
+/// umask of this process.
+pub(super) fn of_new(dir: &dyn TreeDir) -> u32 {
+    let extended = dir.extended(None, Kept::ACL).ok().flatten();
+    let default = extended.and_then(|extended| extended.default_acl);
+    default.map_or(RIGHTS & !haul_sys::umask(), |acl| acl.mode())
+}
+
+pub(super) fn names_in(node: &Arc<DirNode>) -> io::Result<BTreeSet<Name>> {
+    Ok(node.handle()?.entries()?.into_iter().map(|entry| entry.name).collect())
+}
+
+pub(super) fn is_empty(node: &Arc<DirNode>, name: &Name) -> io::Result<bool> {
+    Ok(node.handle()?.open_dir(name, false)?.entries()?.is_empty())
 }

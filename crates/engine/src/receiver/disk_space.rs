@@ -1,33 +1,10 @@
 //! Messages about a full destination: the space that a file needs, the free space, and the size of
 //! its partial file.
 
-use super::providers::Provider;
-use super::{DirState, Filler, JobContext, Pending};
-use haul_model::{BLOCK_LEN, Fault, FaultKind, Side, Updating, escape_bytes, format_size};
+use super::{DirState, JobContext, Pending};
+use haul_model::{Fault, escape_bytes, format_size};
 use haul_sys::FreeSpace;
 use haul_tree::TreeDir;
-
-/// The fault of a large file for which there is clearly no space, before any of it is sent. `None`
-/// if space may become free, or the file is updated in place or may share an old version.
-pub(super) fn no_space_fault(filler: &Filler<'_>, file: &Pending) -> Option<Fault> {
-    let Pending { dir, entry, resumed, target, .. } = file;
-    let may_take_less = filler.job.plan.delete.is_some()
-        || filler.publisher.removals.replaces_dirs()
-        || filler.job.plan.updating != Updating::Replaces;
-    let is_plain = filler.job.ends.saves_sending
-        && filler.job.resumable(entry).is_some()
-        && !filler.job.may_have_holes(entry)
-        && target.staging.is_none()
-        && !filler.providers.versions.may_have(filler, file)
-        && !may_take_less;
-    let (true, DirState::Open(node)) = (is_plain, &dir.state) else { return None };
-    let there = node.handle().ok()?.local_dir().ok()?;
-    let missing = entry.size().saturating_sub(resumed.saturating_mul(BLOCK_LEN));
-    haul_sys::is_out_of_space(&there, missing).then(|| {
-        let fault = Fault::new(Side::Destination, FaultKind::NoSpace, "not enough space");
-        with_space_details(&filler.job, fault, file, 0)
-    })
-}
 
 /// Adds to the fault of a full file system the space that the file needs and, if known, the free
 /// space. `moved` bytes of the file have arrived.

@@ -1,19 +1,29 @@
 //! Filling: gets the content of wanted files, from this machine or from the Sender.
 
-use super::hashing::Hashing;
-use super::hold::{Filling, Whole};
-use super::providers::{Part, ProbeResult, Provider};
-use super::small::Fetched;
-use super::work::Settled;
+pub(super) mod filling;
+pub(super) mod hashing;
+pub(super) mod incoming;
+pub(super) mod providers;
+pub(super) mod proving;
+pub(super) mod resume;
+pub(super) mod small;
+pub(super) mod staging;
+
+use super::content::Part;
+use super::pending::Settled;
+use super::publish::hold::{Filling, Whole};
 use super::{
     Completion, Decider, DirState, JobContext, Linker, Pending, Providers, Publisher, Times,
 };
 use crate::control::CopyStep;
+use hashing::Hashing;
 use haul_model::{BLOCK_LEN, BlockRanges, Fault, FaultKind, Kind, Outcome, Side};
 use haul_proto::{How, Reuse, Want};
 use haul_store::{Mover, Written};
 use haul_tree::changed;
 use parking_lot::Mutex;
+use providers::{ProbeResult, Provider};
+use small::Fetched;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -116,7 +126,7 @@ impl Filler<'_> {
         self.want_parts(self.providers.part_providers(), file, wants)
     }
 
-    /// Like [`Self::want_file`], for a file that [`super::providers::Versions`] passes on: asks
+    /// Like [`Self::want_file`], for a file that `Versions` passes on: asks
     /// only the providers behind it.
     pub(super) fn want_after_versions(&self, file: Box<Pending>, wants: &mut Vec<Want>) {
         let outcome = self.want_parts(self.providers.after_versions(), file, wants);

@@ -4,11 +4,11 @@
 
 mod cost;
 
-use super::waiting::WaitingFile;
-use super::work::Settled;
+use super::pending::Settled;
+use super::publish::naming;
+use super::publish::waiting::WaitingFile;
 use super::{
-    Completion, Decider, Decision, DirState, JobContext, Pending, Publisher, RecvDir, naming,
-    parent_fault,
+    Completion, Decider, Decision, DirState, JobContext, Pending, Publisher, RecvDir, parent_fault,
 };
 use crate::dirs::DirNode;
 use crate::memory_budget::MemoryBudget;

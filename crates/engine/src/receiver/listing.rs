@@ -1,6 +1,7 @@
 //! The listing: takes its items in order, checks them, and settles or passes on each entry. A
 //! remote Sender may list only what the job covers, and must account for all of it.
 
+use super::context::ProtocolViolation;
 use super::prefetching::Prefetching;
 use super::{DirState, Pending, Receiver, RecvDir, as_source_fault, is_stage};
 use crate::Event;
@@ -13,9 +14,6 @@ use haul_proto::{ListItem, Named, OutcomeItem, Rival, Want};
 use haul_store::OnExisting;
 use haul_tree::Owner;
 use std::sync::Arc;
-
-/// The Sender broke this rule of the protocol.
-pub(super) struct ProtocolViolation(pub(super) &'static str);
 
 /// The position in the listing.
 pub(super) struct Listing {

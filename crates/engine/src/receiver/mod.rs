@@ -3,59 +3,53 @@
 
 mod ancestors;
 mod arrivals;
-mod backup;
 mod check;
+mod chunks;
+mod claims;
 mod completion;
+mod content;
 mod context;
 mod creator;
 mod deciding;
+mod decision;
 mod destination;
 mod dirs;
 mod disk_space;
-mod durable;
-mod ending;
 mod ends;
 mod filler;
-mod filling;
-mod hashing;
-mod hold;
-mod in_place;
-mod incoming;
 mod linking;
 mod listing;
-mod loss_check;
 mod modes;
-mod naming;
 mod owners;
 mod pending;
 mod place;
 mod prefetching;
-mod providers;
-mod proving;
 mod publish;
 mod reading;
-mod removals;
 mod requested;
-mod resume;
-mod sealing;
 mod self_copy;
-mod small;
 mod subdir;
 #[cfg(test)]
 mod tests;
 mod times;
-mod waiting;
 mod work;
 
+use crate::receiver::filler::filling;
+use crate::receiver::publish::hold::HOLD_MAX;
 pub(crate) use arrivals::Arrivals;
+use chunks::Chunks;
 pub(crate) use context::JobContext;
+use context::ProtocolViolation;
+use context::ending::Ending;
+use crossbeam_channel::RecvTimeoutError;
 pub(crate) use destination::{CreatedDirs, Destination};
 pub(crate) use filler::Filler;
+pub(crate) use filler::small::{run_downloads, run_uploads};
 pub(crate) use reading::{PARTS_MAX, decode_lists, read_for_receiver, read_lane};
 pub(crate) use requested::RequestedSources;
 pub(crate) use self_copy::DestLineage;
-pub(crate) use small::{run_downloads, run_uploads};
-pub(crate) use work::{Tasks, Work, run_worker};
+use work::Buffers;
+pub(crate) use work::{Tasks, Work};
 
 use crate::Job;
 use crate::control::{Control, Reporter};
@@ -63,31 +57,31 @@ use crate::dirs::{DirNode, OpenDirs};
 use crate::link::{Proof, ReceiverPort, SenderPort, SourceHandle};
 use crate::originals::Originals;
 use crate::prefetch::{Names, Prefetched};
-use backup::{BackupLocation, Backups};
 use check::Checker;
 use completion::Completion;
 use creator::Creator;
-use deciding::{Decider, Decision};
+use deciding::Decider;
+use decision::{BaseMethod, Decision};
 use dirs::{DirState, RecvDir};
-use durable::Durability;
-use ending::Ending;
 pub(crate) use ends::Ends;
+use filler::incoming::{DirectWriter, Incoming, Piece};
+use filler::providers::{self, Providers};
 use haul_model::{BlockHash, Fault, FaultKind, Kind, Name, Side};
 use haul_plan::Plan;
 use haul_proto::ListItem;
 use haul_sys::Dir;
 use haul_tree::{Capabilities, StagedFile};
-use incoming::{DirectWriter, Incoming, Piece};
 use linking::{Groups, Linker};
-use listing::{Listing, ProtocolViolation};
-use naming::Naming;
+use listing::Listing;
 use owners::{IdMap, Owners};
 use parking_lot::Mutex;
 pub(crate) use pending::Pending;
-use providers::{BaseMethod, Chunks, Providers};
 use publish::Publisher;
-use removals::Removals;
-use sealing::Sealing;
+use publish::backup::{BackupLocation, Backups};
+use publish::durable::Durability;
+use publish::naming::Naming;
+use publish::removals::Removals;
+use publish::sealing::Sealing;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -207,6 +201,31 @@ impl<'a> Receiver<'a> {
         self.job.check_protocol(self.job.admit(items))
     }
 
+    /// Runs tasks until the queue is closed or the job ends.
+    pub(crate) fn run_worker(&self, tasks: &crossbeam_channel::Receiver<Work>) {
+        let (job, publisher) = (&self.job, &self.publisher);
+        let mut buffers = Buffers::default();
+        loop {
+            // While files are held, the wait has a limit, so that no file is held for ever.
+            let task = if publisher.holding.is_empty() {
+                tasks.recv().map_err(RecvTimeoutError::from)
+            } else {
+                tasks.recv_timeout(HOLD_MAX)
+            };
+            let _batch = job.ending.begin_batch();
+            if job.control.stopped() {
+                return;
+            }
+            match task {
+                Ok(task) => task(self, &mut buffers),
+                Err(RecvTimeoutError::Timeout) => {
+                    self.linker.report_settled(publisher.publish_held())
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
     /// Takes the next items of a listing from a wire.
     pub(crate) fn take_list(&self, items: Vec<ListItem>) {
         self.job.check_protocol(self.take_items(items));
@@ -223,7 +242,7 @@ impl ReceiverPort for Receiver<'_> {
     fn files(&self, files: Vec<SourceHandle>) {
         let tasks = self.job.tasks.lock().clone();
         if let Some(tasks) = tasks {
-            tasks.enqueue_files(files);
+            filling::enqueue_files(&tasks, files);
         }
     }
 

@@ -3,11 +3,9 @@
 
 use super::{DirState, JobContext, RecvDir};
 use haul_model::{Attributes, Entry, Kept, Kind, Task};
-use haul_tree::{Meta, MetaKind, PRIVATE_DIR_MODE, TreeDir};
+use haul_tree::{Meta, MetaKind, PRIVATE_DIR_MODE};
 use std::borrow::Cow;
 
-/// The permission bits of a mode.
-const RIGHTS: u32 = 0o777;
 /// The bits that allow to execute a file.
 const EXECUTES: u32 = 0o111;
 /// The bits that allow to read a file.
@@ -29,14 +27,6 @@ pub(super) fn given(task: &Task, kept: Kept) -> Kept {
 /// True if the sources' modes are not kept.
 fn ignores_source_modes(task: &Task) -> bool {
     task.copies().is_some_and(|policy| !policy.keeps.has(Kept::MODE))
-}
-
-/// The maximum permissions of new entries in `dir`: from its default access list, or else from the
-/// umask of this process.
-pub(super) fn of_new(dir: &dyn TreeDir) -> u32 {
-    let extended = dir.extended(None, Kept::ACL).ok().flatten();
-    let default = extended.and_then(|extended| extended.default_acl);
-    default.map_or(RIGHTS & !haul_sys::umask(), |acl| acl.mode())
 }
 
 impl JobContext<'_> {

@@ -1,7 +1,8 @@
 //! Owners: the attributes that a listed entry gets here. Maps users and groups to this machine's
 //! numbers, and leaves out attributes that can't be set.
 
-use super::loss_check::LossCheck;
+pub(super) mod loss_check;
+
 use super::{JobContext, ProtocolViolation, RecvDir};
 use crate::monitor::{Event, Monitor};
 use crate::{Job, Munging, not_kept};
@@ -12,6 +13,7 @@ use haul_model::{
 use haul_proto::{ACCOUNTS_MAX, Account};
 use haul_sys::{AccountKind, ROOT};
 use haul_tree::Owner;
+use loss_check::LossCheck;
 use parking_lot::Mutex;
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -1,8 +1,9 @@
 //! A listed entry, other than a directory, that has no outcome yet.
 
-use super::dirs::Base;
-use super::providers::{PrefilledStage, Version};
-use super::{BaseMethod, DirState, Filler, RecvDir};
+use super::content::Reused;
+use super::context::JobContext;
+use super::decision::Base;
+use super::{BaseMethod, DirState, RecvDir};
 use crate::digest;
 use haul_model::{BLOCK_LEN, Changes, ContentHash, Entry, Fault, FileId, Name, Outcome};
 use haul_proto::FileSeal;
@@ -34,19 +35,6 @@ pub(crate) struct Pending {
     pub(super) target: Target,
 }
 
-/// Content of a file that need not be sent.
-#[derive(Default)]
-pub(super) struct Reused {
-    /// The chunks of the file are offered.
-    pub(super) is_chunked: bool,
-    /// Parts of it were taken from other files.
-    pub(super) has_parts: bool,
-    /// The old version whose sums were sent.
-    pub(super) old: Option<Version>,
-    /// The staged file, if it begins with the old version.
-    pub(super) begun: Option<Box<PrefilledStage>>,
-}
-
 /// Where and how the content of a file is written.
 #[derive(Default)]
 pub(super) struct Target {
@@ -59,6 +47,9 @@ pub(super) struct Target {
     /// The directory of the staged file, if it is not staged beside its final name.
     pub(super) staging: Option<Arc<Dir>>,
 }
+
+/// A wanted file, the bytes of it that were counted as done, and its outcome.
+pub(super) type Settled = (Pending, u64, Outcome);
 
 impl Pending {
     /// Records how much is on record, before the staged file may be given up.
@@ -106,20 +97,20 @@ impl Pending {
     /// If the source has changed, unless it has only grown.
     pub(super) fn recheck_source(
         &mut self,
-        filler: &Filler<'_>,
+        job: &JobContext<'_>,
         source: &dyn SourceFile,
         copied: impl FnOnce() -> Result<Option<ContentHash>, Fault>,
     ) -> Result<(), Fault> {
-        let strict = filler.job.plan.strict_source;
-        self.reading.has_grown = digest::has_grown(source, strict, copied, filler.job.control)?;
+        let strict = job.plan.strict_source;
+        self.reading.has_grown = digest::has_grown(source, strict, copied, job.control)?;
         Ok(())
     }
 
     /// True if the file may share the content of `source`: the bytes need not be read, and the file
     /// is staged on a file system that shares content.
-    pub(super) fn may_share(&self, filler: &Filler<'_>, source: &dyn SourceFile) -> bool {
+    pub(super) fn may_share(&self, job: &JobContext<'_>, source: &dyn SourceFile) -> bool {
         let DirState::Open(node) = &self.dir.state else { return false };
-        !(filler.job.hashes_content() || self.reading.is_retry || self.target.staging.is_some())
+        !(job.hashes_content() || self.reading.is_retry || self.target.staging.is_some())
             && source.handle().is_some()
             && node.handle().is_ok_and(|dir| dir.capabilities().can_share_content)
     }

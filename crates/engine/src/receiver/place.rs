@@ -1,6 +1,7 @@
 //! Creates directories, links and special files at their places as soon as they are listed.
 
-use super::{Creator, DirState, Pending, RecvDir, naming, parent_fault};
+use super::publish::naming;
+use super::{Creator, DirState, Pending, RecvDir, parent_fault};
 use crate::prefetch::Prefetched;
 use haul_model::{Changes, Entry, Fault, Kept, Kind, Name, NewEntry, Outcome, Side, Skip};
 use haul_proto::OutcomeItem;

@@ -1,15 +1,24 @@
 //! Publishing: gives whole files their names, at once or at the end of the job.
 
-use super::hold::Holding;
-use super::naming::name_taken;
-use super::waiting::Waiting;
+pub(super) mod backup;
+pub(super) mod durable;
+pub(super) mod hold;
+pub(super) mod in_place;
+pub(super) mod naming;
+pub(super) mod removals;
+pub(super) mod sealing;
+pub(super) mod waiting;
+
 use super::{Backups, Durability, JobContext, Naming, Pending, Removals, Sealing, Times};
 use crate::originals::Originals;
 use haul_model::{Fault, FileId, Outcome, Side};
 use haul_tree::SealedFile;
+use hold::Holding;
+use naming::name_taken;
 use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
+use waiting::Waiting;
 
 /// Publishes files: at once, when they are durable, or at the end of the job.
 pub(crate) struct Publisher<'a> {

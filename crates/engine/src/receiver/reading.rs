@@ -1,7 +1,7 @@
 //! Input from a wire: reads listings, contents, and the Sender's messages at the end of a move.
 
+use super::filler::filling::take_pack;
 use super::prefetching::Scout;
-use super::work::take_pack;
 use super::{Arrivals, DirectWriter, Incoming, Piece, Receiver};
 use crate::JobError;
 use crate::copy::STEP_LEN;
@@ -323,10 +323,13 @@ fn take_control_message(
 ) -> Result<Ended, ReadEnd> {
     match message {
         Message::Offer(offer) if !receiver.job.copies_nothing() => {
-            while receiver.filler.providers.has_many_offers() && !receiver.job.control.stopped() {
+            let Some(chunks) = &receiver.filler.providers.chunks else {
+                return Err(refused("it offered chunks, and none were requested"));
+            };
+            while chunks.has_many_offers() && !receiver.job.control.stopped() {
                 std::thread::sleep(FULL_POLL);
             }
-            receiver.filler.providers.take_offer(&receiver.job, offer).map_err(refused)?;
+            chunks.take_offer(&receiver.job, offer).map_err(refused)?;
         }
         Message::Removed(removed) if receiver.completion.awaits_removals() => {
             receiver.completion.take_removals(removed);

@@ -1,7 +1,8 @@
 //! Finds the place of a directory at the destination: opens the existing directory or creates one.
 
-use super::self_copy::{self, is_same_object};
-use super::{Creator, DirState, RecvDir, naming};
+use super::publish::naming;
+use super::self_copy::is_same_object;
+use super::{Creator, DirState, RecvDir, self_copy};
 use crate::beneath;
 use crate::dirs::DirNode;
 use haul_model::{Entry, Fault, FaultKind, Name, OrFault, Outcome, Side, Skip};

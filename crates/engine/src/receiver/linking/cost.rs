@@ -5,7 +5,7 @@ use super::{First, Group, Place};
 use crate::dirs::DirNode;
 use crate::memory_budget::allocated;
 use crate::receiver::RecvDir;
-use crate::receiver::waiting::WaitingFile;
+use crate::receiver::publish::waiting::WaitingFile;
 use haul_model::{FileId, Name};
 use std::mem::size_of;
 
