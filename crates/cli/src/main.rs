@@ -14,6 +14,7 @@
 //! - `report.rs`: the traits of reports and of messages. `report/text.rs` and `report/json.rs`:
 //!   the two reports, over `report/output.rs`. `report/destination.rs`: a report
 //!   that wraps one of them. `report/log_file.rs`: the log of their errors.
+//!   `deployed.rs`: lines about a haul that was installed on a host.
 //! - `json.rs`: the JSON lines and their fields. `json/`: how they are written, and the words of
 //!   closed sets. `lines.rs`: the lines of rsync.
 //! - `progress.rs`: the progress line. `progress/meter.rs`: its text. `progress/on_signal.rs`:
@@ -36,6 +37,7 @@ mod cache;
 mod command;
 mod config;
 mod deadline;
+mod deployed;
 mod error;
 mod hint;
 mod interrupt;

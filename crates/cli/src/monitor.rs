@@ -303,7 +303,7 @@ impl<'r> JobMonitor<'r> {
 
     /// The formats of printed and of logged lines.
     fn formats(&self) -> impl Iterator<Item = &Lines> {
-        [&self.lines].into_iter().chain(self.log.as_ref().map(|log| &log.config.lines))
+        [&self.lines].into_iter().chain(self.lines.log.as_ref().map(|log| &log.lines))
     }
 
     /// Prints a mirror's line about an entry.
@@ -329,9 +329,11 @@ impl<'r> JobMonitor<'r> {
 
     /// Writes the entry's line to the log, if there is one.
     fn log(&self, path: &[u8], kind: &Kind, listed: &Listed, fate: SyncFate<'_>) {
-        if let Some(log) = self.log.as_ref().filter(|log| log.config.lines.is_logged(kind, fate)) {
-            let (lines, is_outgoing) =
-                (&log.config.lines, self.is_outgoing.load(Ordering::Relaxed));
+        let format = self.lines.log.as_ref().map(|log| &log.lines);
+        if let (Some(log), Some(lines)) = (&self.log, format)
+            && lines.is_logged(kind, fate)
+        {
+            let is_outgoing = self.is_outgoing.load(Ordering::Relaxed);
             let line = Itemized { lines, path, kind, listed, fate, is_outgoing };
             log.lines(&String::from_utf8_lossy(&line.text()));
         }
@@ -551,8 +553,9 @@ impl Monitor for JobMonitor<'_> {
         let is_backed_up =
             || self.fate(outcome).is_some_and(|fate| self.lines.has_backup_line(kind, fate));
         let is_logged = || {
-            let fate = self.log.as_ref().and_then(|log| Some((log, self.fate(outcome)?)));
-            fate.is_some_and(|(log, fate)| log.config.lines.is_logged(kind, fate))
+            let format = self.lines.log.as_ref();
+            let fate = format.and_then(|log| Some((&log.lines, self.fate(outcome)?)));
+            fate.is_some_and(|(lines, fate)| lines.is_logged(kind, fate))
         };
         self.includes(kind, outcome) || is_logged() || is_backed_up()
     }

@@ -3,21 +3,18 @@
 //!
 //! A consumer thread is started before the thread that produces its input.
 
-mod calling;
 mod carrier;
-mod chosen;
-mod further_logins;
-mod lane;
 mod opening;
 mod roster;
 mod schedule;
 mod side;
 mod wire;
 
-pub(crate) use self::calling::CallSettings;
-pub(crate) use self::further_logins::FurtherLogins;
+pub(crate) use self::carrier::{PeerInput, watch_reader};
 pub(crate) use self::opening::Joining;
-pub(crate) use self::wire::{Greeting, IdleStreams, PeerInput, Wire, watch_reader};
+pub(crate) use self::opening::calling::CallSettings;
+pub(crate) use self::opening::further_logins::FurtherLogins;
+pub(crate) use self::wire::{Greeting, IdleStreams, Wire};
 
 use self::opening::Joins;
 use self::roster::Roster;

@@ -16,7 +16,7 @@
 //! ([`haul_net::Connection::as_fallback`]).
 
 use crate::error::Error;
-use crate::host::Host;
+use crate::host::{Host, UseServer};
 use crate::servers::{self, EnrolledServer, Login};
 use haul_engine::{Greeted, JobError, LinkEvent, OpenConnection, Requests, Session};
 use haul_net::{ConnectError, ConnectOptions, Diagnostics, ServerVia, SshTarget, Timeouts};
@@ -31,17 +31,6 @@ const RELOGIN_MAX: Duration = Duration::from_secs(60);
 /// Maximum time in which the agent of a kept connection must greet. If it takes longer, haul opens
 /// a new connection.
 const GREETING_MAX: Duration = Duration::from_secs(2);
-
-/// The use of a host's server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UseServer {
-    /// The server is not used.
-    Never,
-    /// A server that this user is enrolled at is used, over the protocol that serves best.
-    IfKnown,
-    /// A server is required, over this protocol, or the one that serves best.
-    Always(Option<ServerVia>),
-}
 
 /// A call to a host: its parameters, and who is notified.
 pub struct Call<'c> {

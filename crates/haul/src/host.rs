@@ -1,10 +1,9 @@
 //! A host that a command names, and the settings for connecting to it. Only code that starts ssh
 //! uses [`Host::ssh`].
 
-use crate::endpoint::UseServer;
 use haul_engine::Job;
 use haul_model::{Compression, Via};
-use haul_net::{Congestion, ConnectError, SshTarget, Timeouts};
+use haul_net::{Congestion, ConnectError, ServerVia, SshTarget, Timeouts};
 use std::fmt;
 use std::num::NonZeroU8;
 use std::path::PathBuf;
@@ -134,4 +133,15 @@ impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.ssh.display())
     }
+}
+
+/// The use of a host's server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UseServer {
+    /// The server is not used.
+    Never,
+    /// A server that this user is enrolled at is used, over the protocol that serves best.
+    IfKnown,
+    /// A server is required, over this protocol, or the one that serves best.
+    Always(Option<ServerVia>),
 }

@@ -123,8 +123,8 @@ pub use session::Session;
 // Items that only the program uses.
 #[doc(hidden)]
 pub use {
-    endpoint::{Call, UseServer},
-    host::{RETRIES, WithoutHaul},
+    endpoint::Call,
+    host::{RETRIES, UseServer, WithoutHaul},
     hosts::{Hosts, Questions},
     location::parse_host,
     mirror::use_dir_contents,

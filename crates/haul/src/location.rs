@@ -1,8 +1,8 @@
 //! Locations as a user writes them: `path`, `[user@]host:path`, `ssh://[user@]host[:port]/path` or
 //! `sftp://[user@]host[:port]/path`. Paths are bytes, and are not changed.
 
-use crate::endpoint::UseServer;
 use crate::error::Error;
+use crate::host::UseServer;
 use crate::host::{Host, RETRIES, WithoutHaul};
 use haul_engine::{HostPath, JobError};
 use haul_model::{escape_bytes, escape_text, words};

@@ -6,7 +6,7 @@ use crate::interrupt::{FlagsGuard, Interrupt, Interruptible, wait_writable};
 use crate::kept::{IdleConnections, Keeper, Streams};
 use crate::process::Process;
 use crate::stderr::{Diagnostics, StderrReader};
-use crate::{ConnectError, ExtraLogins, HostAddresses, Refusal, Timeouts};
+use crate::{ConnectError, ExtraLogins, Refusal, Timeouts};
 use haul_sys::PacketStats;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FileType;
@@ -452,18 +452,11 @@ impl Closer {
         }
     }
 
-    /// The addresses of the host as its name resolves here. The lookup runs in the background.
-    pub fn host_addresses(&self) -> HostAddresses {
-        let server = self.served.as_ref().and_then(|served| {
-            let round_trip =
-                served.transport.packet_stats().map(|packet_stats| packet_stats.round_trip);
-            Some((served.transport.peer()?, round_trip))
-        });
-        match (self.extra_logins(), server) {
-            (Some(extra_logins), _) => HostAddresses::of(&extra_logins.0),
-            (None, Some((server, round_trip))) => HostAddresses::of_server(server, round_trip),
-            (None, None) => HostAddresses::at(Vec::new()),
-        }
+    /// The address of the server, and the round trip to it if known. `None` if no server is reached.
+    pub(crate) fn server(&self) -> Option<(SocketAddr, Option<Duration>)> {
+        let transport = &self.served.as_ref()?.transport;
+        let round_trip = transport.packet_stats().map(|packet_stats| packet_stats.round_trip);
+        Some((transport.peer()?, round_trip))
     }
 
     /// True if the connection itself is one over TLS, to a server or from the client of one.

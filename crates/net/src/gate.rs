@@ -4,11 +4,14 @@
 //! ([`QuicChild`]), as the same type.
 
 mod handshake;
+mod limits;
 mod own_keys;
 
 use self::handshake::{Handshake, Progress};
+pub use self::limits::GateLimits;
+pub(crate) use self::limits::source;
 use self::own_keys::OwnKeys;
-use crate::direct::{HANDSHAKE_MAX, is_caller_error};
+use crate::direct::is_caller_error;
 use crate::duplex::{Established, Opening};
 use crate::quic::{JobStream, QuicGate};
 use crate::tls::server_config;
@@ -20,7 +23,7 @@ use rustls::ServerConfig;
 use socket2::{Domain, Socket, Type};
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
@@ -36,26 +39,6 @@ const REFUSED_LEN_MAX: u64 = 1 << 20;
 
 /// Pause in accepting callers after the system failed to accept one.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// Bits of the prefix of an IPv6 address that one subscriber has.
-const SUBSCRIBER_BITS: u32 = 64;
-
-/// Bounds of a [`Gate`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct GateLimits {
-    /// Concurrent handshakes. A new one replaces the oldest.
-    pub handshakes_max: usize,
-    /// The same for one address (IPv6: for its first 64 bits).
-    pub per_source_max: usize,
-    /// Timeout of a handshake.
-    pub handshake_max: Duration,
-}
-
-impl Default for GateLimits {
-    fn default() -> Self {
-        Self { handshakes_max: 256, per_source_max: 64, handshake_max: HANDSHAKE_MAX }
-    }
-}
 
 /// Keys of clients, each with its time of expiry.
 pub(crate) type AcceptedKeys = Arc<Mutex<HashMap<PublicKey, Option<SystemTime>>>>;
@@ -396,17 +379,6 @@ fn prepare(listeners: &[TcpListener]) -> io::Result<()> {
         rustix::net::listen(listener, BACKLOG)?;
     }
     Ok(())
-}
-
-/// The part of an address that identifies one subscriber.
-pub(crate) fn source(ip: IpAddr) -> IpAddr {
-    match ip.to_canonical() {
-        IpAddr::V6(ip) => {
-            let mask = u128::MAX << (u128::BITS - SUBSCRIBER_BITS);
-            Ipv6Addr::from_bits(ip.to_bits() & mask).into()
-        }
-        ip => ip,
-    }
 }
 
 /// A copy of the known keys.

@@ -2,6 +2,7 @@
 //! its own. A host that tells others where to call must not direct them to another host.
 
 use crate::SshTarget;
+use crate::connection::Closer;
 use crate::ssh::host_name;
 use parking_lot::{Condvar, Mutex};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
@@ -23,6 +24,17 @@ pub struct HostAddresses {
     is_ssh: bool,
     /// For a server: the address where it was reached, and the round trip if known.
     server: Option<(SocketAddr, Option<Duration>)>,
+}
+
+impl Closer {
+    /// The addresses of the host as its name resolves here. The lookup runs in the background.
+    pub fn host_addresses(&self) -> HostAddresses {
+        match (self.extra_logins(), self.server()) {
+            (Some(extra_logins), _) => HostAddresses::of(&extra_logins.0),
+            (None, Some((server, round_trip))) => HostAddresses::of_server(server, round_trip),
+            (None, None) => HostAddresses::at(Vec::new()),
+        }
+    }
 }
 
 #[derive(Default)]

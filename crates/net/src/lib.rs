@@ -85,10 +85,10 @@ pub use refusal::Refusal;
 pub use remote_command::{DEPLOY_DIR, DEPLOY_MARKER, DEPLOYED_NAME, STAGED_PREFIX};
 pub use server::{ConnectOptions, ServerAddress, ServerVia, connect_server};
 pub use ssh::{
-    ExtraLogins, connect, connect_briefly, connect_deploy, connect_kept, connect_over_shared,
+    connect, connect_briefly, connect_deploy, connect_kept, connect_over_shared,
     connect_server_command, connect_sftp,
 };
 pub use ssh_configuration::configured_hosts;
 pub use stderr::Diagnostics;
-pub use target::SshTarget;
+pub use target::{ExtraLogins, SshTarget};
 pub use timeouts::{SILENCE_SECONDS, Timeouts};

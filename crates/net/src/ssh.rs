@@ -11,7 +11,7 @@ use crate::pipe::{enlarge_pipe, stdout_pair};
 use crate::process::{Process, status_of};
 use crate::remote_command::{DEPLOY, Subcommand, remote_command};
 use crate::stderr::{Diagnostics, StderrReader};
-use crate::{ConnectError, SshTarget};
+use crate::{ConnectError, ExtraLogins, SshTarget};
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::AsFd;
@@ -149,10 +149,6 @@ pub fn connect_over_shared(target: &SshTarget, sftp: bool) -> Option<Connection>
     let silent: Diagnostics = Arc::new(|_: &[u8]| {});
     stands.then(|| start(target, remote_program, Traffic::Shared, silent).ok())?
 }
-
-/// A host with an established login, for additional logins.
-#[derive(Debug, Clone)]
-pub struct ExtraLogins(pub(crate) Arc<SshTarget>);
 
 impl ExtraLogins {
     /// Like [`connect`], as a connection of its own, never over one that ssh shares. ssh asks the

@@ -40,6 +40,10 @@ pub(crate) struct RemoteShell {
     pub(crate) args: Vec<String>,
 }
 
+/// A host with an established login, for additional logins.
+#[derive(Debug, Clone)]
+pub struct ExtraLogins(pub(crate) Arc<SshTarget>);
+
 impl SshTarget {
     /// The host with this name or address (IPv6 without brackets). Logs in as `user`, or else as
     /// ssh's configuration says.

@@ -2,7 +2,7 @@
 //! redirect them by replacing a component with a symbolic link.
 
 use crate::jail;
-use crate::meta::{self, Stat};
+use crate::stat::{self, Stat};
 use haul_model::{FileId, Name};
 use parking_lot::Mutex;
 #[cfg(target_os = "linux")]
@@ -172,7 +172,7 @@ impl Dir {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let flags = flags | OFlags::NOFOLLOW;
         let file = File::from(rustix::fs::openat(&self.fd, name.as_bytes(), flags, Mode::empty())?);
-        let stat = meta::file_stat(&file)?.regular()?;
+        let stat = stat::file_stat(&file)?.regular()?;
         Ok((file, stat))
     }
 
@@ -193,7 +193,7 @@ impl Dir {
             // The system refuses this for a file of another user.
             let _ = rustix::fs::fcntl_setfl(&file, OFlags::NONBLOCK | OFlags::NOATIME);
         }
-        let stat = meta::file_stat(&file)?;
+        let stat = stat::file_stat(&file)?;
         if stat.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }
@@ -224,7 +224,7 @@ impl Dir {
         match jail::follow(self, name.as_bytes(), jail::INSPECT) {
             Some(opened) => {
                 let opened = opened?;
-                let stat = meta::file_stat(&opened)?;
+                let stat = stat::file_stat(&opened)?;
                 if self.fakes { Self::faked_stat_held(&opened, stat) } else { Ok(stat) }
             }
             None => self.stat_at(name, AtFlags::empty()),
@@ -375,7 +375,7 @@ impl Dir {
             Err(Errno::ACCESS | Errno::ROFS) => open(OFlags::RDONLY)?,
             file => file?,
         };
-        let stat = meta::file_stat(&file)?.regular()?;
+        let stat = stat::file_stat(&file)?.regular()?;
         Ok((file.into(), stat))
     }
 
@@ -395,7 +395,7 @@ impl Dir {
     /// Those of `fstatat`.
     pub fn is_private_file(&self, temp: &str, file: &File) -> io::Result<bool> {
         match self.entry_id(temp.as_bytes()) {
-            Ok(id) => Ok(id == meta::file_stat(file)?.id),
+            Ok(id) => Ok(id == stat::file_stat(file)?.id),
             Err(Errno::NOENT) => Ok(false),
             Err(error) => Err(error.into()),
         }
@@ -525,7 +525,7 @@ pub(crate) fn private_mode() -> Mode {
 pub fn path_stat(path: &[u8], follow: bool) -> io::Result<Stat> {
     let nofollow = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
     if let Some(opened) = jail::open(path, jail::INSPECT | nofollow) {
-        return meta::file_stat(&opened?);
+        return stat::file_stat(&opened?);
     }
     let path = OsStr::from_bytes(path);
     let raw = if follow { rustix::fs::stat(path) } else { rustix::fs::lstat(path) };

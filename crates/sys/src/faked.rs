@@ -8,7 +8,8 @@ use self::acl::{acl_of, bytes_of};
 use crate::Dir;
 use crate::attributes::{self, NONE};
 use crate::held::{Target, proc_unavailable};
-use crate::meta::{self, NO_DEVICE, Stat};
+use crate::meta;
+use crate::stat::{self, NO_DEVICE, Stat};
 use haul_model::{Attributes, Device, EXTENDED_LEN_MAX, Extended, Kept, Name, NewEntry, Xattr};
 use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
@@ -55,7 +56,7 @@ impl Dir {
     /// # Errors
     /// Those of `fstat` and `fgetxattr`.
     pub fn stat_of(&self, file: impl AsFd) -> io::Result<Stat> {
-        let stat = meta::file_stat(file.as_fd())?;
+        let stat = stat::file_stat(file.as_fd())?;
         if !self.fakes {
             return Ok(stat);
         }
@@ -138,7 +139,7 @@ impl Dir {
                 (target, (FileType::Symlink, NO_DEVICE), attributes, which)
             }
             NewEntry::Special(special) => {
-                (&b""[..], meta::kind_of(special), attributes.over(0, which), which)
+                (&b""[..], stat::kind_of(special), attributes.over(0, which), which)
             }
         };
         let mut file = self.create_private(temp)?;

@@ -4,7 +4,8 @@
 
 use crate::Dir;
 use crate::jail;
-use crate::meta::{self, Stat};
+use crate::meta;
+use crate::stat::{self, Stat};
 use haul_model::{Attributes, Extended, Kept, Name};
 use rustix::fs::{CWD, Gid, Mode, OFlags, Timestamps, Uid, XattrFlags};
 use std::io;
@@ -53,7 +54,7 @@ impl Dir {
     pub(crate) fn hold(&self, name: &[u8]) -> io::Result<(Held, Stat)> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let held = rustix::fs::openat(self, name, flags, Mode::empty())?;
-        let stat = meta::file_stat(&held)?;
+        let stat = stat::file_stat(&held)?;
         let path = Some(proc_path(&held, &stat)?);
         Ok((Held { fd: held, path }, stat))
     }
@@ -75,7 +76,7 @@ impl Dir {
                 rustix::fs::openat(self, name.as_bytes(), flags, Mode::empty())?
             }
         };
-        let stat = meta::file_stat(&held)?;
+        let stat = stat::file_stat(&held)?;
         match proc_path(&held, &stat) {
             Ok(path) => self.extended_at(Target { fd: held.as_fd(), path: Some(&path) }, which),
             // Without /proc a file can be opened instead.
@@ -135,7 +136,7 @@ impl<'t> Target<'t> {
     }
 
     pub(crate) fn stat(self) -> io::Result<Stat> {
-        meta::file_stat(self.fd)
+        stat::file_stat(self.fd)
     }
 
     pub(crate) fn chown(self, user: Option<Uid>, group: Option<Gid>) -> Done {

@@ -26,9 +26,9 @@
 //!   requests.
 //! - `close_errors.rs`: errors that closing a file reports. `space.rs`: space for a file to be
 //!   written.
-//! - `meta.rs`: attributes through open handles. `attributes.rs`: extended attributes and access
-//!   control lists. `held.rs`: entries that must not be opened. `not_kept.rs`: the error of an
-//!   attribute that can't be set.
+//! - `stat.rs`: the metadata of an entry. `meta.rs`: sets attributes through open handles.
+//!   `attributes.rs`: extended attributes and access control lists. `held.rs`: entries that must not
+//!   be opened. `not_kept.rs`: the error of an attribute that can't be set.
 //! - `faked.rs`: root's attributes stored for any user, in rsync's form. `faked/acl.rs`: an access
 //!   control list in that form.
 //! - `accounts.rs`: users and groups by name and ID.
@@ -100,6 +100,7 @@ mod rendezvous;
 mod routes;
 mod schedule;
 mod space;
+mod stat;
 mod unnamed;
 mod vectors;
 
@@ -135,8 +136,7 @@ pub use lock::try_lock;
 pub use login::{Limit, congestion_control, is_congestion_name, login_limit};
 pub use memory::{Memory, limit_arenas};
 pub use meta::{
-    Stat, check_renamable, file_stat, is_mount_point, keep_mtime, keeps_ctime, set_attributes,
-    set_mode, set_mtime,
+    check_renamable, is_mount_point, keep_mtime, keeps_ctime, set_attributes, set_mode, set_mtime,
 };
 pub use mounts::MountPoints;
 pub use named::{Links, append_to_named, append_to_private, open_named};
@@ -149,4 +149,5 @@ pub use rendezvous::{SECRET_LEN, secret};
 pub use routes::{PacketStats, mtu_to, packet_stats};
 pub use schedule::use_batch_scheduling;
 pub use space::{is_out_of_space, reserve};
+pub use stat::{Stat, file_stat};
 pub use vectors::{VectorWork, with_vectors};

@@ -4,6 +4,7 @@
 use crate::Dir;
 use crate::dir::private_mode;
 use crate::meta;
+use crate::stat;
 use haul_model::{Attributes, Device, FileId, Kept, Name, NewEntry};
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
@@ -35,7 +36,7 @@ impl Dir {
         let made = match new {
             NewEntry::Symlink(target) => rustix::fs::symlinkat(target, self, temp),
             NewEntry::Special(special) => {
-                let (kind, Device { major, minor }) = meta::kind_of(special);
+                let (kind, Device { major, minor }) = stat::kind_of(special);
                 let number = rustix::fs::makedev(major, minor);
                 rustix::fs::mknodat(self, temp, kind, private_mode(), number)
             }

@@ -6,7 +6,7 @@
 //! The kernel resolves links of /proc: no other user can create one there.
 
 use crate::jail;
-use crate::meta::{self, Stat};
+use crate::stat::{self, Stat};
 use crate::{Dir, effective_user};
 use haul_model::{ForeignLink, Name};
 use rustix::fs::{Mode, OFlags};
@@ -74,7 +74,7 @@ impl Dir {
         let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::NONBLOCK;
         let rest = vec![name.as_bytes().to_vec()];
         let file = File::from(walk_from(self.try_clone()?, rest, flags, Mode::empty())?);
-        let stat = meta::file_stat(&file)?.regular()?;
+        let stat = stat::file_stat(&file)?.regular()?;
         Ok((file, stat))
     }
 }
@@ -213,7 +213,7 @@ enum Link {
 fn link_at(dir: &Dir, name: &[u8]) -> io::Result<Option<Link>> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let held = rustix::fs::openat(dir, name, flags, Mode::empty())?;
-    let stat = meta::file_stat(&held)?;
+    let stat = stat::file_stat(&held)?;
     if !stat.is_symlink() {
         return Ok(None);
     }
@@ -298,7 +298,7 @@ mod tests {
             "whole/to-b/../..",
         ] {
             let path = if path == "/" { "/".into() } else { at(path) };
-            let id = |file: io::Result<OwnedFd>| file.and_then(|fd| Ok(meta::file_stat(&fd)?.id));
+            let id = |file: io::Result<OwnedFd>| file.and_then(|fd| Ok(stat::file_stat(&fd)?.id));
             let kind = |error: io::Error| error.raw_os_error();
             let told = id(File::open(&path).map(OwnedFd::from)).map_err(kind);
             let walked = id(open_named(&path, Links::Own).map(OwnedFd::from)).map_err(kind);

@@ -66,7 +66,13 @@ pub(super) fn execute<F: Message>(
     let started = Instant::now();
     let screen = Screen::default();
     let report = &*copy.detail.report(&screen);
-    let log = match copy.lines.log.as_deref().map(LogFile::open).transpose() {
+    let log = match copy
+        .lines
+        .log
+        .as_deref()
+        .map(|log| LogFile::open(&log.path, log.links))
+        .transpose()
+    {
         Ok(log) => log,
         Err(error) => return report.abort(&error, None).as_rsync(&Summary::default(), 0),
     };

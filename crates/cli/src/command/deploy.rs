@@ -1,15 +1,15 @@
 //! `haul deploy`: puts haul onto a host, and takes it away again.
 
 use crate::args::{Deploy, Deployment};
+use crate::deployed::{deployed_line, undeployed_line};
 use crate::error::{CommandError, ErrorKind, ExitCode};
 use crate::hint::Hint;
 use crate::progress::{Screen, diagnostics};
-use crate::quantity;
 use crate::report::{Detail, Show};
 use haul::Host;
-use haul::deploy::{DeployError, Deployed, LikelyCause, Program, Undeployed, deploy, undeploy};
-use haul_engine::{Change, JobError};
-use haul_net::{ConnectError, DEPLOY_DIR, DEPLOYED_NAME};
+use haul::deploy::{DeployError, Deployed, LikelyCause, Program, deploy, undeploy};
+use haul_engine::JobError;
+use haul_net::ConnectError;
 use std::path::{Path, PathBuf};
 
 /// Where Linux shows the program of a process, even if its file has another
@@ -74,41 +74,6 @@ pub(crate) fn own_program() -> Result<PathBuf, CommandError> {
     })
 }
 
-/// Where a deployed haul is, as a location.
-fn location(host: &str) -> String {
-    format!("{host}:~/{DEPLOY_DIR}/{DEPLOYED_NAME}")
-}
-
-/// The result of a deployment, for people.
-pub(crate) fn deployed_line(host: &str, bytes: u64, change: Change) -> String {
-    let (location, bytes) = (location(host), quantity::bytes(bytes));
-    let version = env!("CARGO_PKG_VERSION");
-    match change {
-        Change::New => format!("installed haul {version} as {location}, {bytes}\n"),
-        Change::Replaced => {
-            format!("installed haul {version} as {location}, {bytes}, replacing another\n")
-        }
-        Change::Nothing => format!("haul {version} is already installed: {location}\n"),
-    }
-}
-
-/// The same on the way to a job.
-pub(crate) fn notice(host: &str, bytes: u64, change: Change) -> String {
-    format!("no haul there: {}", deployed_line(host, bytes, change).trim_end())
-}
-
-fn undeployed_line(host: &Host, undeployed: Undeployed) -> String {
-    let location = location(&host.to_string());
-    let mut line = match undeployed.was_there {
-        true => format!("removed {location}"),
-        false => format!("nothing to remove: no {location}"),
-    };
-    if undeployed.dirs_kept {
-        line.push_str("; its directory is not empty and stays");
-    }
-    line + "\n"
-}
-
 impl Hint for DeployError {
     type Text = &'static str;
 
@@ -171,6 +136,8 @@ impl From<DeployError> for CommandError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use haul::deploy::Undeployed;
+    use haul_engine::Change;
 
     #[test]
     fn lines_say_what_was_done_and_where() {

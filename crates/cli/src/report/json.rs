@@ -1,7 +1,7 @@
 //! The report for programs: lines of [`crate::json`] on standard output.
 
 use super::{Detail, Message, Output, Report};
-use crate::command::deploy;
+use crate::deployed;
 use crate::error::CommandError;
 use crate::hint;
 use crate::json::{self, Object};
@@ -61,7 +61,7 @@ impl Report for Json {
 
     fn link(&self, notice: LinkEvent<'_>) {
         if let LinkEvent::Deployed { host, bytes, change } = notice {
-            self.warning(host.as_bytes(), &deploy::notice(host, bytes, change));
+            self.warning(host.as_bytes(), &deployed::notice(host, bytes, change));
         } else if let Some(line) = json::link(&notice) {
             self.print(line);
             self.output().flush();

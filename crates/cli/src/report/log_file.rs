@@ -2,35 +2,36 @@
 //! time.
 
 use crate::error::{CommandError, ErrorKind, ExitCode};
-use crate::lines::LogConfig;
 use crate::quantity;
+use haul_engine::Links;
 use haul_model::{Fault, Side, escape_bytes};
 use parking_lot::Mutex;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The log file, and the format of its lines about entries.
+/// The log file.
 pub(crate) struct LogFile {
-    pub(crate) config: LogConfig,
+    path: OsString,
     file: Mutex<(File, io::Result<()>)>,
 }
 
 impl LogFile {
-    /// Opens the log to append, or creates it.
+    /// Opens the log at `path` to append, or creates it. Only `links` are followed to it.
     ///
     /// # Errors
     /// If that fails, or the path contains a link that is not followed.
-    pub(crate) fn open(config: &LogConfig) -> Result<Arc<Self>, CommandError> {
-        let opened = haul_engine::append_to_named(Path::new(&config.path), config.links);
+    pub(crate) fn open(path: &OsStr, links: Links) -> Result<Arc<Self>, CommandError> {
+        let opened = haul_engine::append_to_named(Path::new(path), links);
         let file = opened.map_err(|error| {
             let fault = Fault::from_io(Side::Destination, "open the log", &error);
-            let path = escape_bytes(config.path.as_bytes());
+            let path = escape_bytes(path.as_bytes());
             CommandError::usage(format!("{path}: {}", fault.message)).for_named_file(&fault)
         })?;
-        Ok(Arc::new(Self { config: config.clone(), file: Mutex::new((file, Ok(()))) }))
+        Ok(Arc::new(Self { path: path.to_owned(), file: Mutex::new((file, Ok(()))) }))
     }
 
     /// Logs each line of `text`, with the time. A write error is reported at the end.
@@ -52,7 +53,7 @@ impl LogFile {
         let mut file = self.file.lock();
         let error = std::mem::replace(&mut file.1, Ok(())).err()?;
         let fault = Fault::from_io(Side::Destination, "write to the log", &error);
-        let path = escape_bytes(self.config.path.as_bytes());
+        let path = escape_bytes(self.path.as_bytes());
         Some(CommandError::new(ErrorKind::Io, format!("{path}: {}", fault.message)))
     }
 }

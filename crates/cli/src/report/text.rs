@@ -2,7 +2,7 @@
 //! standard error, and a progress line below them.
 
 use super::{Detail, Message, Output, Report, Show};
-use crate::command::deploy;
+use crate::deployed;
 use crate::error::CommandError;
 use crate::hint::Hint;
 use crate::progress::{Counts, Meter, SHOW_AFTER, Screen};
@@ -112,7 +112,7 @@ impl Report for Text {
                 over(host, connections, "ssh connection", "ssh connections")
             }
             LinkEvent::Deployed { host, bytes, change } => {
-                let message = deploy::notice(host, bytes, change);
+                let message = deployed::notice(host, bytes, change);
                 return self.warning(host.as_bytes(), &message);
             }
             LinkEvent::NotLoggedIn { host, reason } => {

@@ -1,10 +1,10 @@
 //! A connection that carries a lane: a direct connection or a login.
 
-use super::wire::{PeerInput, watch_reader};
-use crate::watchdog::Watchdog;
+use crate::link::wire::READ_AHEAD;
+use crate::watchdog::{Watchdog, WatchedReader};
 use haul_net::{Closer, Connection, Direct, Killer, Timeouts, Writer};
 use haul_sys::{Giver, HandedOver};
-use std::io::{self, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -128,4 +128,12 @@ impl Carrier {
             }
         }
     }
+}
+
+/// A stream from a peer.
+pub(crate) type PeerInput = BufReader<WatchedReader<Box<dyn Read + Send>>>;
+
+/// Buffers `reader`; `watchdog` notices its silence.
+pub(crate) fn watch_reader(reader: Box<dyn Read + Send>, watchdog: &Arc<Watchdog>) -> PeerInput {
+    BufReader::with_capacity(READ_AHEAD, watchdog.watch_reader(reader))
 }

@@ -11,11 +11,16 @@
 //!
 //! `roster.rs` holds the stage of each lane on both sides; `lane.rs` holds its content.
 
-use super::calling::Callee;
+pub(super) mod calling;
+pub(super) mod chosen;
+pub(super) mod further_logins;
+pub(super) mod lane;
+
+use self::calling::Callee;
+use self::further_logins::FurtherLogins;
+use self::lane::LaneRole;
 use super::carrier::Carrier;
-use super::further_logins::FurtherLogins;
-use super::lane::LaneRole;
-use super::roster::{Roster, Stage};
+use super::roster::{POLL_INTERVAL, Roster, Stage};
 use super::schedule::{Attempt, Failure, First, Schedule};
 use crate::callers::accept;
 use crate::control::{CANCEL_POLL, Control};
@@ -35,9 +40,6 @@ use std::time::Duration;
 /// Minimum remaining content, in bytes, to open a lane. Below this the job ends before the lane is
 /// ready.
 pub(super) const LEFT_MIN: u64 = 2 << 20;
-
-/// The interval at which the remaining content is checked.
-pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Which side opens the lanes of a job.
 pub(crate) enum Joining {

@@ -8,7 +8,6 @@
 //! | `Free`, `Connecting`| `Joined`   | it is connected                                   |
 //! | `Joined`          | `Lost`     | its connection ends before the job                |
 
-use super::opening::POLL_INTERVAL;
 use crate::link::wire::Outbox;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use haul_net::{Closer, Killer, SshProcess};
@@ -221,6 +220,9 @@ impl Roster {
         lanes.handles.iter().for_each(LaneHandles::end);
     }
 }
+
+/// The interval at which the remaining content is checked.
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
 mod tests {

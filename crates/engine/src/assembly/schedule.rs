@@ -1,7 +1,7 @@
 //! Decides when lanes are started: how many at a time, and the consequences of failed and lost
 //! lanes. It opens nothing.
 
-use super::chosen::CHOSEN_LANE_LEN;
+use super::opening::chosen::CHOSEN_LANE_LEN;
 use super::roster::{Stage, Stages};
 use haul_model::os_text;
 use std::io;

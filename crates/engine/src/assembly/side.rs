@@ -1,6 +1,6 @@
 //! A role in this process, with its threads and their queues.
 
-use super::lane::LaneRole;
+use super::opening::lane::LaneRole;
 use super::wire::Input;
 use super::{Assembly, Receiving, Sending};
 use crate::Job;

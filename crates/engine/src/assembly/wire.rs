@@ -1,28 +1,24 @@
 //! One end of a wire, as a job uses it: the stream from the peer, and the writer.
 
 use super::WriterWork;
-use super::calling::{CallSettings, Callee};
-use super::further_logins::FurtherLogins;
+use super::carrier::{PeerInput, watch_reader};
+use super::opening::calling::{CallSettings, Callee};
+use super::opening::further_logins::FurtherLogins;
 use super::opening::{Joining, Joins};
 use super::roster::Roster;
 use crate::control::Control;
 use crate::link::greeting::welcome;
-use crate::link::wire::{
-    ByWire, End, Frames, Offers, OnLeaving, Outbox, READ_AHEAD, ReadEnd, run_writer,
-};
+use crate::link::wire::{ByWire, End, Frames, Offers, OnLeaving, Outbox, ReadEnd, run_writer};
 use crate::sender::Sender;
 use crate::threads::JobThreads;
-use crate::watchdog::{Watchdog, WatchedReader, keepalive_after};
+use crate::watchdog::{Watchdog, keepalive_after};
 use crossbeam_channel::{Sender as Giver, bounded};
 use haul_net::Writer;
 use haul_proto::Caps;
 use parking_lot::{Condvar, Mutex};
-use std::io::{BufReader, Read};
+use std::io::Read;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-
-/// A stream from a peer.
-pub(crate) type PeerInput = BufReader<WatchedReader<Box<dyn Read + Send>>>;
 
 /// One end of a wire.
 pub(crate) struct Wire {
@@ -230,11 +226,6 @@ impl Wire {
             threads.spawn_or_return("writer", Box::new(write) as WriterWork<'scope>).err();
         ((input, outbox), instead)
     }
-}
-
-/// Buffers `reader`; `watchdog` notices its silence.
-pub(crate) fn watch_reader(reader: Box<dyn Read + Send>, watchdog: &Arc<Watchdog>) -> PeerInput {
-    BufReader::with_capacity(READ_AHEAD, watchdog.watch_reader(reader))
 }
 
 impl Input {

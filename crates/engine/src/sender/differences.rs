@@ -1,8 +1,9 @@
 //! A large file of which the Receiver has an older version. Parts that the old version has are sent
 //! as a Reuse with their old position; the rest is sent as content.
 
+use super::item::{Sent, given_up};
 use super::offers::Part;
-use super::pieces::{Outgoing, PIECE_LEN, Sent, given_up};
+use super::pieces::{Outgoing, PIECE_LEN};
 use super::read::read;
 use crate::control::CopyStep as Progress;
 use crate::link::wire::{Body, OutFrame};

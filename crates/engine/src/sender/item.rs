@@ -1,8 +1,9 @@
 //! An entry at the Sender, from its listing to its outcome.
 
 use crate::dirs::DirNode;
-use haul_model::{BlockRanges, FileId, Kind, Name, Timestamp};
+use haul_model::{BlockRanges, Fault, FaultKind, FileId, Kind, Name, Side, Timestamp};
 use haul_proto::{How, PACK_FILE_MAX};
+use haul_tree::SourceFile;
 use std::sync::Arc;
 
 /// The state of a content that may be sent again.
@@ -100,4 +101,26 @@ impl Item {
             (None, None) => Vec::new(),
         }
     }
+
+    /// True if the wanted blocks can be sent: all exist and, unless the whole file is wanted, the file
+    /// is unchanged since the listing.
+    pub(super) fn is_still_wanted(&self, source: &dyn SourceFile) -> bool {
+        let all_exist = self.blocks.begin_within(source.seal().size);
+        all_exist && (self.blocks.is_all() || self.matches_listing(source))
+    }
+
+    /// True if the file is unchanged since the listing.
+    fn matches_listing(&self, source: &dyn SourceFile) -> bool {
+        let seal = source.seal();
+        let is_same = (self.size(), self.mtime) == (seal.size, Some(seal.mtime));
+        is_same && self.ctime.is_none_or(|listed| source.ctime() == Some(listed))
+    }
+}
+
+/// `None` if the job ends; a fault if the file can't be sent.
+pub(super) type Sent<T = ()> = Option<Result<T, Fault>>;
+
+/// The Receiver gave the file up, and has reported the reason itself.
+pub(super) fn given_up() -> Fault {
+    Fault::new(Side::Destination, FaultKind::Io, "it was given up")
 }

@@ -1,7 +1,7 @@
 //! The leases of a Sender's contents. A worker that sends a content over a lane leases it until it
 //! has arrived. Contents that are lost with the lane are sent again.
 
-use super::pieces::given_up;
+use super::item::given_up;
 use super::read::Reader;
 use super::stripes::{BlockTask, EndStep, Striped};
 use crate::link::wire::{Lanes, OnFate, OutFrame};

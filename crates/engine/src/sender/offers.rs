@@ -12,7 +12,6 @@
 //!   are used. Offers continue, because the Receiver fills its index from them.
 //! - No file waits longer than 2 s to be queued. If answers are repeatedly late, no content waits.
 
-use super::read::is_still_wanted;
 use super::{Item, Sender};
 use crate::control::CANCEL_POLL;
 use crate::link::wire::Outbox;
@@ -409,7 +408,7 @@ impl Sender<'_> {
         let source: Arc<dyn SourceFile> = self.open(item)?.into();
         self.offers.opened(item.index, &source);
         let size = source.seal().size;
-        if !is_still_wanted(item, &*source) {
+        if !item.is_still_wanted(&*source) {
             return Ok(());
         }
         for range in item.blocks.iter() {

@@ -3,15 +3,16 @@
 
 use super::Item;
 use super::differences::Search;
+use super::item::{Sent, given_up};
 use super::offers::Part;
 use super::passed::Passed;
-use super::read::{Reader, is_still_wanted, read};
+use super::read::{Reader, read};
 use super::stripes::{BlockTask, SentBlock, Striped};
 use crate::control::CopyStep;
 use crate::digest::hash_again;
 use crate::link::wire::{Body, Counted, OutFrame, SentTally};
 use haul_delta::Matcher;
-use haul_model::{BLOCK_LEN, BlockRange, ContentHash, Fault, FaultKind, Side};
+use haul_model::{BLOCK_LEN, BlockRange, ContentHash, Fault};
 use haul_proto::{BlockSeal, FileSeal, Message, Reuse, data_head};
 use haul_tree::{SharedBlock, SourceFile, changed, has_grown};
 use std::sync::Arc;
@@ -42,9 +43,6 @@ pub(super) struct Outgoing<'p, 'r, 'a> {
     tally: Option<SentTally>,
 }
 
-/// `None` if the job ends; a fault if the file can't be sent.
-pub(super) type Sent<T = ()> = Option<Result<T, Fault>>;
-
 impl<'r, 'a> Reader<'r, 'a> {
     /// Sends the wanted blocks of a file, using `part` as a buffer.
     pub(super) fn send_pieces(
@@ -53,7 +51,7 @@ impl<'r, 'a> Reader<'r, 'a> {
         source: Arc<dyn SourceFile>,
         part: &mut [u8],
     ) -> Sent<FileSeal> {
-        if !is_still_wanted(item, &*source) {
+        if !item.is_still_wanted(&*source) {
             return Some(Err(changed()));
         }
         self.sender.ledger.record_opened(item.index, source.seal().size);
@@ -407,9 +405,4 @@ fn read_part(source: &dyn SourceFile, passed: &mut Passed, part: &mut [u8]) -> R
     }
     passed.update(part);
     Ok(())
-}
-
-/// The Receiver gave the file up, and has reported the reason itself.
-pub(super) fn given_up() -> Fault {
-    Fault::new(Side::Destination, FaultKind::Io, "it was given up")
 }

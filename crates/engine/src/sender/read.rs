@@ -353,7 +353,7 @@ impl Reader<'_, '_> {
     /// striped.
     fn start_stripes(&self, item: &Item, source: &Arc<dyn SourceFile>) -> Option<Arc<Striped>> {
         let stripes = self.readers.stripes.as_ref()?;
-        if !item.is_sent_plainly() || !is_still_wanted(item, &**source) {
+        if !item.is_sent_plainly() || !item.is_still_wanted(&**source) {
             return None;
         }
         let striped = Arc::new(Striped::new(item, source)?);
@@ -387,20 +387,6 @@ impl Reader<'_, '_> {
         }
         self.end_stripes(file)
     }
-}
-
-/// True if the wanted blocks can be sent: all exist and, unless the whole file is wanted, the file
-/// is unchanged since the listing.
-pub(super) fn is_still_wanted(item: &Item, source: &dyn SourceFile) -> bool {
-    let all_exist = item.blocks.begin_within(source.seal().size);
-    all_exist && (item.blocks.is_all() || matches_listing(item, source))
-}
-
-/// True if the file is unchanged since the listing.
-fn matches_listing(item: &Item, source: &dyn SourceFile) -> bool {
-    let seal = source.seal();
-    let is_same = (item.size(), item.mtime) == (seal.size, Some(seal.mtime));
-    is_same && item.ctime.is_none_or(|listed| source.ctime() == Some(listed))
 }
 
 pub(super) fn read(error: std::io::Error) -> Fault {

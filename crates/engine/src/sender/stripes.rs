@@ -2,7 +2,7 @@
 //! leased to a worker until it has arrived. Blocks that are lost with a lane are returned here.
 
 use super::Item;
-use super::pieces::Sent;
+use super::item::Sent;
 use crate::control::{CANCEL_POLL, Control};
 use crate::link::wire::SentTally;
 use haul_model::{BLOCK_LEN, BlockHash, BlockTree, ContentHash, Fault};

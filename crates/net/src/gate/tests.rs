@@ -4,7 +4,7 @@
 use super::*;
 use crate::{ConnectError, ConnectOptions, ServerAddress, ServerVia, bind_udp, connect_server};
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 

@@ -1,9 +1,9 @@
 //! Parses option values as rsync does.
 
-use super::table::parsed;
 use std::ffi::OsStr;
 use std::num::NonZeroU64;
 use std::os::unix::ffi::OsStrExt;
+use std::str::FromStr;
 
 /// Parses a number.
 pub(super) fn number<T: std::str::FromStr>(value: &OsStr) -> Result<T, &'static str> {
@@ -48,6 +48,11 @@ pub(crate) fn size(value: &OsStr) -> Result<u64, &'static str> {
         return Err(INVALID);
     }
     Ok(bytes as u64)
+}
+
+/// Parses a value; `expected` is the error.
+pub(super) fn parsed<T: FromStr>(value: &OsStr, expected: &'static str) -> Result<T, &'static str> {
+    value.to_str().and_then(|text| text.parse().ok()).ok_or(expected)
 }
 
 #[cfg(test)]

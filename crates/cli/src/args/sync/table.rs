@@ -4,7 +4,6 @@ use super::given;
 use super::{DeleteTiming, PERMS, Recursion, Sameness, SyncOptions, number, size};
 use haul_model::{Bases, Kept};
 use std::ffi::OsStr;
-use std::str::FromStr;
 
 /// An option, and its effect.
 #[derive(Debug)]
@@ -217,9 +216,4 @@ const OPTIONS: &[OptionSpec] = &[
 
 pub(super) fn text(value: &OsStr) -> Result<String, &'static str> {
     value.to_str().map(str::to_owned).ok_or("it is not UTF-8")
-}
-
-/// Parses a value; `expected` is the error.
-pub(super) fn parsed<T: FromStr>(value: &OsStr, expected: &'static str) -> Result<T, &'static str> {
-    value.to_str().and_then(|text| text.parse().ok()).ok_or(expected)
 }

@@ -4,6 +4,7 @@ use super::remote::run_on_host;
 use super::{Admitted, ServerStatus, default_name, print};
 use crate::args::Terms;
 use crate::command::deploy;
+use crate::deployed;
 use crate::error::{CommandError, ErrorKind, ExitCode};
 use crate::progress::Screen;
 use crate::server::is_reachable;
@@ -52,7 +53,7 @@ fn running(host: &Host, yes: bool) -> Result<ServerStatus, CommandError> {
             confirm(&format!("{host} has no haul. Install it there?"), yes)?;
             let screen = Screen::default();
             let deployed = deploy::install(host, None, &screen)?;
-            print(&deploy::deployed_line(&host.to_string(), deployed.bytes, deployed.change))?;
+            print(&deployed::deployed_line(&host.to_string(), deployed.bytes, deployed.change))?;
             run_on_host(host.ssh(), &status_args)?
         }
         result => result?,

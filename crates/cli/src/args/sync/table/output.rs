@@ -1,7 +1,8 @@
 //! Options for output and for hosts.
 
 use super::super::{Stats, SyncOptions, number};
-use super::{Effect, OptionSpec, parsed, text};
+use super::{Effect, OptionSpec, text};
+use crate::args::sync::reading::parsed;
 use crate::config::{KEEP_DEFAULT, PARALLEL_MAX, RETRIES_MAX, Rate, Transport, from_command_line};
 use clap::ValueEnum;
 use haul_model::{Compression, Via, ViaError};

@@ -12,8 +12,9 @@
 //! The amount that a host has to send is unknown until its agent has greeted. Before that, a few
 //! logins are allowed.
 
-use super::opening::{Opening, POLL_INTERVAL};
-use super::schedule::Schedule;
+use super::Opening;
+use crate::assembly::roster::POLL_INTERVAL;
+use crate::assembly::schedule::Schedule;
 use crate::control::Control;
 use haul_net::{Closer, SshProcess};
 use haul_proto::LANES_MAX;
@@ -22,7 +23,7 @@ use std::time::{Duration, Instant};
 
 /// Minimum content per further lane, in bytes, if the user did not ask for lanes: a lane takes some
 /// round trips to become fast.
-pub(super) const CHOSEN_LANE_LEN: u64 = 8 << 20;
+pub(in crate::assembly) const CHOSEN_LANE_LEN: u64 = 8 << 20;
 
 /// The most bytes in flight on an ssh connection: OpenSSH's channel window.
 const WINDOW_LEN: u64 = 2 << 20;
@@ -48,7 +49,7 @@ const LOGIN_WORK_MAX: Duration = Duration::from_secs(2);
 
 /// Observes the first login, and keeps the result.
 #[derive(Clone)]
-pub(super) struct Choice {
+pub(in crate::assembly) struct Choice {
     ssh: SshProcess,
     seen: Arc<OnceLock<ObservedLogin>>,
 }
@@ -65,23 +66,23 @@ struct ObservedLogin {
 
 impl Choice {
     /// `None` if the host at the other end of `closer` is not reached by ssh.
-    pub(super) fn new(closer: &Closer) -> Option<Self> {
+    pub(in crate::assembly) fn new(closer: &Closer) -> Option<Self> {
         closer.ssh_process().map(|ssh| Self { ssh, seen: Arc::default() })
     }
 
     /// True if the first login was accepted without any question to the user.
-    pub(super) fn is_unattended(&self) -> bool {
+    pub(in crate::assembly) fn is_unattended(&self) -> bool {
         self.seen.get().is_some_and(|login| !login.may_have_asked())
     }
 
     /// The round trip to the host, if it is known.
-    pub(super) fn round_trip(&self) -> Option<Duration> {
+    pub(in crate::assembly) fn round_trip(&self) -> Option<Duration> {
         self.seen.get()?.round_trip
     }
 
     /// Observes the first login until it is accepted or the job ends. Must run on an unconfined
     /// thread: a confined one can't see other processes.
-    pub(super) fn watch(self, control: &Control<'_>) {
+    pub(in crate::assembly) fn watch(self, control: &Control<'_>) {
         let begun = Instant::now();
         let mut has_asked = false;
         let duration = loop {
@@ -106,7 +107,7 @@ impl Choice {
 impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
     /// Chooses further logins as soon as enough is left to send, or while that is unknown. `None`
     /// if they are not worthwhile, or if the job ends first.
-    pub(super) fn choose(&self, choice: &Choice) -> Option<Schedule> {
+    pub(in crate::assembly) fn choose(&self, choice: &Choice) -> Option<Schedule> {
         let login = self.wait_for(|| choice.seen.get().copied())?;
         let count = login.extra_logins();
         tracing::debug!(?login, count, "further logins");

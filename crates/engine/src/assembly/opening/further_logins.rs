@@ -1,11 +1,11 @@
 //! Opens further logins of a client, during the job or while the first login is slow. `schedule.rs`
 //! decides how many and when.
 
-use super::carrier::{Carrier, Login};
 use super::chosen::Choice;
-use super::opening::{AttemptResult, LEFT_MIN, Opening};
-use super::schedule::{Attempt, Failure, Schedule};
-use super::wire::{PeerInput, watch_reader};
+use super::{AttemptResult, LEFT_MIN, Opening};
+use crate::assembly::carrier::{Carrier, Login};
+use crate::assembly::carrier::{PeerInput, watch_reader};
+use crate::assembly::schedule::{Attempt, Failure, Schedule};
 use crate::link::greeting::{hello, read_message, welcome};
 use crate::link::wire::{ReadEnd, aborted, refused};
 use crate::threads::JobThreads;
@@ -65,7 +65,10 @@ impl FurtherLogins {
 
     /// Starts the thread that starts ssh. Unless the user asked for logins, it observes the first
     /// login before that. A confined thread could do neither.
-    pub(super) fn begin_starter(&mut self, threads: JobThreads<'_, '_>) -> io::Result<()> {
+    pub(in crate::assembly) fn begin_starter(
+        &mut self,
+        threads: JobThreads<'_, '_>,
+    ) -> io::Result<()> {
         let (extra_logins, control) = (self.extra_logins.clone(), threads.control());
         let mut watch = self.choice.clone();
         // The user asked for logins: they are started during the observation.
@@ -91,17 +94,17 @@ impl FurtherLogins {
     }
 
     /// The round trip to the host, if it is known.
-    pub(super) fn round_trip(&self) -> Option<Duration> {
+    pub(in crate::assembly) fn round_trip(&self) -> Option<Duration> {
         self.choice.as_ref()?.round_trip()
     }
 
     /// True if the first login was accepted without any question to the user.
-    pub(super) fn is_unattended(&self, is_early: bool) -> bool {
+    pub(in crate::assembly) fn is_unattended(&self, is_early: bool) -> bool {
         self.choice.as_ref().map_or(!is_early, Choice::is_unattended)
     }
 
     /// True if the user asked for further logins.
-    pub(super) fn is_requested(&self) -> bool {
+    pub(in crate::assembly) fn is_requested(&self) -> bool {
         self.logins != Logins::Chosen
     }
 
@@ -115,7 +118,10 @@ impl FurtherLogins {
 impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
     /// Waits until further logins are worthwhile: the job has enough left, or the first login is
     /// slow. `None` if they are not, or if the job ends first.
-    pub(super) fn wait_to_log_in(&self, further_logins: &FurtherLogins) -> Option<Schedule> {
+    pub(in crate::assembly) fn wait_to_log_in(
+        &self,
+        further_logins: &FurtherLogins,
+    ) -> Option<Schedule> {
         match further_logins.logins {
             Logins::UpTo(count) => self.awaited(count.min(LANES_MAX)),
             Logins::Chosen => further_logins.choice.as_ref().and_then(|choice| self.choose(choice)),
@@ -139,7 +145,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
     }
 
     /// Begins a login, on a thread of its own that reports the result.
-    pub(super) fn begin_login(
+    pub(in crate::assembly) fn begin_login(
         &self,
         further_logins: &FurtherLogins,
         attempt: Attempt,

@@ -1,11 +1,11 @@
 //! Calls the port that an agent has opened: direct connections. The caller is the agent's client,
 //! or another agent that received the address from the client.
 
-use super::carrier::Carrier;
 use super::further_logins::FurtherLogins;
 use super::lane::LaneRole;
-use super::opening::{AttemptResult, LEFT_MIN, Opening};
-use super::schedule::{Attempt, Failure, LANE_LEN, Schedule};
+use super::{AttemptResult, LEFT_MIN, Opening};
+use crate::assembly::carrier::Carrier;
+use crate::assembly::schedule::{Attempt, Failure, LANE_LEN, Schedule};
 use crate::link::wire::{FAR_LANE_LEN, LONG_ROUND_TRIP};
 use crossbeam_channel::Sender;
 use haul_net::{HostAddresses, Identity, check_host_address};
@@ -42,27 +42,27 @@ pub(crate) struct CallSettings {
 
 /// The agent that is called.
 pub(crate) struct Callee {
-    pub(super) calling: CallSettings,
+    pub(in crate::assembly) calling: CallSettings,
     /// Receives the agent's addresses, once it has sent them.
-    pub(super) offer: crossbeam_channel::Receiver<Result<DirectOffer, String>>,
-    pub(super) is_required: bool,
+    pub(in crate::assembly) offer: crossbeam_channel::Receiver<Result<DirectOffer, String>>,
+    pub(in crate::assembly) is_required: bool,
     /// The agent's offer, once its address was checked.
-    pub(super) checked_offer: OnceLock<DirectOffer>,
+    pub(in crate::assembly) checked_offer: OnceLock<DirectOffer>,
 }
 
 impl Callee {
     /// True if an agent calls another agent.
-    pub(super) fn is_of_agent(&self) -> bool {
+    pub(in crate::assembly) fn is_of_agent(&self) -> bool {
         self.calling.host_addresses.is_none()
     }
 
     /// True if the called host is a `haul server`.
-    pub(super) fn is_server(&self) -> bool {
+    pub(in crate::assembly) fn is_server(&self) -> bool {
         self.calling.host_addresses.as_ref().is_some_and(HostAddresses::is_server)
     }
 
     /// The number of lanes that are useful at this `round_trip`.
-    pub(super) fn count_for(&self, round_trip: Duration) -> u8 {
+    pub(in crate::assembly) fn count_for(&self, round_trip: Duration) -> u8 {
         let by_time = || BY_ROUND_TRIP.iter().find(|(max, _)| round_trip < *max);
         match self.calling.connections {
             Some(connections) => connections.get().min(LANES_MAX),
@@ -79,7 +79,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
     /// `further_logins` or the connection to a server shows that the host is far away, all calls
     /// are made at the same time. Each takes some round trips to connect, and as many to become
     /// fast.
-    pub(super) fn wait_to_call(
+    pub(in crate::assembly) fn wait_to_call(
         &self,
         callee: &Callee,
         further_logins: Option<&FurtherLogins>,
@@ -146,7 +146,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
     }
 
     /// Begins a call, on a thread of its own that reports the result.
-    pub(super) fn begin_call(
+    pub(in crate::assembly) fn begin_call(
         self: &Arc<Self>,
         callee: &Arc<Callee>,
         attempt: Attempt,

@@ -1,8 +1,8 @@
 //! A lane that has joined: its content, and the consequences for the job when it is lost.
 
-use super::carrier::{Carrier, LaneInput};
-use super::opening::Opening;
+use super::Opening;
 use crate::LinkEvent;
+use crate::assembly::carrier::{Carrier, LaneInput};
 use crate::control::Control;
 use crate::link::wire::{ByWire, Lane, OnLeaving, ReadEnd, run_writer};
 use crate::receiver::{Arrivals, Receiver, read_lane};
@@ -20,7 +20,7 @@ const BUFFERS_PER_LANE: usize = 3;
 
 /// This side's role on a lane.
 #[derive(Clone)]
-pub(super) enum LaneRole<'a> {
+pub(in crate::assembly) enum LaneRole<'a> {
     /// Contents are sent over it.
     Sends(Arc<Readers<'a>>),
     /// Contents are received over it.
@@ -29,7 +29,11 @@ pub(super) enum LaneRole<'a> {
 
 impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
     /// Uses a connection as lane number `lane`.
-    pub(super) fn take(self: &Arc<Self>, lane: u8, carrier: Carrier) -> io::Result<()> {
+    pub(in crate::assembly) fn take(
+        self: &Arc<Self>,
+        lane: u8,
+        carrier: Carrier,
+    ) -> io::Result<()> {
         if !self.joins.roster.join(lane) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
