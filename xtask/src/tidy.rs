@@ -5,11 +5,14 @@
 
 mod commits;
 mod docs;
+mod graph;
 mod layers;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use self::graph::Graph;
 use crate::{Result, repo, size};
 
 /// A file longer than this is usually two.
@@ -20,6 +23,9 @@ const PRODUCT_LINES_MAX: usize = 800;
 
 /// A function of the product that is longer does several things.
 const FUNCTION_LINES_MAX: usize = 80;
+
+/// Files of a crate that may use one another in a circle.
+const CIRCLE_MAX: usize = 4;
 
 /// Ways to begin a thread that panic where the system refuses one.
 const PANICKING_SPAWNS: &[&str] = &["thread::spawn(", "scope.spawn("];
@@ -72,7 +78,6 @@ const DOC_OPENINGS: &[&str] = &["What ", "Whether "];
 pub(crate) fn run() -> Result<()> {
     let root = repo::root();
     let mut complaints = Vec::new();
-    let exports = layers::exports(&fs::read_to_string(root.join("crates/engine/src/lib.rs"))?);
     for path in sources(root)? {
         let name = path.strip_prefix(root).unwrap_or(&path).display().to_string();
         let text = fs::read_to_string(&path)?;
@@ -81,7 +86,6 @@ pub(crate) fn run() -> Result<()> {
         if is_product(&name) {
             found.extend(check_lengths(&text));
             found.extend(check_threads(&text));
-            found.extend(layers::check(&name, &text, &exports));
             if !OPTION_CRATES.iter().any(|dir| name.starts_with(dir)) {
                 found.extend(check_options(&text));
             }
@@ -104,6 +108,7 @@ pub(crate) fn run() -> Result<()> {
             }
         }
     }
+    complaints.extend(check_arrows(root)?);
     complaints.extend(size::check(root)?);
     complaints.extend(docs::check(root)?);
     complaints.extend(commits::check());
@@ -114,6 +119,27 @@ pub(crate) fn run() -> Result<()> {
         eprintln!("{complaint}");
     }
     Err(format!("{} things are untidy", complaints.len()).into())
+}
+
+/// No crate has a circle of many files, and no arrow of the engine leads up.
+fn check_arrows(root: &Path) -> Result<Vec<String>> {
+    let mut graphs: BTreeMap<String, Graph> = BTreeMap::new();
+    for path in sources(root)? {
+        let name = path.strip_prefix(root).unwrap_or(&path).display().to_string();
+        let Some((crate_dir, file)) = name.split_once("/src/") else { continue };
+        if is_product(&name) {
+            let graph = graphs.entry(crate_dir.to_owned()).or_default();
+            graph.add(Path::new(file), &fs::read_to_string(&path)?)?;
+        }
+    }
+    let mut found: Vec<_> = graphs.get(layers::ENGINE).map(layers::check).unwrap_or_default();
+    for (name, graph) in &graphs {
+        for circle in graph.circles().into_iter().filter(|circle| circle.len() > CIRCLE_MAX) {
+            let files = circle.into_iter().collect::<Vec<_>>().join(", ");
+            found.push(format!("{name}: a circle of more than {CIRCLE_MAX} files: {files}"));
+        }
+    }
+    Ok(found)
 }
 
 /// Every source file says what it owns, is short enough, and leaves nothing for
