@@ -24,7 +24,7 @@ use super::roster::{POLL_INTERVAL, Roster, Stage};
 use super::schedule::{Attempt, Failure, First, Schedule};
 use crate::callers::accept;
 use crate::control::{CANCEL_POLL, Control};
-use crate::link::wire::ByWire;
+use crate::link::wire::{ByWire, FAR_LANE_LEN};
 use crate::threads::JobThreads;
 use crate::{Event, JobError, LinkEvent};
 use crossbeam_channel::{Sender as Giver, select, unbounded};
@@ -35,7 +35,7 @@ use haul_sys::{HandedOver, Handover};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Minimum remaining content, in bytes, to open a lane. Below this the job ends before the lane is
 /// ready.
@@ -135,7 +135,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
     /// Opens lanes by calls, or by logins if no call succeeds.
     fn open(self: &Arc<Self>, callee: Option<Callee>, further_logins: Option<FurtherLogins>) {
         if let Some(callee) = callee {
-            let schedule = self.wait_to_call(&callee, further_logins.as_ref());
+            let schedule = callee.wait(self, further_logins.as_ref());
             if self.open_by(schedule, &LaneOpener::Calls(Arc::new(callee))) {
                 return;
             }
@@ -144,7 +144,7 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
             readers.lanes.stop_waiting();
         }
         if let Some(further_logins) = further_logins {
-            self.open_by(self.wait_to_log_in(&further_logins), &LaneOpener::Logins(further_logins));
+            self.open_by(further_logins.wait(self), &LaneOpener::Logins(further_logins));
         }
     }
 
@@ -169,10 +169,8 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         while self.may_join() && !has_lost_all() {
             while let Some(attempt) = self.next(&mut schedule, opener) {
                 let begun = match opener {
-                    LaneOpener::Calls(callee) => self.begin_call(callee, attempt, &report),
-                    LaneOpener::Logins(further_logins) => {
-                        self.begin_login(further_logins, attempt, &report)
-                    }
+                    LaneOpener::Calls(callee) => callee.begin(self, attempt, &report),
+                    LaneOpener::Logins(logins) => logins.begin(self, attempt, &report),
                 };
                 if let Err(failure) = begun {
                     roster.stages(|stages| schedule.fail(stages, attempt, failure));
@@ -220,6 +218,43 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         has_joined || schedule.given_up.is_none()
     }
 
+    /// Accepts callers that present the client's key, until the job ends or all lanes are taken.
+    fn accept(self: &Arc<Self>, listener: &DirectListener) {
+        let take = |lane, direct| self.take(lane, Carrier::Direct(Box::new(direct)));
+        // Without a pipe, the end of the job is noticed a little later.
+        let ended = self.joins.roster.end_pipe().ok();
+        accept(listener, ended.as_ref(), &|| self.may_join(), &take);
+    }
+
+    /// Accepts the streams of logins that know the client's secret, until the job ends.
+    fn accept_handovers(self: &Arc<Self>, handover: &Handover) {
+        let ended = self.joins.roster.end_pipe().ok();
+        while self.may_join() {
+            let taken = match handover.accept_within(CANCEL_POLL, ended.as_ref()) {
+                Ok(None) => continue,
+                Ok(Some(given)) => self.use_handover(given),
+                Err(error) => {
+                    std::thread::sleep(CANCEL_POLL);
+                    Err(error)
+                }
+            };
+            if let Err(error) = taken {
+                tracing::debug!(%error, "the login did not join");
+            }
+        }
+    }
+
+    /// Uses a login as a lane, and confirms that to the client.
+    fn use_handover(self: &Arc<Self>, given: HandedOver) -> io::Result<()> {
+        let lane = given.number;
+        if !(1..=LANES_MAX).contains(&lane) {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        self.take(lane, Carrier::given(given, self.joins.silence_max)?)
+    }
+}
+
+impl<'scope> Opening<'scope, '_, '_> {
     /// The next lane to start now, if any.
     fn next(&self, schedule: &mut Schedule, opener: &LaneOpener) -> Option<Attempt> {
         let is_early = self.is_early();
@@ -312,44 +347,33 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         None
     }
 
+    /// Waits up to `timeout` for more of the listing: its beginning says little about how many
+    /// lanes are useful.
+    fn wait_for_listing(&self, timeout: Duration) {
+        let until = Instant::now() + timeout;
+        let is_plain = || {
+            let left = self.left();
+            let is_all = self.has_listed_all();
+            is_all || left >= u64::from(LANES_MAX) * FAR_LANE_LEN || Instant::now() >= until
+        };
+        self.wait_for(|| is_plain().then_some(()));
+    }
+
+    /// True if the listing is complete.
+    fn has_listed_all(&self) -> bool {
+        self.control().monitor().progress().listed_all.load(Ordering::Relaxed)
+    }
+
+    /// True if some listed files are not done.
+    fn has_files_left(&self) -> bool {
+        let progress = self.control().monitor().progress();
+        let done = progress.files_done.load(Ordering::Relaxed);
+        progress.files_total.load(Ordering::Relaxed) > done
+    }
+
     /// True while lanes may still join.
     pub(super) fn may_join(&self) -> bool {
         !self.control().stopped() && !self.joins.roster.has_ended()
-    }
-
-    /// Accepts callers that present the client's key, until the job ends or all lanes are taken.
-    fn accept(self: &Arc<Self>, listener: &DirectListener) {
-        let take = |lane, direct| self.take(lane, Carrier::Direct(Box::new(direct)));
-        // Without a pipe, the end of the job is noticed a little later.
-        let ended = self.joins.roster.end_pipe().ok();
-        accept(listener, ended.as_ref(), &|| self.may_join(), &take);
-    }
-
-    /// Accepts the streams of logins that know the client's secret, until the job ends.
-    fn accept_handovers(self: &Arc<Self>, handover: &Handover) {
-        let ended = self.joins.roster.end_pipe().ok();
-        while self.may_join() {
-            let taken = match handover.accept_within(CANCEL_POLL, ended.as_ref()) {
-                Ok(None) => continue,
-                Ok(Some(given)) => self.use_handover(given),
-                Err(error) => {
-                    std::thread::sleep(CANCEL_POLL);
-                    Err(error)
-                }
-            };
-            if let Err(error) = taken {
-                tracing::debug!(%error, "the login did not join");
-            }
-        }
-    }
-
-    /// Uses a login as a lane, and confirms that to the client.
-    fn use_handover(self: &Arc<Self>, given: HandedOver) -> io::Result<()> {
-        let lane = given.number;
-        if !(1..=LANES_MAX).contains(&lane) {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        self.take(lane, Carrier::given(given, self.joins.silence_max)?)
     }
 }
 

@@ -12,7 +12,6 @@ use haul_net::{HostAddresses, Identity, check_host_address};
 use haul_proto::{DirectOffer, LANES_MAX};
 use std::io;
 use std::num::NonZeroU8;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -69,9 +68,7 @@ impl Callee {
             None => by_time().map_or(LANES_MAX, |(_, lanes)| *lanes),
         }
     }
-}
 
-impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
     /// Waits until the agent has sent its addresses and there is enough to send. `None` if the job
     /// ends first.
     ///
@@ -79,18 +76,18 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
     /// `further_logins` or the connection to a server shows that the host is far away, all calls
     /// are made at the same time. Each takes some round trips to connect, and as many to become
     /// fast.
-    pub(in crate::assembly) fn wait_to_call(
+    pub(super) fn wait(
         &self,
-        callee: &Callee,
+        opening: &Opening<'_, '_, '_>,
         further_logins: Option<&FurtherLogins>,
     ) -> Option<Schedule> {
-        let Callee { calling: CallSettings { host_addresses, connections, .. }, .. } = callee;
-        let offer = self.wait_for(|| callee.offer.try_recv().ok())?;
-        self.wait_for(|| self.is_time(callee).then_some(()))?;
+        let CallSettings { host_addresses, connections, .. } = &self.calling;
+        let offer = opening.wait_for(|| self.offer.try_recv().ok())?;
+        opening.wait_for(|| self.is_time(opening).then_some(()))?;
         let of_server = || host_addresses.as_ref().and_then(HostAddresses::round_trip);
         let far = further_logins.and_then(FurtherLogins::round_trip).or_else(of_server);
         let far = far.filter(|time| *time >= LONG_ROUND_TRIP);
-        self.wait_for_listing(far.unwrap_or_default());
+        opening.wait_for_listing(far.unwrap_or_default());
         let offer = offer.and_then(|offer| {
             let address = match host_addresses {
                 Some(host_addresses) => host_addresses.checked_address(offer.address)?,
@@ -100,10 +97,10 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
         });
         let is_far = far.is_some() && connections.is_none();
         let lane_len = if is_far { FAR_LANE_LEN } else { LANE_LEN };
-        let count = far.map(|round_trip| callee.count_for(round_trip));
+        let count = far.map(|round_trip| self.count_for(round_trip));
         Some(match offer {
             Ok(offer) => {
-                callee.checked_offer.get_or_init(|| offer);
+                self.checked_offer.get_or_init(|| offer);
                 Schedule::of_calls(count, lane_len)
             }
             Err(reason) => Schedule::without(reason),
@@ -111,66 +108,42 @@ impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
     }
 
     /// True if there is enough to send, or if contents are waiting to be sent.
-    fn is_time(&self, callee: &Callee) -> bool {
-        match &self.part {
+    fn is_time(&self, opening: &Opening<'_, '_, '_>) -> bool {
+        match &opening.part {
             // The figures are at the client.
-            LaneRole::Sends(readers) if callee.is_of_agent() => readers.lanes.is_awaited(),
+            LaneRole::Sends(readers) if self.is_of_agent() => readers.lanes.is_awaited(),
             // An empty file, or the end of an existing one, may have to be sent.
-            _ if callee.is_required => self.has_files_left(),
-            _ => self.left() >= LEFT_MIN,
+            _ if self.is_required => opening.has_files_left(),
+            _ => opening.left() >= LEFT_MIN,
         }
     }
 
-    /// Waits up to `timeout` for more of the listing: its beginning says little about how many
-    /// lanes are useful.
-    fn wait_for_listing(&self, timeout: Duration) {
-        let until = Instant::now() + timeout;
-        let is_plain = || {
-            let left = self.left();
-            let is_all = self.has_listed_all();
-            is_all || left >= u64::from(LANES_MAX) * FAR_LANE_LEN || Instant::now() >= until
-        };
-        self.wait_for(|| is_plain().then_some(()));
-    }
-
-    /// True if the listing is complete.
-    fn has_listed_all(&self) -> bool {
-        self.control().monitor().progress().listed_all.load(Ordering::Relaxed)
-    }
-
-    /// True if some listed files are not done.
-    fn has_files_left(&self) -> bool {
-        let progress = self.control().monitor().progress();
-        let done = progress.files_done.load(Ordering::Relaxed);
-        progress.files_total.load(Ordering::Relaxed) > done
-    }
-
     /// Begins a call, on a thread of its own that reports the result.
-    pub(in crate::assembly) fn begin_call(
+    pub(super) fn begin<'scope, 'a: 'scope>(
         self: &Arc<Self>,
-        callee: &Arc<Callee>,
+        opening: &Arc<Opening<'scope, '_, 'a>>,
         attempt: Attempt,
         results: &Sender<AttemptResult>,
     ) -> Result<(), Failure> {
-        let (opening, callee, results) = (Arc::clone(self), Arc::clone(callee), results.clone());
+        let threads = opening.threads;
+        let (opening, callee, results) = (Arc::clone(opening), Arc::clone(self), results.clone());
         let call = move || {
-            let result = opening.call(attempt.lane, &callee).map_err(Failure::of_io);
+            let result = callee.call(attempt.lane, &opening).map_err(Failure::of_io);
             // The job may have ended, so nobody receives this.
             let _ = results.send((attempt, result));
         };
-        self.threads.try_spawn("call", call).map_err(Failure::of_io)
+        threads.try_spawn("call", call).map_err(Failure::of_io)
     }
 
     /// Calls for one lane. Retries if the host closes the connection, which some hosts do under
     /// many simultaneous calls.
-    fn call(&self, lane: u8, callee: &Callee) -> io::Result<Carrier> {
-        let Callee { calling: CallSettings { identity, .. }, is_required, checked_offer, .. } =
-            callee;
+    fn call(&self, lane: u8, opening: &Opening<'_, '_, '_>) -> io::Result<Carrier> {
+        let Self { calling: CallSettings { identity, .. }, is_required, checked_offer, .. } = self;
         let Some(DirectOffer { address, key, .. }) = checked_offer.get().copied() else {
             return Err(io::ErrorKind::NotFound.into());
         };
         let timeout = if *is_required { REQUIRED_CALL_MAX } else { CALL_MAX };
-        let may_join = || self.may_join();
+        let may_join = || opening.may_join();
         let deadline = Instant::now() + timeout;
         loop {
             let begun = Instant::now();

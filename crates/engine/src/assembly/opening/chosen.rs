@@ -102,19 +102,17 @@ impl Choice {
         // Only this thread sets it.
         let _ = self.seen.set(ObservedLogin { duration, has_asked, round_trip });
     }
-}
 
-impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
     /// Chooses further logins as soon as enough is left to send, or while that is unknown. `None`
     /// if they are not worthwhile, or if the job ends first.
-    pub(in crate::assembly) fn choose(&self, choice: &Choice) -> Option<Schedule> {
-        let login = self.wait_for(|| choice.seen.get().copied())?;
+    pub(super) fn choose(&self, opening: &Opening<'_, '_, '_>) -> Option<Schedule> {
+        let login = opening.wait_for(|| self.seen.get().copied())?;
         let count = login.extra_logins();
         tracing::debug!(?login, count, "further logins");
         let round_trip = login.round_trip.filter(|_| count > 0)?;
         let left_min = content_min(round_trip, login.duration);
-        let is_time = || self.left_if_known().is_none_or(|left| left >= left_min);
-        self.wait_for(|| is_time().then_some(()))?;
+        let is_time = || opening.left_if_known().is_none_or(|left| left >= left_min);
+        opening.wait_for(|| is_time().then_some(()))?;
         Some(Schedule::chosen(count, count.min(UNKNOWN_MAX), left_min))
     }
 }

@@ -3,8 +3,7 @@
 
 use super::chosen::Choice;
 use super::{AttemptResult, LEFT_MIN, Opening};
-use crate::assembly::carrier::{Carrier, Login};
-use crate::assembly::carrier::{PeerInput, watch_reader};
+use crate::assembly::carrier::{Carrier, Login, PeerInput, watch_reader};
 use crate::assembly::schedule::{Attempt, Failure, Schedule};
 use crate::link::greeting::{hello, read_message, welcome};
 use crate::link::wire::{ReadEnd, aborted, refused};
@@ -113,68 +112,63 @@ impl FurtherLogins {
         let joins = Message::Join(Join { lane, secret: Some(self.secret) });
         [hello(false, self.timeouts), encode(&joins)].concat()
     }
-}
 
-impl<'scope, 'a: 'scope> Opening<'scope, '_, 'a> {
     /// Waits until further logins are worthwhile: the job has enough left, or the first login is
     /// slow. `None` if they are not, or if the job ends first.
-    pub(in crate::assembly) fn wait_to_log_in(
-        &self,
-        further_logins: &FurtherLogins,
-    ) -> Option<Schedule> {
-        match further_logins.logins {
-            Logins::UpTo(count) => self.awaited(count.min(LANES_MAX)),
-            Logins::Chosen => further_logins.choice.as_ref().and_then(|choice| self.choose(choice)),
+    pub(super) fn wait(&self, opening: &Opening<'_, '_, '_>) -> Option<Schedule> {
+        match self.logins {
+            Logins::UpTo(count) => Self::wait_for_content(opening, count.min(LANES_MAX)),
+            Logins::Chosen => self.choice.as_ref().and_then(|choice| choice.choose(opening)),
         }
     }
 
-    /// Up to `count` logins, when it is time for them.
-    fn awaited(&self, count: u8) -> Option<Schedule> {
-        let begun = Instant::now();
-        // After a lost connection, one login tests whether the host is back.
-        let may_be_early = !self.control().monitor().progress().report_log.is_rerun();
-        let is_time = || match self.is_early() {
-            true => {
-                let is_much = || self.left_if_known().is_none_or(|left| left >= LEFT_MIN);
-                may_be_early && begun.elapsed() >= EARLY_AFTER && is_much()
-            }
-            false => self.left() >= LEFT_MIN,
-        };
-        self.wait_for(|| is_time().then_some(()))?;
-        Some(Schedule::wanted(count))
-    }
-
     /// Begins a login, on a thread of its own that reports the result.
-    pub(in crate::assembly) fn begin_login(
+    pub(super) fn begin(
         &self,
-        further_logins: &FurtherLogins,
+        opening: &Opening<'_, '_, '_>,
         attempt: Attempt,
         results: &Sender<AttemptResult>,
     ) -> Result<(), Failure> {
         let lane = attempt.lane;
         let failure = || Failure::of_io(io::ErrorKind::BrokenPipe.into());
-        let starter = further_logins.starter.as_ref().ok_or_else(failure)?;
+        let starter = self.starter.as_ref().ok_or_else(failure)?;
         starter.ask.send(()).map_err(|_| failure())?;
         let connection = starter.begun.recv().map_err(|_| failure())?;
         let connection = connection.map_err(|error| Failure::of(&error, false))?;
         let killer = connection.closer.killer();
-        let watchdog = Watchdog::new(further_logins.timeouts);
-        let (greeting, silence_max) = (further_logins.greeting(lane), self.joins.silence_max);
+        let watchdog = Watchdog::new(self.timeouts);
+        let (greeting, silence_max) = (self.greeting(lane), opening.joins.silence_max);
         let (roster, results, watch) =
-            (Arc::clone(&self.joins.roster), results.clone(), Arc::clone(&watchdog));
-        self.joins.roster.begin_login(lane, &connection.closer);
-        let has_begun = self.threads.try_spawn("login", move || {
+            (Arc::clone(&opening.joins.roster), results.clone(), Arc::clone(&watchdog));
+        opening.joins.roster.begin_login(lane, &connection.closer);
+        let has_begun = opening.threads.try_spawn("login", move || {
             let result = log_in(connection, &greeting, watchdog, silence_max);
             roster.end_login(lane);
             // The job may have ended, so nobody receives this.
             let _ = results.send((attempt, result.map(|login| Carrier::Login(login.into()))));
         });
         has_begun.map_err(|error| {
-            self.joins.roster.end_login(lane);
+            opening.joins.roster.end_login(lane);
             Failure::of_io(error)
         })?;
-        self.control().watch(&watch, &self.joins.peer, killer);
+        opening.control().watch(&watch, &opening.joins.peer, killer);
         Ok(())
+    }
+
+    /// Up to `count` logins, when it is time for them.
+    fn wait_for_content(opening: &Opening<'_, '_, '_>, count: u8) -> Option<Schedule> {
+        let begun = Instant::now();
+        // After a lost connection, one login tests whether the host is back.
+        let may_be_early = !opening.control().monitor().progress().report_log.is_rerun();
+        let is_time = || match opening.is_early() {
+            true => {
+                let is_much = || opening.left_if_known().is_none_or(|left| left >= LEFT_MIN);
+                may_be_early && begun.elapsed() >= EARLY_AFTER && is_much()
+            }
+            false => opening.left() >= LEFT_MIN,
+        };
+        opening.wait_for(|| is_time().then_some(()))?;
+        Some(Schedule::wanted(count))
     }
 }
 
