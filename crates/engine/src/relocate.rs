@@ -11,6 +11,7 @@ use haul_model::{
 use haul_sys::{Dir, Stat};
 use haul_tree::{LocalDir, LocalTree};
 use std::io;
+use std::sync::Arc;
 
 /// The result of renaming.
 #[derive(Debug, Default)]
@@ -69,16 +70,16 @@ fn rename(
     moved: &mut Vec<FileId>,
 ) -> Result<Option<Outcome>, Fault> {
     let (dir, name) = find(path)?;
-    let dir = LocalDir::new(dir);
-    let looked = dir.held().stat(&name).or_else(|error| {
+    let dir = Arc::new(dir);
+    let looked = dir.stat(&name).or_else(|error| {
         let is_missing = error.kind() == io::ErrorKind::NotFound;
-        if is_missing && parked::restore_one(&dir, &name) {
-            dir.held().stat(&name)
+        if is_missing && parked::restore_one(&LocalDir::new(Arc::clone(&dir)), &name) {
+            dir.stat(&name)
         } else {
             Err(error)
         }
     });
-    let (dir, stat) = (dir.held(), looked.map_err(|error| source("read its metadata", &error))?);
+    let stat = looked.map_err(|error| source("read its metadata", &error))?;
     let new_name = new_name.unwrap_or(&name);
     let there = match to.stat(new_name) {
         Ok(stat) => Some(stat),

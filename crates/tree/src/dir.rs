@@ -3,10 +3,8 @@
 //! the kind.
 
 use crate::{Downloads, Get, Meta, Put, SmallFile, SourceFile, StagedFile, TreeEntry, Uploads};
-use haul_model::{Attributes, BlockHash, Extended, FileId, Kept, Name, NewEntry, Timestamp};
-use haul_store::{
-    Cleaned, DelayedBatch, Earlier, OnExisting, Publication, Row, SourceId, StaleStages,
-};
+use haul_model::{Attributes, BlockHash, FileId, Kept, Name, NewEntry, Timestamp};
+use haul_store::{Earlier, OnExisting, Publication, SourceId, StaleStages};
 use haul_sys::{Dir, FreeSpace};
 use std::io;
 use std::path::Path;
@@ -72,7 +70,7 @@ pub struct Capabilities {
     /// [`Meta::id`] identifies objects. Otherwise it identifies paths: a replaced object has the
     /// same ID.
     pub has_object_ids: bool,
-    /// [`TreeDir::stage_sharing`] may succeed.
+    /// `stage_sharing` may succeed.
     pub can_share_content: bool,
     /// It can set all attributes that only root can set elsewhere.
     pub acts_as_root: bool,
@@ -132,6 +130,12 @@ pub trait TreeDir: Send + Sync {
     /// The metadata of `name`; `None` if it does not exist.
     fn stat(&self, name: &Name, follow: bool) -> io::Result<Option<Meta>>;
 
+    /// The directory, if it is held open. The system then has operations on it that are no part of
+    /// this contract: the methods of `dyn TreeDir`.
+    fn held(&self) -> Option<&Arc<Dir>> {
+        None
+    }
+
     /// The metadata of this directory.
     fn stat_self(&self) -> io::Result<Meta>;
 
@@ -143,12 +147,6 @@ pub trait TreeDir: Send + Sync {
 
     /// Opens a regular file in this directory for reading.
     fn open_file(&self, name: &Name, follow: bool) -> io::Result<Box<dyn SourceFile>>;
-
-    /// Opens the regular file that the link `name` leads to, if all links on the way belong to root
-    /// or to the user of this process. A tree that does not know the owners follows none.
-    fn open_link_target(&self, _name: &Name) -> io::Result<Box<dyn SourceFile>> {
-        Err(io::Error::other("it is a link"))
-    }
 
     /// Creates a directory with `mode`; the umask applies. The operation may still be pending on
     /// return; see [`Self::pending_creation`].
@@ -184,36 +182,6 @@ pub trait TreeDir: Send + Sync {
     /// Starts a file that will be published in this directory.
     fn stage(&self) -> io::Result<Box<dyn StagedFile>>;
 
-    /// Like [`Self::stage`], for a file that shares the whole content of `source`. Returns whether
-    /// it does; if not, the file is empty. See [`Capabilities::can_share_content`].
-    fn stage_sharing(&self, _source: &dyn SourceFile) -> io::Result<(Box<dyn StagedFile>, bool)> {
-        Ok((self.stage()?, false))
-    }
-
-    /// Starts a file in `at`, a directory of this machine, that will be published in this one.
-    fn stage_at(&self, _at: &Dir) -> io::Result<Box<dyn StagedFile>> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    /// Publishes the file `name`, which waits in row `row` of `batch`, in this directory.
-    fn publish_delayed(
-        &self,
-        _batch: &DelayedBatch,
-        _row: Row,
-        _name: &Name,
-        _on_existing: OnExisting,
-    ) -> io::Result<Publication> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    /// Renames `name` to `new`, which must not exist.
-    ///
-    /// # Errors
-    /// Also if the tree can't do that in one step.
-    fn rename(&self, _name: &Name, _new: &Name) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
     /// Removes `name`, which must not be a directory.
     fn remove_file(&self, name: &Name) -> io::Result<()>;
 
@@ -237,9 +205,6 @@ pub trait TreeDir: Send + Sync {
         attributes: &Attributes,
         which: Kept,
     ) -> io::Result<Option<PendingOperation>>;
-
-    /// Makes this directory writable for its owner, if that is the user of this process.
-    fn make_writable(&self) -> io::Result<()>;
 
     /// Makes content and metadata of the regular file `name` durable. Without a name, does so for
     /// this directory's names and metadata.
@@ -292,12 +257,6 @@ pub trait TreeDir: Send + Sync {
         false
     }
 
-    /// True unless the storage may treat two names in this directory as one. Irrelevant where
-    /// objects have no IDs.
-    fn has_distinct_names(&self) -> bool {
-        true
-    }
-
     /// True if this name leads to an entry now, however the directory spells it. For trees without
     /// object IDs.
     fn has(&self, _name: &Name) -> io::Result<bool> {
@@ -310,32 +269,6 @@ pub trait TreeDir: Send + Sync {
         Ok(true)
     }
 
-    /// True if the file system is of a kind with stable object IDs, where a new entry is visible at
-    /// once through every mount.
-    fn has_known_file_system(&self) -> bool {
-        false
-    }
-
-    /// False if the content of a file may have to be written in order.
-    fn supports_random_writes(&self) -> bool {
-        true
-    }
-
-    /// True if [`Self::sync_all`] works here.
-    fn supports_sync_all(&self) -> bool {
-        false
-    }
-
-    /// Makes all data written to this file system durable.
-    fn sync_all(&self) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    /// A lasting ID of this directory's file system; 0 if there is none.
-    fn volume(&self) -> u64 {
-        0
-    }
-
     /// The time that a file gets here when it is set to `time`. Tested with a temporary file if the
     /// storage does not report it.
     ///
@@ -345,54 +278,9 @@ pub trait TreeDir: Send + Sync {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// True if this directory's file system keeps the time of every change of a file in
-    /// [`Meta::ctime`]. Some keep a copy of the modification time there instead.
-    fn keeps_ctime(&self, _of: &Meta) -> bool {
-        false
-    }
-
-    /// True if the regular file `name`, with the metadata `meta`, has holes left by a power cut or
-    /// a failed write. A file created with holes looks the same: the caller must know that this one
-    /// was not. Small files without other signs of a loss are only opened if `each` is set.
-    fn has_lost_content(&self, _name: &Name, _meta: &Meta, _each: bool) -> io::Result<bool> {
-        Ok(false)
-    }
-
     /// The attributes that this storage can keep.
     fn keeps(&self) -> Kept {
         Kept::OF_COPIES
-    }
-
-    /// The extended attributes and access control lists in `which` of an entry, or of this
-    /// directory. The name comes with whether to follow a link.
-    ///
-    /// # Errors
-    /// Also if they exceed the limit of a listing.
-    fn extended(
-        &self,
-        _name: Option<(&Name, bool)>,
-        _which: Kept,
-    ) -> io::Result<Option<Box<Extended>>> {
-        Ok(None)
-    }
-
-    /// Drops cached content of the regular file `name`, so that reading returns the content of the
-    /// medium. Unwritten data, and pages that a program has mapped, remain. Does nothing where the
-    /// system does not support it.
-    fn forget_cached(&self, _name: &Name) -> io::Result<()> {
-        Ok(())
-    }
-
-    /// The names of the extended attributes of `name`, or of this directory, if the storage reports
-    /// them.
-    fn attribute_names(&self, _name: Option<&Name>) -> io::Result<Vec<Vec<u8>>> {
-        Ok(Vec::new())
-    }
-
-    /// True if the symbolic link `name` refers to an open file of a process. Its target has no
-    /// meaning for other processes.
-    fn is_descriptor_link(&self, _name: &Name) -> bool {
-        false
     }
 
     /// Reads `name` to its end, following a link, into a file in this machine's directory `into`,
@@ -402,17 +290,9 @@ pub trait TreeDir: Send + Sync {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// A handle with which the system can confine a thread to this directory, or walk up from it.
-    ///
-    /// # Errors
-    /// Also if the directory is not on this machine.
-    fn local_dir(&self) -> io::Result<Dir> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
     /// The free space on its file system, if known.
     fn free_space(&self) -> Option<FreeSpace> {
-        haul_sys::free_space(&self.local_dir().ok()?)
+        haul_sys::free_space(&**self.held()?)
     }
 
     /// True if this is the directory `near` of this machine, reached another way. Without object
@@ -447,37 +327,6 @@ pub trait TreeDir: Send + Sync {
     /// Removes partial files of copies to `name`, of any source, that no process uses. Called when
     /// `name` was published. `seen` caches the partial files found in this directory.
     fn remove_stale(&self, _name: &Name, _seen: &OnceLock<StaleStages>) {}
-
-    /// Creates a directory in this one for files that wait for the end of their job.
-    fn begin_batch(&self) -> io::Result<DelayedBatch> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    /// Takes over such a directory that a killed or disconnected job has left in this one. If there
-    /// is one, calls `make_parent_writable` first, which makes this directory writable.
-    fn take_over_batch(&self, _make_parent_writable: &dyn Fn()) -> Option<DelayedBatch> {
-        None
-    }
-
-    /// The directory of files that an earlier job has left in row `row` of `batch`, if any.
-    fn previous_row(
-        &self,
-        _batch: &DelayedBatch,
-        _row: Row,
-    ) -> io::Result<Option<Arc<dyn TreeDir>>> {
-        Ok(None)
-    }
-
-    /// Removes leftovers of copies in this directory, as [`haul_store::Leftover`] does, and reports
-    /// each to `each`.
-    fn clean(
-        &self,
-        _all: bool,
-        _dry_run: bool,
-        _each: &mut dyn FnMut(&[u8], io::Result<Cleaned>),
-    ) -> io::Result<()> {
-        Ok(())
-    }
 
     // Records of the job that has made the directory as a new name.
 

@@ -20,7 +20,7 @@ pub trait SourceFile: Send + Sync {
     fn seal(&self) -> Seal;
 
     /// The time of its last change of any kind when it was opened, if its file system keeps that;
-    /// see [`crate::TreeDir::keeps_ctime`].
+    /// see `keeps_ctime` of [`crate::TreeDir`].
     fn ctime(&self) -> Option<Timestamp> {
         None
     }

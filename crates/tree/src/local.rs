@@ -1,6 +1,7 @@
 //! The tree of this machine's file systems.
 
 mod file;
+mod held;
 mod root;
 
 pub use self::file::written;
@@ -14,25 +15,14 @@ use crate::{
     Capabilities, Meta, MetaKind, Owner, PendingOperation, SourceFile, StagedFile, TreeDir,
     TreeEntry,
 };
-use haul_model::{Attributes, BlockHash, Extended, FileId, Kept, Name, NewEntry, Timestamp};
-use haul_store::{
-    Cleaned, DelayedBatch, Earlier, Leftovers, OnExisting, Publication, Row, SourceId, Stage,
-    StaleStages,
-};
-use haul_sys::{Dir, Loss, Stat, if_found};
+use haul_model::{Attributes, BlockHash, FileId, Kept, Name, NewEntry, Timestamp};
+use haul_store::{Earlier, OnExisting, Publication, SourceId, Stage, StaleStages};
+use haul_sys::{Dir, Stat, if_found};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
-
-/// Files of this length and longer, in bytes, are always opened to check for lost content. Smaller
-/// ones are opened if they date from before the machine's start, or have too little storage.
-/// Opening all would double the cost of comparing a tree.
-const ALWAYS_CHECKED_MIN: u64 = 1 << 20;
-
-/// Prefixes of link targets that refer to an open file of a process.
-const DESCRIPTOR_PREFIXES: [&[u8]; 2] = [b"/proc/self/fd/", b"/dev/fd/"];
 
 /// A directory of this machine.
 #[derive(Debug)]
@@ -40,18 +30,13 @@ pub struct LocalDir(Arc<Dir>, OnceLock<(Name, Spooled)>, Option<Arc<SharedBlocks
 
 impl LocalDir {
     /// The tree's directory for an open handle.
-    pub fn new(dir: Dir) -> Self {
-        Self(Arc::new(dir), OnceLock::new(), None)
+    pub fn new(dir: impl Into<Arc<Dir>>) -> Self {
+        Self(dir.into(), OnceLock::new(), None)
     }
 
     /// Like [`Self::new`], for a job that shares `blocks` with others.
     pub(crate) fn sharing(dir: Dir, blocks: &Arc<SharedBlocks>) -> Self {
         Self(Arc::new(dir), OnceLock::new(), Some(Arc::clone(blocks)))
-    }
-
-    /// The open handle.
-    pub fn held(&self) -> &Dir {
-        &self.0
     }
 }
 
@@ -96,6 +81,10 @@ impl TreeDir for LocalDir {
         Ok(if_found(stat)?.map(meta_of))
     }
 
+    fn held(&self) -> Option<&Arc<Dir>> {
+        Some(&self.0)
+    }
+
     fn stat_self(&self) -> io::Result<Meta> {
         Ok(meta_of(self.0.stat_self()?))
     }
@@ -121,11 +110,6 @@ impl TreeDir for LocalDir {
         if is_of_unknown_size(&file, &stat)? {
             return Ok(Box::new(LocalSource::from(Spooled::generated(&file, stat)?)));
         }
-        Ok(Box::new(LocalSource::of(file, stat, self.2.clone())))
-    }
-
-    fn open_link_target(&self, name: &Name) -> io::Result<Box<dyn SourceFile>> {
-        let (file, stat) = retry_open(|| self.0.open_link_target(name))?;
         Ok(Box::new(LocalSource::of(file, stat, self.2.clone())))
     }
 
@@ -165,32 +149,6 @@ impl TreeDir for LocalDir {
         Ok(Box::new(stage.map_err(|error| creation_error(&self.0, error))?))
     }
 
-    fn stage_sharing(&self, source: &dyn SourceFile) -> io::Result<(Box<dyn StagedFile>, bool)> {
-        let Some(source) = source.handle() else { return Ok((self.stage()?, false)) };
-        let create = || Stage::create_sharing(Arc::clone(&self.0), source);
-        let (stage, shares) = retry_open(create)?;
-        Ok((Box::new(stage), shares))
-    }
-
-    fn stage_at(&self, at: &Dir) -> io::Result<Box<dyn StagedFile>> {
-        let create = || Stage::create_for(Arc::new(at.try_clone()?), Arc::clone(&self.0));
-        Ok(Box::new(retry_open(create)?))
-    }
-
-    fn publish_delayed(
-        &self,
-        batch: &DelayedBatch,
-        row: Row,
-        name: &Name,
-        on_existing: OnExisting,
-    ) -> io::Result<Publication> {
-        retry_open(|| batch.publish(row, name, &self.0, on_existing))
-    }
-
-    fn rename(&self, name: &Name, new: &Name) -> io::Result<()> {
-        self.0.rename_to(name, &self.0, new, false)
-    }
-
     fn remove_file(&self, name: &Name) -> io::Result<()> {
         self.0.remove_file(name)
     }
@@ -221,7 +179,7 @@ impl TreeDir for LocalDir {
     ) -> io::Result<Option<PendingOperation>> {
         let mut now = self.0.stat_self()?.attributes();
         if which.has_any(Kept::EXTENDED) {
-            now.extended = self.extended(None, which)?;
+            now.extended = self.0.extended_of(&*self.0, which)?;
         }
         // An inherited set-group-ID bit stays, unless the source's bit is kept. It decides the
         // group of new entries below.
@@ -230,16 +188,6 @@ impl TreeDir for LocalDir {
         let found = attributes.changes(&now, which).attributes(which);
         haul_sys::set_attributes(&self.0, &*self.0, &attributes, found)?;
         Ok(None)
-    }
-
-    fn make_writable(&self) -> io::Result<()> {
-        let now = haul_sys::file_stat(&*self.0)?;
-        if now.mode & super::PRIVATE_DIR_MODE == super::PRIVATE_DIR_MODE
-            || now.uid != haul_sys::effective_user()
-        {
-            return Ok(());
-        }
-        haul_sys::set_mode(&*self.0, now.mode | super::PRIVATE_DIR_MODE)
     }
 
     fn sync(&self, name: Option<&Name>) -> io::Result<()> {
@@ -265,69 +213,8 @@ impl TreeDir for LocalDir {
         Capabilities::local(self.0.fakes())
     }
 
-    fn supports_random_writes(&self) -> bool {
-        self.0.has_known_file_system()
-    }
-
     fn keeps(&self) -> Kept {
         Kept::ALL.with(Kept::ATIMES).with(Kept::AS_POSSIBLE)
-    }
-
-    fn extended(
-        &self,
-        name: Option<(&Name, bool)>,
-        which: Kept,
-    ) -> io::Result<Option<Box<Extended>>> {
-        match name {
-            Some((name, true)) => retry_open(|| self.0.extended_following(name, which)),
-            Some((name, false)) => haul_sys::extended(&self.0, name, which),
-            None => self.0.extended_of(&*self.0, which),
-        }
-    }
-
-    fn attribute_names(&self, name: Option<&Name>) -> io::Result<Vec<Vec<u8>>> {
-        haul_sys::attribute_names(&self.0, name)
-    }
-
-    fn is_descriptor_link(&self, name: &Name) -> bool {
-        haul_sys::is_generated(&*self.0)
-            || self
-                .0
-                .read_link(name)
-                .is_ok_and(|to| DESCRIPTOR_PREFIXES.iter().any(|of| to.starts_with(of)))
-    }
-
-    fn local_dir(&self) -> io::Result<Dir> {
-        self.0.try_clone()
-    }
-
-    fn volume(&self) -> u64 {
-        haul_sys::volume_id(&*self.0)
-    }
-
-    fn keeps_ctime(&self, of: &Meta) -> bool {
-        of.ctime.is_some_and(|ctime| haul_sys::keeps_ctime(&*self.0, of.attributes.mtime, ctime))
-    }
-
-    fn has_lost_content(&self, name: &Name, meta: &Meta, each: bool) -> io::Result<bool> {
-        let MetaKind::File { size } = meta.kind else { return Ok(false) };
-        let of_this_start = || haul_sys::boot_time().zip(meta.ctime).is_some_and(|(s, c)| c >= s);
-        let is_suspect = || size >= ALWAYS_CHECKED_MIN || meta.is_thin || !of_this_start();
-        if size == 0 || !(each || is_suspect()) {
-            return Ok(false);
-        }
-        let (file, stat) = retry_open(|| self.0.open_file(name, false))?;
-        Ok(Loss::of(&file) == Loss::Hole && haul_sys::has_unwritten_blocks(&file, stat.size))
-    }
-
-    fn forget_cached(&self, name: &Name) -> io::Result<()> {
-        let (file, _) = retry_open(|| self.0.open_file(name, false))?;
-        haul_sys::drop_cached(&file, 0..0);
-        Ok(())
-    }
-
-    fn has_distinct_names(&self) -> bool {
-        self.0.has_distinct_names()
     }
 
     fn has_spelling(&self, name: &Name) -> io::Result<bool> {
@@ -337,18 +224,6 @@ impl TreeDir for LocalDir {
 
     fn stored_time(&self, time: Timestamp) -> io::Result<Timestamp> {
         haul_store::stored_time(&self.0, time)
-    }
-
-    fn has_known_file_system(&self) -> bool {
-        self.0.has_known_file_system()
-    }
-
-    fn supports_sync_all(&self) -> bool {
-        self.0.supports_sync_all()
-    }
-
-    fn sync_all(&self) -> io::Result<()> {
-        self.0.sync_file_system()
     }
 
     fn earlier(&self, name: &Name, source: &SourceId) -> Earlier {
@@ -371,33 +246,6 @@ impl TreeDir for LocalDir {
 
     fn remove_stale(&self, name: &Name, seen: &OnceLock<StaleStages>) {
         seen.get_or_init(|| StaleStages::find(&self.0)).remove(&self.0, name);
-    }
-
-    fn begin_batch(&self) -> io::Result<DelayedBatch> {
-        retry_open(|| DelayedBatch::begin(Arc::clone(&self.0)))
-    }
-
-    fn take_over_batch(&self, make_parent_writable: &dyn Fn()) -> Option<DelayedBatch> {
-        DelayedBatch::take_over(&self.0, make_parent_writable)
-    }
-
-    fn previous_row(&self, batch: &DelayedBatch, row: Row) -> io::Result<Option<Arc<dyn TreeDir>>> {
-        let dir = retry_open(|| batch.previous_row(row))?;
-        Ok(dir.map(|dir| Arc::new(Self::new(dir)) as Arc<dyn TreeDir>))
-    }
-
-    fn clean(
-        &self,
-        all: bool,
-        dry_run: bool,
-        each: &mut dyn FnMut(&[u8], io::Result<Cleaned>),
-    ) -> io::Result<()> {
-        for leftover in Leftovers::find(&self.0)?.iter() {
-            if let Some(cleaned) = leftover.clean(&self.0, all, dry_run).transpose() {
-                each(leftover.name().as_bytes(), cleaned);
-            }
-        }
-        Ok(())
     }
 
     fn make_dir_with_origin(&self, name: &Name, mode: u32, origin: &[u8; 16]) -> io::Result<()> {
@@ -433,7 +281,7 @@ impl TreeDir for LocalDir {
         let mut path = self.0.path()?;
         path.extend(name.map(|name| OsStr::from_bytes(name.as_bytes())));
         // Another disk may be mounted at the same path.
-        let volume = self.volume().to_le_bytes();
+        let volume = haul_sys::volume_id(&*self.0).to_le_bytes();
         let path = path.as_os_str().as_bytes();
         Some([&*haul_sys::node_name(), b"\0", &volume, path].concat())
     }

@@ -321,16 +321,6 @@ impl TreeDir for SftpDir {
         })))
     }
 
-    fn make_writable(&self) -> io::Result<()> {
-        let Some(mode) = self.attrs.and_then(|attrs| attrs.mode) else { return Ok(()) };
-        let needed = PRIVATE_DIR_MODE;
-        if mode & needed == needed {
-            return Ok(());
-        }
-        let attrs = Attrs::with_mode((mode & 0o7777) | needed);
-        self.host.io(self.host.client().set_attrs(&self.path, attrs))
-    }
-
     /// The protocol can't make names durable. The job's start reports that `--sync` does not cover
     /// them.
     fn sync(&self, name: Option<&Name>) -> io::Result<()> {
