@@ -63,4 +63,4 @@ pub use listing::DirEntry;
 pub use naming::Existing;
 pub use pending_answer::PendingAnswer;
 pub use session::{Options, SLOW_FACTOR, Session};
-pub use small::{Get, Gets, Got, Put, Puts};
+pub use small::{Get, Gets, Got, Put, Puts, Stored};

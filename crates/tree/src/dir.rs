@@ -2,7 +2,7 @@
 //! other methods have defaults that hold for a kind without the feature, so callers need not know
 //! the kind.
 
-use crate::{Downloads, Get, Meta, Put, SmallFile, SourceFile, StagedFile, TreeEntry, Uploads};
+use crate::{Lane, Meta, SourceFile, StagedFile, TreeEntry};
 use haul_model::{Attributes, BlockHash, FileId, Kept, Name, NewEntry, Timestamp};
 use haul_store::{Earlier, OnExisting, Publication, SourceId, StaleStages};
 use haul_sys::{Dir, FreeSpace};
@@ -42,14 +42,9 @@ pub trait Tree: Send + Sync {
         Capabilities::local(false)
     }
 
-    /// Waits for lane number `lane` and returns it, for sending small files. `None` if it will not
-    /// open.
-    fn uploads(&self, _lane: usize) -> Option<Uploads<'_>> {
-        None
-    }
-
-    /// The same for fetching small files; see [`Self::uploads`].
-    fn downloads(&self, _lane: usize) -> Option<Downloads<'_>> {
+    /// Waits for lane `number` for small files and returns it. `None` if it will not open; see
+    /// [`Capabilities::small_lanes`].
+    fn lane(&self, _number: usize) -> Option<Lane<'_>> {
         None
     }
 }
@@ -136,6 +131,11 @@ pub trait TreeDir: Send + Sync {
         None
     }
 
+    /// Its path on its machine, if the tree knows only paths.
+    fn remote_path(&self) -> Option<&[u8]> {
+        None
+    }
+
     /// The metadata of this directory.
     fn stat_self(&self) -> io::Result<Meta>;
 
@@ -212,29 +212,9 @@ pub trait TreeDir: Send + Sync {
 
     // The behaviour and the optional features of its storage.
 
-    /// The path of `name` on the tree's machine, if the tree knows only paths.
-    fn remote_path(&self, _name: &Name) -> Option<Vec<u8>> {
-        None
-    }
-
     /// The capabilities of its tree.
     fn capabilities(&self) -> Capabilities {
         Capabilities::local(false)
-    }
-
-    /// Prepares a file of this directory for [`Uploads`]; `None` if the storage does not prefer to
-    /// transfer many small files at a time.
-    ///
-    /// # Errors
-    /// Why the directory could not be created, if its creation was pending.
-    fn put_small(&self, _file: SmallFile<'_>) -> io::Result<Option<Put>> {
-        Ok(None)
-    }
-
-    /// Prepares the file `name` of this directory, of `len` bytes, for [`Downloads`]; see
-    /// [`Self::put_small`].
-    fn get_small(&self, _name: &Name, _len: u64) -> Option<Get> {
-        None
     }
 
     /// Announces lookups of many names, most of which do not exist. If each lookup takes a round

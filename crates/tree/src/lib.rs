@@ -46,6 +46,6 @@ pub use marker::{Marker, Visibility, check_visibility};
 pub use meta::{TreeEntry, in_whole_seconds};
 pub use origin::ATTRIBUTE as ORIGIN_ATTRIBUTE;
 pub use parallel::{map_parallel, run_both};
-pub use sftp::{Downloads, Fetched, Get, Put, PutError, SmallFile, Uploads};
+pub use sftp::{Downloads, Fetched, Lane, PutError, SmallFile, Uploads};
 pub use shared::{SHARED_LEN_MAX, SharedBlock, SharedBlocks, Sharer};
 pub use spare_handles::{Spare, add_spare};

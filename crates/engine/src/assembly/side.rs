@@ -198,7 +198,7 @@ impl<'scope, 'a: 'scope> ReceiverSide<'a> {
             let at_work = at_work.clone();
             threads.spawn("small files", move || {
                 let _at_work = at_work;
-                if let Some(lane) = source.downloads(lane) {
+                if let Some(lane) = source.lane(lane) {
                     run_downloads(&role.filler, &files, lane);
                 }
             });
@@ -208,7 +208,7 @@ impl<'scope, 'a: 'scope> ReceiverSide<'a> {
             let at_work = at_work.clone();
             threads.spawn("small files", move || {
                 let _at_work = at_work;
-                if let Some(lane) = target.uploads(lane) {
+                if let Some(lane) = target.lane(lane) {
                     run_uploads(&role.filler, &files, lane);
                 }
             });

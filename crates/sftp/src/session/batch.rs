@@ -8,7 +8,7 @@ use crate::error::{SessionError, SftpError};
 type Result<T> = std::result::Result<T, SftpError>;
 
 /// Requests that were sent or queued, and whose answers are taken together.
-pub(crate) struct Batch {
+pub struct Batch {
     port: Port,
     /// For messages.
     path: Box<[u8]>,

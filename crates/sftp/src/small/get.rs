@@ -1,6 +1,6 @@
 //! Downloads of small files.
 
-use super::Queue;
+use super::{Queue, Transfer};
 use crate::codec::{Answer, Attrs, OpenFlags, Request};
 use crate::error::SftpError;
 use crate::session::Batch;
@@ -10,9 +10,9 @@ type Result<T> = std::result::Result<T, SftpError>;
 
 /// A small file to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Get {
+pub struct Get<K> {
     /// The caller's key for it.
-    pub key: u64,
+    pub key: K,
     /// Its path. A link at its end is followed.
     pub path: Vec<u8>,
     /// The number of bytes to read: the file's length, as far as known.
@@ -32,10 +32,11 @@ pub struct Got {
 }
 
 /// Reads small files, many at a time.
-pub struct Gets(Queue<Job>);
+pub type Gets<K> = Queue<Getting<K>>;
 
-struct Job {
-    get: Get,
+/// A file in flight.
+pub struct Getting<K> {
+    get: Get<K>,
     /// The request to open the file, until it is answered.
     opening: Option<Batch>,
     reading: Option<Reading>,
@@ -51,41 +52,23 @@ struct Reading {
     after: Batch,
 }
 
-impl Gets {
-    /// An empty queue.
-    pub fn new(client: &Client) -> Self {
-        Self(Queue::new(client))
+impl<K> Transfer for Getting<K> {
+    type File = Get<K>;
+    type Done = (K, Result<Got>);
+
+    fn len(get: &Get<K>) -> usize {
+        get.len as usize
     }
 
-    /// Starts a file. While too many are in flight, it advances these first.
-    pub fn push(&mut self, get: Get) {
-        self.0.wait_for_capacity(get.len as usize);
+    fn begin(client: &Client, get: Get<K>) -> Self {
         let path = &get.path;
         let open = Request::Open { path, flags: OpenFlags::Read, attrs: Attrs::default() };
-        let opening = Some(Batch::of(&self.0.client, path, &[open]));
-        self.0.push(Job { get, opening, reading: None, result: None });
+        let opening = Some(Batch::of(client, path, &[open]));
+        Self { get, opening, reading: None, result: None }
     }
 
-    /// The number of files not returned by [`Self::next_done`] yet.
-    pub fn pending(&self) -> usize {
-        self.0.pending()
-    }
-
-    /// Waits for the next file that was read or has failed, in any order. Returns its key and the
-    /// result, or `None` if no file is left.
-    pub fn next_done(&mut self) -> Option<(u64, Result<Got>)> {
-        self.0.next_done().map(Job::end)
-    }
-
-    /// Like [`Self::next_done`], without waiting.
-    pub fn try_next_done(&mut self) -> Option<(u64, Result<Got>)> {
-        self.0.finished.pop_front().map(Job::end)
-    }
-}
-
-impl super::Job for Job {
-    fn len(&self) -> usize {
-        self.get.len as usize
+    fn file(&self) -> &Get<K> {
+        &self.get
     }
 
     fn advance(&mut self, client: &Client) -> bool {
@@ -95,13 +78,19 @@ impl super::Job for Job {
                 Err(error) => self.result = Some(Err(error)),
             }
         } else if let Some(reading) = self.reading.take() {
-            self.result = Some(reading.finish(self.len()));
+            self.result = Some(reading.finish(self.get.len as usize));
         }
         self.result.is_none()
     }
+
+    fn end(self) -> (K, Result<Got>) {
+        (self.get.key, self.result.expect("it was advanced to its end"))
+    }
+
+    fn abort(self, _: &mut Batch) {}
 }
 
-impl Job {
+impl<K> Getting<K> {
     fn open(&self, client: &Client, opening: Batch) -> Result<Reading> {
         let [opened] = opening.answers();
         let (path, len) = (&self.get.path, self.get.len);
@@ -112,10 +101,6 @@ impl Job {
         content.request_ahead()?;
         let after = look();
         Ok(Reading { before, content, after, file })
-    }
-
-    fn end(self) -> (u64, Result<Got>) {
-        (self.get.key, self.result.expect("it was advanced to its end"))
     }
 }
 

@@ -10,9 +10,10 @@ mod get;
 mod put;
 
 pub use get::{Get, Gets, Got};
-pub use put::{Put, Puts};
+pub use put::{Put, Puts, Stored};
 
 use crate::Client;
+use crate::session::Batch;
 use std::collections::VecDeque;
 
 /// Most files in flight. A file takes three round trips, so with one of 50 ms this is 3,200 files a
@@ -23,68 +24,101 @@ const FILES_MAX: usize = 480;
 const BYTES_MAX: usize = 8 << 20;
 
 /// A file in flight.
-trait Job {
-    /// The length of its content, in bytes.
-    fn len(&self) -> usize;
+pub trait Transfer {
+    /// The file as the caller describes it.
+    type File;
+    /// The caller's key for the file, and the result.
+    type Done;
+
+    /// The length of the content of `file`, in bytes.
+    fn len(file: &Self::File) -> usize;
+
+    /// Sends the first request.
+    fn begin(client: &Client, file: Self::File) -> Self;
+
+    /// The file.
+    fn file(&self) -> &Self::File;
 
     /// Waits for the answers of the current step, and sends the next. Returns false after the last.
     fn advance(&mut self, client: &Client) -> bool;
+
+    /// The result, after the last step.
+    fn end(self) -> Self::Done;
+
+    /// Adds the requests that undo the steps so far to `batch`.
+    fn abort(self, batch: &mut Batch);
 }
 
-/// The files in flight through one session.
-struct Queue<J> {
+/// The files in flight through one session. If it is dropped before they are done, it undoes their
+/// steps and waits for that, unless the session ends.
+pub struct Queue<T: Transfer> {
     client: Client,
-    jobs: VecDeque<J>,
-    /// Content of `jobs`, in bytes.
+    transfers: VecDeque<T>,
+    /// Content of `transfers`, in bytes.
     bytes: usize,
-    finished: VecDeque<J>,
+    finished: VecDeque<T>,
 }
 
-impl<J: Job> Queue<J> {
-    fn new(client: &Client) -> Self {
-        let (jobs, finished) = (VecDeque::new(), VecDeque::new());
-        Self { client: client.clone(), jobs, bytes: 0, finished }
+impl<T: Transfer> Queue<T> {
+    /// An empty queue.
+    pub fn new(client: &Client) -> Self {
+        let (transfers, finished) = (VecDeque::new(), VecDeque::new());
+        Self { client: client.clone(), transfers, bytes: 0, finished }
     }
 
-    /// Waits until a file of `len` bytes can be added.
-    fn wait_for_capacity(&mut self, len: usize) {
+    /// Starts a file. While too many are in flight, it advances these first.
+    pub fn push(&mut self, file: T::File) {
         // Half of the server's limit, as there may be other callers.
         let files_max = match self.client.limits().open_handles / 2 {
             0 => FILES_MAX,
             limit => usize::try_from(limit).map_or(FILES_MAX, |limit| limit.min(FILES_MAX)),
         };
-        while self.jobs.len() >= files_max
-            || (!self.jobs.is_empty() && self.bytes + len > BYTES_MAX)
+        let len = T::len(&file);
+        while self.transfers.len() >= files_max
+            || (!self.transfers.is_empty() && self.bytes + len > BYTES_MAX)
         {
             self.step();
         }
+        self.bytes += len;
+        self.transfers.push_back(T::begin(&self.client, file));
     }
 
-    fn push(&mut self, job: J) {
-        self.bytes += job.len();
-        self.jobs.push_back(job);
+    /// The number of files not returned by [`Self::next_done`] yet.
+    pub fn pending(&self) -> usize {
+        self.transfers.len() + self.finished.len()
     }
 
-    fn pending(&self) -> usize {
-        self.jobs.len() + self.finished.len()
-    }
-
-    /// Waits for the next finished file; `None` if no file is left.
-    fn next_done(&mut self) -> Option<J> {
-        while self.finished.is_empty() && !self.jobs.is_empty() {
+    /// Waits for the next file that is complete or has failed, in any order. Returns its key and
+    /// the result, or `None` if no file is left.
+    pub fn next_done(&mut self) -> Option<T::Done> {
+        while self.finished.is_empty() && !self.transfers.is_empty() {
             self.step();
         }
-        self.finished.pop_front()
+        self.try_next_done()
+    }
+
+    /// Like [`Self::next_done`], without waiting.
+    pub fn try_next_done(&mut self) -> Option<T::Done> {
+        self.finished.pop_front().map(T::end)
     }
 
     /// Advances the first file by one step.
     fn step(&mut self) {
-        let Some(mut job) = self.jobs.pop_front() else { return };
-        if job.advance(&self.client) {
-            self.jobs.push_back(job);
+        let Some(mut transfer) = self.transfers.pop_front() else { return };
+        if transfer.advance(&self.client) {
+            self.transfers.push_back(transfer);
         } else {
-            self.bytes -= job.len();
-            self.finished.push_back(job);
+            self.bytes -= T::len(transfer.file());
+            self.finished.push_back(transfer);
         }
+    }
+}
+
+impl<T: Transfer> Drop for Queue<T> {
+    fn drop(&mut self) {
+        let mut batch = Batch::new(self.client.port_for_small(), b"");
+        self.transfers.drain(..).for_each(|transfer| transfer.abort(&mut batch));
+        // If the session ends before, the stages stay.
+        drop(batch.wait());
     }
 }

@@ -48,7 +48,7 @@ fn alone(bench: &Bench, key: u64) -> Result<(), SftpError> {
 fn among_many(bench: &Bench, key: u64) -> Result<(), SftpError> {
     let mut puts = Puts::new(bench.client());
     puts.push(put(bench, key, b"new".to_vec()));
-    puts.next_done().unwrap().1
+    puts.next_done().unwrap().1.map(drop)
 }
 
 /// Each way, with the number of requests before the first rename.

@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 /// A file that is to replace what has its name.
-pub(crate) fn put(bench: &Bench, key: u64, content: Vec<u8>) -> Put<Vec<u8>> {
+pub(crate) fn put(bench: &Bench, key: u64, content: Vec<u8>) -> Put<u64> {
     Put {
         key,
         stage: bench.path(&format!(".stage-{key}")),

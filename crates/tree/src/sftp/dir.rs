@@ -7,8 +7,8 @@ use super::source::SftpSource;
 use super::stage::SftpStage;
 use super::{SftpHost, join, links, same};
 use crate::{
-    Capabilities, Get, Meta, MetaKind, PRIVATE_DIR_MODE, PendingOperation, Put, ResumablePart,
-    SmallFile, SourceFile, StagedFile, TreeDir, TreeEntry, in_whole_seconds,
+    Capabilities, Meta, MetaKind, PRIVATE_DIR_MODE, PendingOperation, ResumablePart, SourceFile,
+    StagedFile, TreeDir, TreeEntry, in_whole_seconds,
 };
 use haul_model::{
     Attributes, BLOCK_LEN, BlockHash, FileId, KEPT_MODE, Kept, Name, NewEntry, ParentFailed,
@@ -266,8 +266,8 @@ impl TreeDir for SftpDir {
         on_existing: OnExisting,
     ) -> io::Result<Publication> {
         self.ready()?;
-        let of = from.remote_path(of).ok_or(io::ErrorKind::Unsupported)?;
-        links::hard(&self.host, &self.path, &of, name, on_existing)
+        let from = from.remote_path().ok_or(io::ErrorKind::Unsupported)?;
+        links::hard(&self.host, &self.path, &join(from, of.as_bytes()), name, on_existing)
     }
 
     fn stage(&self) -> io::Result<Box<dyn StagedFile>> {
@@ -344,21 +344,12 @@ impl TreeDir for SftpDir {
         Kept::OF_COPIES.with(Kept::LINKS.only_if(links))
     }
 
-    fn remote_path(&self, name: &Name) -> Option<Vec<u8>> {
-        Some(self.path_of(name.as_bytes()))
+    fn remote_path(&self) -> Option<&[u8]> {
+        Some(&self.path)
     }
 
     fn capabilities(&self) -> Capabilities {
         Capabilities::sftp(self.host.sessions.max())
-    }
-
-    fn put_small(&self, file: SmallFile<'_>) -> io::Result<Option<Put>> {
-        self.ready()?;
-        Ok(Some(Put::of(self, file)))
-    }
-
-    fn get_small(&self, name: &Name, len: u64) -> Option<Get> {
-        Some(Get { path: self.path_of(name.as_bytes()), len })
     }
 
     fn expect_lookups(&self) {

@@ -6,7 +6,7 @@ use crate::budget::{Budget, Share};
 use haul_model::{ContentHash, FileId, MAX_NAME_LEN, Name};
 use haul_sftp::{
     Cause, Client, DirEntry, Existing, Extension, FsStats, Lister, SessionError, SftpError,
-    StatusCode,
+    StatusCode, Stored,
 };
 use haul_store::{
     DeadSeries, Journals, OnExisting, Publication, StageSeries, old_name, remote_stage_name,
@@ -125,6 +125,12 @@ impl UploadResults {
     /// True if the server has reported another time for a file than the one set.
     pub fn has_lost_times(&self) -> bool {
         self.has_lost_times.load(Ordering::Relaxed)
+    }
+
+    /// Records the losses of a file.
+    pub(super) fn record(&self, of: Stored) {
+        self.has_lost_times.fetch_or(of.has_lost_time, Ordering::Relaxed);
+        self.has_lost_attributes.fetch_or(of.has_lost_attributes, Ordering::Relaxed);
     }
 
     pub(super) fn record_lost_times(&self) {

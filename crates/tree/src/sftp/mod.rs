@@ -22,7 +22,7 @@ mod stage;
 pub use attrs::meta_of;
 pub use host::{SessionLoss, SftpHost};
 pub use sessions::Sessions;
-pub use small::{Downloads, Fetched, Get, Put, PutError, SmallFile, Uploads};
+pub use small::{Downloads, Fetched, Lane, PutError, SmallFile, Uploads};
 
 use super::{Tree, TreeDir};
 use crate::dir::Capabilities;
@@ -136,12 +136,8 @@ impl Tree for SftpTree {
         Capabilities::sftp(self.host.sessions.max())
     }
 
-    fn uploads(&self, lane: usize) -> Option<Uploads<'_>> {
-        Some(Uploads::new(&self.host, self.host.sessions.wait(lane)?))
-    }
-
-    fn downloads(&self, lane: usize) -> Option<Downloads<'_>> {
-        Some(Downloads::new(&self.host, self.host.sessions.wait(lane)?))
+    fn lane(&self, number: usize) -> Option<Lane<'_>> {
+        Some(Lane { host: &self.host, client: self.host.sessions.wait(number)? })
     }
 }
 

@@ -2,16 +2,22 @@
 //! session, so that no file costs a round trip of its own.
 
 use super::settling::is_near_to_now;
-use super::{SftpDir, SftpHost, times_of};
+use super::{SftpHost, join, times_of};
+use crate::TreeDir;
 use crate::budget::Share;
 use haul_model::{Attributes, Kept, Name, Timestamp};
 use haul_sftp::{Cause, Client, Extension, Gets, Got, Puts, SftpError};
 use haul_store::{OnExisting, Publication};
-use std::collections::HashMap;
 use std::io;
 
 /// Budget for a small file besides its content, in bytes.
 const OVERHEAD_LEN: usize = 4 << 10;
+
+/// A session with a host, for small files.
+pub struct Lane<'h> {
+    pub(super) host: &'h SftpHost,
+    pub(super) client: &'h Client,
+}
 
 /// A small file whose content is in memory.
 pub struct SmallFile<'a> {
@@ -29,40 +35,6 @@ pub struct SmallFile<'a> {
     pub verify: bool,
 }
 
-/// A small file, ready for [`Uploads`].
-pub struct Put {
-    /// The directory, as the storage names it.
-    dir: Vec<u8>,
-    put: haul_sftp::Put<Vec<u8>>,
-}
-
-/// A small file, ready for [`Downloads`].
-pub struct Get {
-    pub(crate) path: Vec<u8>,
-    pub(crate) len: u64,
-}
-
-impl Put {
-    /// Prepares `file`, which belongs in `dir`.
-    pub(super) fn of(dir: &SftpDir, file: SmallFile<'_>) -> Self {
-        let SmallFile { name, content, attributes, on_existing, sync, verify } = file;
-        let Attributes { mode, mtime, .. } = attributes.over(0, Kept::OF_COPIES);
-        let put = haul_sftp::Put {
-            key: 0,
-            stage: dir.path_of(dir.host.records.stage_name().as_bytes()),
-            path: dir.path_of(name.as_bytes()),
-            content,
-            mode,
-            times: times_of(mtime),
-            needs_attributes: dir.host.needs_times,
-            existing: dir.host.existing(&dir.path, name, on_existing),
-            sync: sync && dir.host.client().has(Extension::Fsync),
-            verify,
-        };
-        Self { dir: dir.path_of(b"."), put }
-    }
-}
-
 /// Why a small file was not sent.
 #[derive(Debug)]
 pub enum PutError {
@@ -77,98 +49,92 @@ pub enum PutError {
     },
 }
 
-/// Sends small files through one session. If it is dropped with files in flight, their temporary
-/// files are removed while the host is reachable.
-pub struct Uploads<'h> {
+/// Sends small files through one session, each with a key of its caller. If it is dropped with
+/// files in flight, their temporary files are removed while the host is reachable.
+pub struct Uploads<'h, K> {
     host: &'h SftpHost,
-    puts: Puts<Vec<u8>>,
-    /// The directories of the files in flight.
-    dirs: HashMap<u64, Vec<u8>>,
+    /// Each with its directory.
+    puts: Puts<(Vec<u8>, K)>,
 }
 
-impl<'h> Uploads<'h> {
-    pub(super) fn new(host: &'h SftpHost, client: &Client) -> Self {
-        Self { host, puts: Puts::new(client), dirs: HashMap::new() }
+impl<'h, K> Uploads<'h, K> {
+    /// Sends files through the session of `lane`.
+    pub fn new(lane: Lane<'h>) -> Self {
+        Self { host: lane.host, puts: Puts::new(lane.client) }
     }
 
-    fn outcome(
-        &mut self,
-        (key, result): (u64, Result<(), SftpError>),
-    ) -> (u64, Result<Publication, PutError>) {
-        let dir = self.dirs.remove(&key).unwrap_or_default();
-        if self.puts.has_lost_time {
-            self.host.results.record_lost_times();
-        }
-        if self.puts.has_lost_attributes {
-            self.host.results.record_lost_attributes();
-        }
-        let outcome = match result {
-            Ok(()) => Ok(Publication::Published),
+    /// Starts a file in `dir`. While too many files are in flight, it works on these first.
+    ///
+    /// # Errors
+    /// The key, if the directory could not be created, or is in another tree.
+    pub fn push(&mut self, key: K, dir: &dyn TreeDir, file: SmallFile<'_>) -> Result<(), K> {
+        let is_ready = dir.pending_creation().is_none_or(|created| created().is_ok());
+        let Some(dir) = dir.remote_path().filter(|_| is_ready) else { return Err(key) };
+        let SmallFile { name, content, attributes, on_existing, sync, verify } = file;
+        let Attributes { mode, mtime, .. } = attributes.over(0, Kept::OF_COPIES);
+        let host = self.host;
+        self.puts.push(haul_sftp::Put {
+            key: (dir.to_vec(), key),
+            stage: join(dir, host.records.stage_name().as_bytes()),
+            path: join(dir, name.as_bytes()),
+            content,
+            mode,
+            times: times_of(mtime),
+            needs_attributes: host.needs_times,
+            existing: host.existing(dir, name, on_existing),
+            sync: sync && host.client().has(Extension::Fsync),
+            verify,
+        });
+        Ok(())
+    }
+
+    /// The next file that has finished or failed, in any order. With `waits`, waits for it, and
+    /// returns `None` only if none is in flight. [`Publication::Kept`] means that the name exists.
+    pub fn next_done(&mut self, waits: bool) -> Option<(K, Result<Publication, PutError>)> {
+        let done = if waits { self.puts.next_done() } else { self.puts.try_next_done() };
+        let ((dir, key), stored) = done?;
+        let outcome = match stored {
+            Ok(stored) => {
+                self.host.results.record(stored);
+                Ok(Publication::Published)
+            }
             Err(SftpError { cause: Cause::NameExists, .. }) => Ok(Publication::Kept),
             Err(SftpError { cause: cause @ (Cause::Differs | Cause::Length { .. }), .. }) => {
                 Err(PutError::Corrupt(cause.to_string()))
             }
             Err(error) => {
                 let operation = error.operation;
-                let failed = |error| PutError::Failed { operation, error };
-                self.host
-                    .check_write(&dir, Err(error))
-                    .map(|()| Publication::Published)
-                    .map_err(failed)
+                let failed = self.host.check_write(&dir, Err(error));
+                failed.map_err(|error| PutError::Failed { operation, error })
             }
         };
-        (key, outcome)
-    }
-
-    /// Starts a file, which the caller calls `key`. While too many files are in flight, it works on
-    /// these first.
-    pub fn push(&mut self, key: u64, Put { dir, put }: Put) {
-        self.dirs.insert(key, dir);
-        self.puts.push(haul_sftp::Put { key, ..put });
-    }
-
-    /// Waits for the next file that has finished or failed, in any order. `None` if none is in
-    /// flight. [`Publication::Kept`] means that the name exists.
-    pub fn next_done(&mut self) -> Option<(u64, Result<Publication, PutError>)> {
-        let done = self.puts.next_done()?;
-        Some(self.outcome(done))
-    }
-
-    /// Like [`Self::next_done`], without waiting.
-    pub fn try_next_done(&mut self) -> Option<(u64, Result<Publication, PutError>)> {
-        let done = self.puts.try_next_done()?;
-        Some(self.outcome(done))
+        Some((key, outcome))
     }
 }
 
-/// Fetches small files through one session.
-pub struct Downloads<'h> {
+/// Fetches small files through one session, each with a key of its caller.
+pub struct Downloads<'h, K> {
     host: &'h SftpHost,
-    gets: Gets,
-    asked: HashMap<u64, (u64, Share)>,
+    /// Each with its length, in bytes, and its room.
+    gets: Gets<(u64, Share, K)>,
 }
 
-impl<'h> Downloads<'h> {
-    pub(super) fn new(host: &'h SftpHost, client: &Client) -> Self {
-        Self { host, gets: Gets::new(client), asked: HashMap::new() }
+impl<'h, K> Downloads<'h, K> {
+    /// Fetches files through the session of `lane`.
+    pub fn new(lane: Lane<'h>) -> Self {
+        Self { host: lane.host, gets: Gets::new(lane.client) }
     }
 
-    fn outcome(&mut self, (key, result): (u64, Result<Got, SftpError>)) -> (u64, Option<Fetched>) {
-        let asked = self.asked.remove(&key);
-        let got = result.inspect_err(|error| self.host.record_loss(error)).ok();
-        let fetched = got.zip(asked).and_then(|(got, (len, share))| fetched(got, len, share));
-        (key, fetched.filter(|fetched| self.shows_changes(fetched)))
-    }
-
-    /// False if the content was read in parts, between which it may have changed without a change
-    /// of its time.
-    fn shows_changes(&self, Fetched { content, mtime, .. }: &Fetched) -> bool {
-        content.len() <= self.host.client().read_len() || !is_near_to_now(*mtime)
-    }
-
-    /// Starts a file, which the caller calls `key`. If none is in flight, waits for room until
-    /// `stopped` returns true. Returns false if there is no room.
-    pub fn push(&mut self, key: u64, Get { path, len }: Get, stopped: &dyn Fn() -> bool) -> bool {
+    /// Starts the file `name` in `dir`, which must be a directory of the tree, of `len` bytes. If
+    /// none is in flight, waits for room until `stopped` returns true. Returns the key if there is
+    /// no room.
+    pub fn push(
+        &mut self,
+        key: K,
+        (dir, name): (&dyn TreeDir, &Name),
+        len: u64,
+        stopped: &dyn Fn() -> bool,
+    ) -> Option<K> {
         let room = len as usize + OVERHEAD_LEN;
         let share = match self.host.small.try_take(room) {
             Some(share) => Some(share),
@@ -177,25 +143,28 @@ impl<'h> Downloads<'h> {
             // are not taken, and their shares are not returned.
             None => self.host.small.take_unless(room, stopped),
         };
-        let Some(share) = share else { return false };
+        let (Some(share), Some(dir)) = (share, dir.remote_path()) else { return Some(key) };
+        let (key, path) = ((len, share, key), join(dir, name.as_bytes()));
         // At least one byte, since an empty file may have grown.
         self.gets.push(haul_sftp::Get { key, path, len: len.max(1) as u32 });
-        self.asked.insert(key, (len, share));
-        true
+        None
     }
 
-    /// Waits for the next file that has arrived, in any order. `None` if none is in flight. The
-    /// file is `None` if its length is not `len`, it has changed meanwhile, or it can't be read.
-    /// Opening it reports the cause.
-    pub fn next_done(&mut self) -> Option<(u64, Option<Fetched>)> {
-        let done = self.gets.next_done()?;
-        Some(self.outcome(done))
+    /// The next file that has arrived, in any order. With `waits`, waits for it, and returns `None`
+    /// only if none is in flight. The file is `None` if its length is not `len`, it has changed
+    /// meanwhile, or it can't be read. Opening it reports the cause.
+    pub fn next_done(&mut self, waits: bool) -> Option<(K, Option<Fetched>)> {
+        let done = if waits { self.gets.next_done() } else { self.gets.try_next_done() };
+        let ((len, share, key), got) = done?;
+        let got = got.inspect_err(|error| self.host.record_loss(error)).ok();
+        let fetched = got.and_then(|got| fetched(got, len, share));
+        Some((key, fetched.filter(|fetched| self.shows_changes(fetched))))
     }
 
-    /// Like [`Self::next_done`], without waiting.
-    pub fn try_next_done(&mut self) -> Option<(u64, Option<Fetched>)> {
-        let done = self.gets.try_next_done()?;
-        Some(self.outcome(done))
+    /// False if the content was read in parts, between which it may have changed without a change
+    /// of its time.
+    fn shows_changes(&self, Fetched { content, mtime, .. }: &Fetched) -> bool {
+        content.len() <= self.host.client().read_len() || !is_near_to_now(*mtime)
     }
 }
 

@@ -6,10 +6,11 @@ use crate::link::SourceHandle;
 use crate::receiver::filling::take_files;
 use crate::receiver::work::SMALL_MAX;
 use crate::receiver::{DirState, Filler, Pending};
-use haul_model::{Attributes, ContentHash, Fault, FaultKind, Kind, OrFault, Outcome, Side};
+use haul_model::{
+    Attributes, ContentHash, Fault, FaultKind, Kind, OrFault, Outcome, Side, Timestamp,
+};
 use haul_store::{OnExisting, Publication};
-use haul_tree::{Downloads, Put, PutError, SmallFile, Uploads, changed, check_size};
-use std::collections::HashMap;
+use haul_tree::{Downloads, Lane, PutError, SmallFile, Uploads, changed, check_size};
 
 /// A small file that was fetched.
 pub(crate) struct Fetched {
@@ -23,19 +24,19 @@ pub(crate) struct Fetched {
 pub(crate) fn run_uploads(
     filler: &Filler<'_>,
     files: &crossbeam_channel::Receiver<SourceHandle>,
-    lane: Uploads<'_>,
+    lane: Lane<'_>,
 ) {
-    let mut uploading = Uploading { filler, lane, sent: HashMap::new(), refused: Vec::new() };
+    let mut uploading = Uploading { filler, lane: Uploads::new(lane), refused: Vec::new() };
     while !filler.job.control.stopped() {
         while let Ok(file) = files.try_recv() {
             uploading.begin(&file);
             // Files may come without end, so outcomes are reported in between.
-            while let Some((index, result)) = uploading.lane.try_next_done() {
-                uploading.end(index, result);
+            while let Some((sent, result)) = uploading.lane.next_done(false) {
+                uploading.end(sent, result);
             }
         }
-        match uploading.lane.next_done() {
-            Some((index, result)) => uploading.end(index, result),
+        match uploading.lane.next_done(true) {
+            Some((sent, result)) => uploading.end(sent, result),
             None if !uploading.refused.is_empty() => uploading.queue_refused(),
             None => match files.recv() {
                 Ok(file) => uploading.begin(&file),
@@ -48,8 +49,7 @@ pub(crate) fn run_uploads(
 /// The uploads of one lane.
 struct Uploading<'r, 'a, 't> {
     filler: &'r Filler<'a>,
-    lane: Uploads<'t>,
-    sent: HashMap<u64, (Pending, SourceHandle)>,
+    lane: Uploads<'t, (Pending, SourceHandle)>,
     /// Files for which there was no space, or that the server refused without a reason. Files in
     /// flight take more space than in the end, so these are retried after them.
     refused: Vec<(Pending, SourceHandle)>,
@@ -67,22 +67,23 @@ impl Uploading<'_, '_, '_> {
             return self.queue_for_worker(pending, file.clone());
         }
         match self.read(&mut pending, file) {
-            Ok(Some(put)) => {
-                self.sent.insert(file.index, (pending, file.clone()));
-                self.lane.push(file.index, put);
-            }
+            Ok(Some((content, mtime))) => self.send(pending, file, content, mtime),
             // It has grown.
             Ok(None) => self.queue_for_worker(pending, file.clone()),
             Err(_) if self.filler.job.control.stopped() => {}
             Err(fault) if self.filler.restart_file(&mut pending, &fault, 0) => {
                 self.queue_for_worker(pending, file.clone());
             }
-            Err(fault) => self.report(pending, 0, Outcome::Failed(fault)),
+            Err(fault) => self.fail(pending, fault),
         }
     }
 
-    /// Reads a file; `None` if it is not small, or the directory takes no small files.
-    fn read(&self, pending: &mut Pending, file: &SourceHandle) -> Result<Option<Put>, Fault> {
+    /// Reads a file and its time; `None` if it is not small.
+    fn read(
+        &self,
+        pending: &mut Pending,
+        file: &SourceHandle,
+    ) -> Result<Option<(Vec<u8>, Timestamp)>, Fault> {
         let source = file
             .dir
             .handle()
@@ -100,29 +101,43 @@ impl Uploading<'_, '_, '_> {
         if read < content.len() {
             return Err(changed());
         }
-        pending
-            .recheck_source(&self.filler.job, &*source, || Ok(Some(ContentHash::of(&content))))?;
-        let DirState::Open(node) = &pending.dir.state else {
-            return Err(crate::receiver::parent_fault());
-        };
-        let dir = node.handle().or_fault(Side::Destination, "create a file in the directory")?;
+        pending.recheck_source(&self.filler.job, &*source, || Ok(Some(ContentHash::of(&content))))?;
         pending.entry.kind = Kind::File { size: seal.size };
-        let attributes = Attributes { mtime: seal.mtime, ..pending.entry.attributes.clone() };
+        Ok(Some((content, seal.mtime)))
+    }
+
+    /// Sends the content of a file.
+    fn send(&mut self, pending: Pending, file: &SourceHandle, content: Vec<u8>, mtime: Timestamp) {
+        let dir = match &pending.dir.state {
+            DirState::Open(node) => {
+                node.handle().or_fault(Side::Destination, "create a file in the directory")
+            }
+            _ => Err(crate::receiver::parent_fault()),
+        };
+        let dir = match dir {
+            Ok(dir) => dir,
+            Err(fault) => return self.fail(pending, fault),
+        };
         let plan = &self.filler.job.plan;
-        let put = dir.put_small(SmallFile {
-            name: &pending.name,
+        let small = SmallFile {
+            name: &pending.name.clone(),
             content,
-            attributes: &attributes,
+            attributes: &Attributes { mtime, ..pending.entry.attributes.clone() },
             on_existing: pending.on_existing,
             sync: plan.sync,
             verify: plan.verify,
-        });
-        // The fault is reported for the directory.
-        put.map_err(|_| crate::receiver::parent_fault())
+        };
+        if let Err((pending, _)) = self.lane.push((pending, file.clone()), &*dir, small) {
+            // The fault is reported for the directory.
+            self.fail(pending, crate::receiver::parent_fault());
+        }
     }
 
-    fn end(&mut self, index: u64, result: Result<Publication, PutError>) {
-        let Some((pending, file)) = self.sent.remove(&index) else { return };
+    fn end(
+        &mut self,
+        (pending, file): (Pending, SourceHandle),
+        result: Result<Publication, PutError>,
+    ) {
         let size = pending.entry.size();
         let fault = match result {
             Ok(Publication::Published) => {
@@ -161,6 +176,12 @@ impl Uploading<'_, '_, '_> {
         }
     }
 
+    fn fail(&self, pending: Pending, fault: Fault) {
+        if !self.filler.job.control.stopped() {
+            self.report(pending, 0, Outcome::Failed(fault));
+        }
+    }
+
     fn report(&self, pending: Pending, moved: u64, outcome: Outcome) {
         self.filler.linker.report_settled(vec![(pending, moved, outcome)]);
     }
@@ -171,22 +192,22 @@ impl Uploading<'_, '_, '_> {
 pub(crate) fn run_downloads(
     filler: &Filler<'_>,
     files: &crossbeam_channel::Receiver<SourceHandle>,
-    lane: Downloads<'_>,
+    lane: Lane<'_>,
 ) {
-    let mut fetching = Fetching { filler, lane, requested: HashMap::new() };
+    let mut fetching = Fetching { filler, lane: Downloads::new(lane) };
     let mut next = None;
     while !filler.job.control.stopped() {
         while let Some(file) = next.take().or_else(|| files.try_recv().ok()) {
             next = fetching.begin(file);
-            while let Some((index, fetched)) = fetching.lane.try_next_done() {
-                fetching.end(index, fetched);
+            while let Some((source, fetched)) = fetching.lane.next_done(false) {
+                fetching.end(source, fetched);
             }
             if next.is_some() || filler.job.control.stopped() {
                 break;
             }
         }
-        match fetching.lane.next_done() {
-            Some((index, fetched)) => fetching.end(index, fetched),
+        match fetching.lane.next_done(true) {
+            Some((source, fetched)) => fetching.end(source, fetched),
             None => match files.recv() {
                 Ok(file) => next = Some(file),
                 Err(_) => return,
@@ -198,35 +219,27 @@ pub(crate) fn run_downloads(
 /// The downloads of one lane.
 struct Fetching<'r, 'a, 't> {
     filler: &'r Filler<'a>,
-    lane: Downloads<'t>,
-    requested: HashMap<u64, SourceHandle>,
+    lane: Downloads<'t, SourceHandle>,
 }
 
 impl Fetching<'_, '_, '_> {
     /// Requests a file. Returns it if there is no room for it now, or the job ends.
     fn begin(&mut self, file: SourceHandle) -> Option<SourceHandle> {
-        let dir = file.dir.handle().ok();
-        let get = dir.as_ref().and_then(|dir| dir.get_small(&file.name, file.size));
-        let Some(get) = get else {
+        let Ok(dir) = file.dir.handle() else {
             // The worker reports the fault.
             self.filler.job.enqueue(take_files(vec![file]));
             return None;
         };
-        let control = self.filler.job.control;
-        if !self.lane.push(file.index, get, &|| control.stopped()) {
-            return Some(file);
-        }
-        self.requested.insert(file.index, file);
-        None
+        let (control, name, size) = (self.filler.job.control, file.name.clone(), file.size);
+        self.lane.push(file, (&*dir, &name), size, &|| control.stopped())
     }
 
-    fn end(&mut self, index: u64, fetched: Option<haul_tree::Fetched>) {
-        let Some(source) = self.requested.remove(&index) else { return };
+    fn end(&mut self, source: SourceHandle, fetched: Option<haul_tree::Fetched>) {
         let Some(file) = fetched else {
             // A worker opens it again, and reports the fault.
             return self.filler.job.enqueue(take_files(vec![source]));
         };
-        let fetched = Fetched { index, size: source.size, file };
+        let fetched = Fetched { index: source.index, size: source.size, file };
         self.filler.job.enqueue(move |receiver, _| receiver.filler.take_fetched(fetched));
     }
 }
