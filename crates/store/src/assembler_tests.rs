@@ -3,7 +3,7 @@
 use super::*;
 use crate::{PieceCounts, Pieces, Proof, Route, SealedFile, SourceId, Stage};
 use haul_model::{Attributes, Kept, Name, Timestamp};
-use haul_sys::{Dir, Loss};
+use haul_sys::Dir;
 use haul_testkit::content::bytes;
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -53,10 +53,6 @@ impl StagedFile for Arc<Memory> {
         self.try_it()?;
         self.records.lock().push(block);
         Ok(())
-    }
-
-    fn loss(&self) -> Loss {
-        Loss::Whole
     }
 
     fn discard(self: Box<Self>) {}

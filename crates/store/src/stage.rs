@@ -18,12 +18,11 @@ use crate::partial::{self, Partial};
 use crate::private::{Names, private_name};
 use crate::{DelayedBatch, Proof, Row, SealedFile, StagedFile, in_place};
 use haul_model::{Attributes, BlockHash, FileId, Kept, Name, OnExisting, Timestamp};
-use haul_sys::{Dir, Loss};
+use haul_sys::Dir;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
-use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
@@ -188,10 +187,6 @@ impl StagedFile for Stage {
         self.file.set_len(len)
     }
 
-    fn punch_hole(&self, range: Range<u64>) -> bool {
-        haul_sys::punch_hole(&self.file, range)
-    }
-
     fn write_sparse(&mut self) {
         self.writes_sparse = true;
     }
@@ -200,24 +195,12 @@ impl StagedFile for Stage {
         self.writes_sparse
     }
 
-    fn begin_with(&self, source: &File, range: Range<u64>) -> bool {
-        haul_sys::clone_range(source, &self.file, range)
-    }
-
-    fn reserve(&self, len: u64) -> io::Result<()> {
-        haul_sys::reserve(&self.file, len)
-    }
-
     fn handle(&self) -> Option<&File> {
         Some(&self.file)
     }
 
     fn copies_small_files(&self) -> bool {
         self.dir.copies_small_files()
-    }
-
-    fn loss(&self) -> Loss {
-        Loss::of(&self.file)
     }
 
     /// Also returns an error of a checkpoint since the last call. The stage is not kept then.
@@ -274,8 +257,8 @@ impl Sealed {
 }
 
 impl SealedFile for Sealed {
-    fn start_write_back(&self) {
-        haul_sys::start_write_back(&self.0.file);
+    fn handle(&self) -> Option<&File> {
+        Some(&self.0.file)
     }
 
     /// A failure is final: the system may treat lost data as written from then on, so the stage is
@@ -287,21 +270,12 @@ impl SealedFile for Sealed {
         }
     }
 
-    fn forget_cached(&self) {
-        haul_sys::drop_cached(&self.0.file, 0..0);
-        haul_sys::read_directly(&self.0.file);
-    }
-
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         haul_sys::read_full(&self.0.file, buf, offset)
     }
 
     fn discard(self: Box<Self>) {
         Box::new(self.0).discard();
-    }
-
-    fn id(&self) -> io::Result<Option<FileId>> {
-        Ok(Some(haul_sys::file_stat(&self.0.file)?.id))
     }
 
     fn write_into(&self, name: &Name, id: FileId) -> io::Result<Timestamp> {

@@ -40,31 +40,12 @@ pub trait StagedFile: Send + Sync {
     /// Truncates or extends the file. An extension is a hole.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
-    /// Makes `range`, in bytes, a hole. Returns false if the range must be overwritten instead.
-    fn punch_hole(&self, _range: Range<u64>) -> bool {
-        false
-    }
-
     /// Turns runs of zeros into holes from now on, if the storage has holes.
     fn write_sparse(&mut self) {}
 
     /// True if runs of zeros become holes.
     fn writes_sparse(&self) -> bool {
         false
-    }
-
-    /// Shares `range`, in bytes, of `source` at the same offset without writing it, if the storage
-    /// can. Returns whether it did. The range starts with a block, and ends with the source.
-    fn begin_with(&self, _source: &File, _range: Range<u64>) -> bool {
-        false
-    }
-
-    /// Reserves space for `len` bytes, if the file system can. The length stays.
-    ///
-    /// # Errors
-    /// When there is not enough space.
-    fn reserve(&self, _len: u64) -> io::Result<()> {
-        Ok(())
     }
 
     /// The open file, if any. The system can move content into it, and it can be read before it is
@@ -78,9 +59,6 @@ pub trait StagedFile: Send + Sync {
     fn copies_small_files(&self) -> bool {
         false
     }
-
-    /// How the file will look after a power cut before its content is durable.
-    fn loss(&self) -> Loss;
 
     /// Announces that the file will be made durable before it is published, so it must stay open
     /// until then.
@@ -112,6 +90,33 @@ pub trait StagedFile: Send + Sync {
     ) -> io::Result<Box<dyn SealedFile>>;
 }
 
+/// Operations that need an open file. Each says what holds without one.
+impl<'f> dyn StagedFile + 'f {
+    /// Makes `range`, in bytes, a hole. Returns false if the range must be overwritten instead.
+    pub fn punch_hole(&self, range: Range<u64>) -> bool {
+        self.handle().is_some_and(|file| haul_sys::punch_hole(file, range))
+    }
+
+    /// Shares `range`, in bytes, of `source` at the same offset without writing it, if the storage
+    /// can. Returns whether it did. The range starts with a block, and ends with the source.
+    pub fn begin_with(&self, source: &File, range: Range<u64>) -> bool {
+        self.handle().is_some_and(|file| haul_sys::clone_range(source, file, range))
+    }
+
+    /// Reserves space for `len` bytes, if the file system can. The length stays.
+    ///
+    /// # Errors
+    /// When there is not enough space.
+    pub fn reserve(&self, len: u64) -> io::Result<()> {
+        self.handle().map_or(Ok(()), |file| haul_sys::reserve(file, len))
+    }
+
+    /// How the file will look after a power cut before its content is durable.
+    pub fn loss(&self) -> Loss {
+        self.handle().map_or(Loss::Unknown, Loss::of)
+    }
+}
+
 impl fmt::Debug for dyn StagedFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StagedFile").finish_non_exhaustive()
@@ -121,15 +126,13 @@ impl fmt::Debug for dyn StagedFile {
 /// A complete file without its final name. If it is dropped before it is published, it is removed,
 /// unless it can be continued.
 pub trait SealedFile: Send + Sync {
-    /// Starts writing it to the medium, without waiting.
-    fn start_write_back(&self);
+    /// The open file, if any.
+    fn handle(&self) -> Option<&File> {
+        None
+    }
 
     /// Makes content and metadata durable. A failure is final.
     fn sync(&self) -> io::Result<()>;
-
-    /// Prepares for reading it back: durable content is read from the medium from now on, not from
-    /// memory.
-    fn forget_cached(&self);
 
     /// Fills `buf` from `offset` on. Returns less only at the end of the file. Buffer, length and
     /// offset are aligned to [`haul_sys::DIRECT_ALIGN`].
@@ -148,11 +151,6 @@ pub trait SealedFile: Send + Sync {
     /// Discards the content: no later job continues it.
     fn discard(self: Box<Self>);
 
-    /// Its object ID, where objects have IDs.
-    fn id(&self) -> io::Result<Option<FileId>> {
-        Ok(None)
-    }
-
     /// Writes the content into the file `name` of the same directory. It must be the object `id`,
     /// and keeps its other names. Returns the time of the staged file.
     fn write_into(&self, _name: &Name, _id: FileId) -> io::Result<Timestamp> {
@@ -166,6 +164,33 @@ pub trait SealedFile: Send + Sync {
 
     /// Publishes the file as `name`. After [`Publication::Kept`] it can be called again.
     fn publish(&mut self, name: &Name, on_existing: OnExisting) -> io::Result<Publication>;
+}
+
+/// Operations that need an open file. Without one, they do nothing.
+impl<'f> dyn SealedFile + 'f {
+    /// Starts writing it to the medium, without waiting.
+    pub fn start_write_back(&self) {
+        if let Some(file) = self.handle() {
+            haul_sys::start_write_back(file);
+        }
+    }
+
+    /// Prepares for reading it back: durable content is read from the medium from now on, not from
+    /// memory. Only a server decides whether it reads from memory.
+    pub fn forget_cached(&self) {
+        if let Some(file) = self.handle() {
+            haul_sys::drop_cached(file, 0..0);
+            haul_sys::read_directly(file);
+        }
+    }
+
+    /// Its object ID, where objects have IDs.
+    ///
+    /// # Errors
+    /// Those of `fstat`.
+    pub fn id(&self) -> io::Result<Option<FileId>> {
+        self.handle().map(|file| Ok(haul_sys::file_stat(file)?.id)).transpose()
+    }
 }
 
 impl fmt::Debug for dyn SealedFile {

@@ -24,7 +24,11 @@ pub fn has_grown(source: &dyn SourceFile) -> Result<bool, Fault> {
 /// If it has content: such a file can't be copied as a whole, and must not be copied as empty. A
 /// file that has grown since it was opened was empty then.
 pub fn check_size(source: &dyn SourceFile) -> Result<(), Fault> {
-    let has_unknown_size = || Ok(source.has_unknown_size()? && source.seal_now()?.size == 0);
+    let has_unknown_size = || {
+        Ok(source.seal().size == 0
+            && source.read_at(&mut [0], 0)? > 0
+            && source.seal_now()?.size == 0)
+    };
     match has_unknown_size() {
         Ok(false) => Ok(()),
         Ok(true) => Err(Fault::new(

@@ -46,25 +46,9 @@ pub trait SourceFile: Send + Sync {
         None
     }
 
-    /// True if the file has content although its size is 0, as in /proc. Its length is unknown
-    /// before reading.
-    fn has_unknown_size(&self) -> io::Result<bool> {
-        Ok(self.seal().size == 0 && self.read_at(&mut [0], 0)? > 0)
-    }
-
     /// The next range with data at or after `from`. The gap before it is a hole. `None` if only a
     /// hole, or nothing, is left up to the sealed size.
     fn next_data(&self, from: u64) -> io::Result<Option<Range<u64>>>;
-
-    /// True if it has holes. A copy of it will have holes, too.
-    fn has_holes(&self) -> io::Result<bool> {
-        let size = self.seal().size;
-        Ok(size > 0 && self.next_data(0)? != Some(0..size))
-    }
-
-    /// True if it has much less data than its length suggests, so that hashing its holes would take
-    /// longer than copying its data.
-    fn is_mostly_holes(&self) -> bool;
 
     /// Its current size and modification time, to detect a change.
     fn seal_now(&self) -> io::Result<Seal>;
@@ -78,11 +62,6 @@ pub trait SourceFile: Send + Sync {
     /// need not stay cached.
     fn release(&self, range: Range<u64>);
 
-    /// Releases all content before `end`, beyond earlier releases.
-    fn release_up_to(&self, end: u64) {
-        self.release(end.saturating_sub(RELEASED_LEN)..end);
-    }
-
     /// The open file, if any, through which the system can move its content, share it, or make it
     /// durable.
     fn handle(&self) -> Option<&File> {
@@ -93,6 +72,29 @@ pub trait SourceFile: Send + Sync {
     /// tree; `None` if reading at offsets is as fast.
     fn stream(&self, _range: Range<u64>) -> Option<Box<dyn ContentStream + '_>> {
         None
+    }
+}
+
+impl<'f> dyn SourceFile + 'f {
+    /// True if it has holes. A copy of it will have holes, too.
+    ///
+    /// # Errors
+    /// Those of [`SourceFile::next_data`].
+    pub fn has_holes(&self) -> io::Result<bool> {
+        let size = self.seal().size;
+        Ok(size > 0 && self.next_data(0)? != Some(0..size))
+    }
+
+    /// True if it has much less data than its length suggests, so that hashing its holes would take
+    /// longer than copying its data.
+    pub fn is_mostly_holes(&self) -> bool {
+        let stat = self.handle().and_then(|file| haul_sys::file_stat(file).ok());
+        stat.is_some_and(|stat| stat.allocated < stat.size / 4)
+    }
+
+    /// Releases all content before `end`, beyond earlier releases.
+    pub fn release_up_to(&self, end: u64) {
+        self.release(end.saturating_sub(RELEASED_LEN)..end);
     }
 }
 

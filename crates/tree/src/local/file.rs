@@ -113,11 +113,6 @@ impl SourceFile for LocalSource {
         shared.block(&Version::of(&self.opened), index, |bytes, at| self.read_at(bytes, at))
     }
 
-    /// Checked when the file was opened.
-    fn has_unknown_size(&self) -> io::Result<bool> {
-        Ok(false)
-    }
-
     fn next_data(&self, from: u64) -> io::Result<Option<std::ops::Range<u64>>> {
         let size = self.opened.size;
         // The storage covers its whole length, so it has no holes.
@@ -125,10 +120,6 @@ impl SourceFile for LocalSource {
             return Ok((from < size).then_some(from..size));
         }
         Ok(haul_sys::next_data(&self.file, from, size))
-    }
-
-    fn is_mostly_holes(&self) -> bool {
-        self.opened.allocated < self.opened.size / 4
     }
 
     fn seal_now(&self) -> io::Result<Seal> {

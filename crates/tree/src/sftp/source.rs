@@ -131,10 +131,6 @@ impl SourceFile for SftpSource {
         Ok((from < self.seal.size).then_some(from..self.seal.size))
     }
 
-    fn is_mostly_holes(&self) -> bool {
-        false
-    }
-
     /// Checks the file in all sessions. Each answer is from its own moment, so for a growing file
     /// one may still have the old size.
     fn seal_now(&self) -> io::Result<Seal> {

@@ -16,7 +16,7 @@ use crate::{MoveError, SealedFile, StagedFile};
 use haul_model::{Attributes, BLOCK_LEN, BlockHash, Kept};
 use haul_sftp::{Attrs, AttrsSet, Cause, Extension, OpenFlags, RangeWriter, RemoteFile, SftpError};
 use haul_store::{Pace, Proof, RemoteJournal, RemoteNames, SourceId};
-use haul_sys::{Dir, Loss};
+use haul_sys::Dir;
 use open::{Open, check_free_space};
 use parking_lot::Mutex;
 use sealed::SftpSealed;
@@ -291,11 +291,6 @@ impl StagedFile for SftpStage {
     /// written in order.
     fn lanes(&self) -> Option<usize> {
         Some(self.lanes.len())
-    }
-
-    /// The host's file system is unknown.
-    fn loss(&self) -> Loss {
-        Loss::Unknown
     }
 
     fn expect_sync(&self) {

@@ -32,8 +32,6 @@ impl SftpSealed {
 }
 
 impl SealedFile for SftpSealed {
-    fn start_write_back(&self) {}
-
     fn sync(&self) -> io::Result<()> {
         let Open { host, path, file, .. } = &self.stage.open;
         // If sync is not supported, the start of the job has reported it.
@@ -49,9 +47,6 @@ impl SealedFile for SftpSealed {
             }),
         })
     }
-
-    /// Only the server decides whether it reads from memory.
-    fn forget_cached(&self) {}
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         self.reading()?.read_at(buf, offset)
