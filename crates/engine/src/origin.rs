@@ -2,7 +2,7 @@
 //! same when it is run again. Otherwise an existing directory would be copied into.
 
 use haul_model::{ContentHash, Name, words};
-use haul_store::{Journals, Origins};
+use haul_store::Records;
 use haul_tree::TreeDir;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -32,12 +32,7 @@ pub(crate) fn has_origin_record(
     origin: &[u8; 16],
 ) -> bool {
     let place = state.and_then(|state| Some((state, dir.origin_key(None)?)));
-    place.is_some_and(|(state, place)| has_record(state, &place, origin))
-}
-
-/// The same for the directory identified by `place`.
-pub(crate) fn has_record(state: &Path, place: &[u8], origin: &[u8; 16]) -> bool {
-    Origins::find(state).is_ok_and(|origins| origins.has(place, origin))
+    place.is_some_and(|(state, place)| haul_store::has_origin(state, &place, origin))
 }
 
 /// Records in the directory `state` that a job of `origin` creates `name` in `above`, if that
@@ -52,8 +47,7 @@ pub(crate) fn record_origin(
 ) {
     let place = state.and_then(|state| Some((state, above.origin_key(Some(name))?)));
     let Some((state, place)) = place else { return };
-    let recorded = Journals::open(state)
-        .and_then(|journals| Origins::next_to(&journals).remember(&place, origin));
+    let recorded = Records::open(state).and_then(|records| records.remember_origin(&place, origin));
     if let Err(error) = recorded {
         tracing::debug!(%error, "no record of what was made");
     }

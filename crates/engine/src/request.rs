@@ -18,7 +18,6 @@ use self::answer::{has_origin, hash, list_at, stat};
 use self::sftp::SftpPeer;
 use crate::JobError;
 use crate::marker::{self, Held};
-use crate::origin;
 use crate::parked;
 use haul_model::{ContentHash, Entry, Fault, Name};
 use haul_net::{Connection, HostAddresses};
@@ -260,7 +259,7 @@ impl Requests {
             Responder::Local(_) => Ok(has_origin(path, &origin)),
             Responder::Sftp(peer) => {
                 if let Some((state, place)) = state.zip(peer.place(path))
-                    && origin::has_record(state, &place, &origin)
+                    && haul_store::has_origin(state, &place, &origin)
                 {
                     return Ok(true);
                 }

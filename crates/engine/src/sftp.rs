@@ -15,7 +15,7 @@ use haul_model::{
     Updating, Via, escape_bytes, words,
 };
 use haul_sftp::{Client, Extension, Options, Session, SessionError};
-use haul_store::Journals;
+use haul_store::Records;
 use haul_tree::map_parallel;
 use haul_tree::sftp::{SessionLoss, Sessions, SftpHost, SftpTree};
 use haul_tree::{Tree, TreeDir};
@@ -106,7 +106,7 @@ pub(crate) fn run(
         let sessions: Vec<Session> = std::iter::once(first).chain(joined).collect();
         // A session that was ended from here has abandoned its temporary files too.
         if sessions.iter().all(Session::is_open) {
-            host.records.finish();
+            host.records.iter().for_each(Records::finish);
         }
         drop(host);
         conclude(result, sessions)
@@ -143,7 +143,7 @@ fn obstacle(job: &Job, is_upload: bool) -> Option<&'static str> {
 }
 
 /// Opens the journals in the directory `path`. Warns if that fails.
-fn open_journals(path: &Path, monitor: &dyn Monitor) -> Option<Journals> {
+fn open_journals(path: &Path, monitor: &dyn Monitor) -> Option<Records> {
     let warn = |error| {
         let message = format!(
             "{error}: uploading without journals: large files can't be resumed, and a killed upload leaves temporary files; make it a directory that only you can write to"
@@ -151,7 +151,7 @@ fn open_journals(path: &Path, monitor: &dyn Monitor) -> Option<Journals> {
         let path = path.as_os_str().as_encoded_bytes();
         monitor.event(Event::Warning { side: None, path, message: &message });
     };
-    Journals::open(path).map_err(warn).ok()
+    Records::open(path).map_err(warn).ok()
 }
 
 /// A job over open sessions.
@@ -241,7 +241,8 @@ impl SftpJob<'_> {
         let named = if destination.rename.is_some() { &names[..] } else { &names[..1] };
         let places: Vec<_> =
             named.iter().filter_map(|name| destination.root.origin_key(*name)).collect();
-        if let Err(error) = self.host.records.begin(&places) {
+        let Some(records) = &self.host.records else { return };
+        if let Err(error) = records.begin(&places) {
             let message = format!(
                 "can't record the names of temporary files: {error}: continuing without; if this upload is killed, run 'haul clean' on the host; make the directory writable"
             );

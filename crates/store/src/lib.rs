@@ -28,7 +28,8 @@
 //! - `journal.rs`: the format and invariants of the journal, which lists the blocks of the stage
 //!   and their hashes. `pace.rs`: when a checkpoint is due.
 //! - `cache.rs`: the chunk cache; `cache/index.rs`: its index; `cache/kept.rs`: its kept files.
-//! - `remote.rs`: the local journal of a stage on a host without haul.
+//! - `records.rs`: the records that this machine keeps for later jobs, in one directory:
+//! - `remote.rs`: the journal of a stage on a host without haul.
 //! - `series.rs`: the names of a job's small stages on such a host, and which earlier jobs are
 //!   dead.
 //! - `origins.rs`: directories that jobs created as new names, for file systems that can't store
@@ -51,6 +52,7 @@ mod pace;
 mod partial;
 mod pieces;
 mod private;
+mod records;
 mod remote;
 mod series;
 mod stage;
@@ -68,7 +70,7 @@ pub use haul_model::OnExisting;
 pub use journal::{Earlier, SourceId};
 pub use leftover::{Cleaned, Fate, Leftover, Leftovers, remove_marker};
 pub use mover::Mover;
-pub use origins::Origins;
+pub use origins::has_origin;
 pub use pace::Pace;
 pub use partial::{RESUME_LEN_MIN, RESUME_LEN_MIN_REMOTE, StaleStages, remove_leftovers};
 pub use pieces::{AHEAD_MAX, PieceCounts, Pieces, Route};
@@ -76,8 +78,9 @@ pub use private::{
     aside_name, is_batch, is_private, marker_name, old_name, private_name, remote_stage_name,
     set_aside, superseded,
 };
-pub use remote::{Journals, RemoteJournal, RemoteNames};
-pub use series::{DeadSeries, StageSeries};
+pub use records::Records;
+pub use remote::{RemoteJournal, RemotePart};
+pub use series::DeadSeries;
 pub use stage::{Publication, Sealed, Stage, remove_unpublished, stored_time, with_temporary_file};
 pub use staged::{MoveError, SealedFile, StagedFile, changed};
 pub use verified::{Mismatch, Moved, Proof, Verified, VerifyResult, Written};

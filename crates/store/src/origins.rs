@@ -2,19 +2,13 @@
 //! can't store that itself: on a host that is reached by SFTP, and on file systems without extended
 //! attributes.
 //!
-//! Each record is an empty file beside the journals. Its time is that of the last job that used the
-//! directory.
-//!
-//! ```text
-//! PLACE32-ORIGIN32.origin
-//! ```
+//! Each record is an empty file. Its time is that of the last job that used the directory.
 
-use crate::remote::{Journals, age, check_owner, name_prefix, sweep};
+use crate::records::{Records, age, check_owner, name_prefix, sweep};
 use haul_model::Name;
 use haul_sys::Dir;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// The suffix of the names of records.
@@ -26,41 +20,21 @@ const AGE_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 /// Maximum number of records. The most recently used are kept.
 const RECORDS_MAX: usize = 1024;
 
-/// The records of one user on this machine.
-#[derive(Debug)]
-pub struct Origins {
-    dir: Arc<Dir>,
+/// True if the records in the directory `path` have that a job of `origin` created the directory
+/// `place`. They are no evidence if others can write to them.
+pub fn has_origin(path: &Path, place: &[u8], origin: &[u8; 16]) -> bool {
+    let Ok(name) = Name::new(record(place, origin).as_bytes()) else { return false };
+    let opened = Dir::open(path).and_then(|dir| check_owner(&dir.stat_self()?).map(|()| dir));
+    opened.is_ok_and(|dir| age(&dir, &name) <= AGE_MAX)
 }
 
-impl Origins {
-    /// Opens the records in the journals' directory `path`.
-    ///
-    /// # Errors
-    /// Errors of opening it; [`io::ErrorKind::PermissionDenied`] as for [`Journals::open`].
-    pub fn find(path: &Path) -> io::Result<Self> {
-        let dir = Dir::open(path)?;
-        check_owner(&dir.stat_self()?)?;
-        Ok(Self { dir: Arc::new(dir) })
-    }
-
-    /// The records beside `journals`.
-    pub fn next_to(journals: &Journals) -> Self {
-        Self { dir: Arc::clone(journals.dir()) }
-    }
-
-    /// True if a job of `origin` created the directory `place`, a text that is unique among all
-    /// directories of all hosts.
-    pub fn has(&self, place: &[u8], origin: &[u8; 16]) -> bool {
-        let name = Name::new(record(place, origin).as_bytes());
-        name.is_ok_and(|name| age(&self.dir, &name) <= AGE_MAX)
-    }
-
+impl Records {
     /// Records that a job of `origin` creates the directory, or uses it again. Removes records of
     /// other origins for the directory, and records that are too old or too many.
     ///
     /// # Errors
     /// Errors of creating the record.
-    pub fn remember(&self, place: &[u8], origin: &[u8; 16]) -> io::Result<()> {
+    pub fn remember_origin(&self, place: &[u8], origin: &[u8; 16]) -> io::Result<()> {
         let (own, of_place) = (record(place, origin), name_prefix(place));
         let mut others = self.dir.names_where(|name| name.ends_with(SUFFIX.as_bytes()))?;
         others.retain(|name| name.as_bytes() != own.as_bytes());
@@ -84,9 +58,9 @@ mod tests {
     use super::*;
     use std::fs::File;
 
-    fn origins() -> (tempfile::TempDir, Origins) {
+    fn origins() -> (tempfile::TempDir, Records) {
         let temp = tempfile::tempdir().unwrap();
-        let origins = Origins::next_to(&Journals::open(temp.path()).unwrap());
+        let origins = Records::open(temp.path()).unwrap();
         (temp, origins)
     }
 
@@ -98,14 +72,19 @@ mod tests {
     #[test]
     fn a_directory_is_remembered_with_the_last_job_that_made_it() {
         let (temp, origins) = origins();
-        assert!(!origins.has(b"host:/a", &[1; 16]));
-        origins.remember(b"host:/a", &[1; 16]).unwrap();
-        origins.remember(b"host:/b", &[2; 16]).unwrap();
-        assert!(origins.has(b"host:/a", &[1; 16]) && origins.has(b"host:/b", &[2; 16]));
-        assert!(!origins.has(b"host:/a", &[2; 16]));
-        let found = Origins::find(temp.path()).unwrap();
-        found.remember(b"host:/a", &[3; 16]).unwrap();
-        assert!(!origins.has(b"host:/a", &[1; 16]) && origins.has(b"host:/a", &[3; 16]));
+        assert!(!has_origin(temp.path(), b"host:/a", &[1; 16]));
+        origins.remember_origin(b"host:/a", &[1; 16]).unwrap();
+        origins.remember_origin(b"host:/b", &[2; 16]).unwrap();
+        assert!(
+            has_origin(temp.path(), b"host:/a", &[1; 16])
+                && has_origin(temp.path(), b"host:/b", &[2; 16])
+        );
+        assert!(!has_origin(temp.path(), b"host:/a", &[2; 16]));
+        origins.remember_origin(b"host:/a", &[3; 16]).unwrap();
+        assert!(
+            !has_origin(temp.path(), b"host:/a", &[1; 16])
+                && has_origin(temp.path(), b"host:/a", &[3; 16])
+        );
         assert_eq!(records(&temp), 2);
     }
 
@@ -119,19 +98,21 @@ mod tests {
         };
         let minute = Duration::from_secs(60);
         for (place, by) in [(b"old", AGE_MAX + minute), (b"new", AGE_MAX - minute)] {
-            origins.remember(place, &[0; 16]).unwrap();
+            origins.remember_origin(place, &[0; 16]).unwrap();
             age(place, by);
         }
-        assert!(!origins.has(b"old", &[0; 16]) && origins.has(b"new", &[0; 16]));
+        assert!(
+            !has_origin(temp.path(), b"old", &[0; 16]) && has_origin(temp.path(), b"new", &[0; 16])
+        );
         // Who goes there again makes it young.
-        origins.remember(b"new", &[0; 16]).unwrap();
+        origins.remember_origin(b"new", &[0; 16]).unwrap();
         assert_eq!(records(&temp), 1);
         age(b"new", minute);
         for count in 0..RECORDS_MAX {
-            assert!(origins.has(b"new", &[0; 16]), "{count}");
-            origins.remember(format!("{count}").as_bytes(), &[0; 16]).unwrap();
+            assert!(has_origin(temp.path(), b"new", &[0; 16]), "{count}");
+            origins.remember_origin(format!("{count}").as_bytes(), &[0; 16]).unwrap();
         }
-        assert!(!origins.has(b"new", &[0; 16]));
+        assert!(!has_origin(temp.path(), b"new", &[0; 16]));
         assert_eq!(records(&temp), RECORDS_MAX);
     }
 
@@ -139,9 +120,10 @@ mod tests {
     fn a_directory_that_others_can_write_to_is_no_evidence() {
         use std::os::unix::fs::PermissionsExt;
         let (temp, origins) = origins();
-        origins.remember(b"a", &[1; 16]).unwrap();
+        origins.remember_origin(b"a", &[1; 16]).unwrap();
+        assert!(has_origin(temp.path(), b"a", &[1; 16]));
         let mode = std::fs::Permissions::from_mode(0o777);
         std::fs::set_permissions(temp.path(), mode).unwrap();
-        assert!(Origins::find(temp.path()).is_err());
+        assert!(!has_origin(temp.path(), b"a", &[1; 16]));
     }
 }

@@ -16,8 +16,7 @@ use haul_model::{
 };
 use haul_sftp::{Attrs, DirEntry, Extension, FileType, OpenFlags, PendingAnswer, RemoteFile};
 use haul_store::{
-    Earlier, OnExisting, Publication, RemoteJournal, RemoteNames, SourceId, StaleStages,
-    marker_name,
+    Earlier, OnExisting, Publication, RemotePart, SourceId, StaleStages, marker_name,
 };
 use haul_sys::{Dir, FreeSpace};
 use parking_lot::Mutex;
@@ -132,12 +131,9 @@ impl SftpDir {
         made.map_err(|_| io::Error::other(ParentFailed))
     }
 
-    /// The directory of a copy's journal, and the names of journal and stage. `None` without a
-    /// directory for journals.
-    fn journal_of(&self, name: &Name, source: &SourceId) -> Option<(&Arc<Dir>, RemoteNames)> {
-        let journals = self.host.records.journals.as_ref()?;
-        let place = self.host.place(&self.path);
-        Some((journals.dir(), RemoteNames::of(journals, &place, name, source)))
+    /// The copy of `source` to `name`. `None` without a directory for journals.
+    fn part(&self, name: &Name, source: &SourceId) -> Option<RemotePart> {
+        Some(self.host.records.as_ref()?.part(&self.host.place(&self.path), name, source))
     }
 
     fn remove_stage(&self, stage: &str) {
@@ -272,7 +268,7 @@ impl TreeDir for SftpDir {
 
     fn stage(&self) -> io::Result<Box<dyn StagedFile>> {
         self.ready()?;
-        self.host.stage(&self.path, &self.host.records.stage_name())
+        self.host.stage(&self.path, &self.host.stage_name())
     }
 
     fn remove_file(&self, name: &Name) -> io::Result<()> {
@@ -379,7 +375,7 @@ impl TreeDir for SftpDir {
         self.ready()?;
         let (client, host) = (self.host.client(), &self.host);
         let before = host.io(client.stat(&self.path))?.times;
-        let path = self.path_of(host.records.stage_name().as_bytes());
+        let path = self.path_of(host.stage_name().as_bytes());
         let file = host.io(client.open(&path, OpenFlags::CreateNew, Some(PRIVATE_FILE_MODE)))?;
         let set = Attrs { times: Some(times), ..Attrs::default() };
         let found = file.set_stat_and_close(set);
@@ -454,9 +450,7 @@ impl TreeDir for SftpDir {
     }
 
     fn earlier(&self, name: &Name, source: &SourceId) -> Earlier {
-        self.journal_of(name, source).map_or(Earlier::Nothing, |(journals, names)| {
-            RemoteJournal::earlier(journals, &names, source)
-        })
+        self.part(name, source).map_or(Earlier::Nothing, |part| part.earlier())
     }
 
     fn resume(
@@ -465,37 +459,33 @@ impl TreeDir for SftpDir {
         source: &SourceId,
     ) -> io::Result<(Box<dyn StagedFile>, Vec<BlockHash>)> {
         self.ready()?;
-        let (journals, names) = self.journal_of(name, source).ok_or(io::ErrorKind::Unsupported)?;
-        let (stage, blocks) = SftpStage::resume(&self.host, &self.path, journals, &names, source)?;
+        let part = self.part(name, source).ok_or(io::ErrorKind::Unsupported)?;
+        let (stage, blocks) = SftpStage::resume(&self.host, &self.path, &part, source.size)?;
         Ok((Box::new(stage), blocks))
     }
 
     fn kept(&self, name: &Name, source: &SourceId) -> Option<ResumablePart> {
-        let part = self.journal_of(name, source).map(|(journals, names)| {
-            let keeps_durable = self.host.client().has(Extension::Fsync);
-            let blocks = RemoteJournal::kept(journals, &names, source, keeps_durable);
-            let path = self.path_of(names.stage.as_bytes());
+        let part = self.part(name, source).map(|part| {
+            let blocks = part.kept(self.host.client().has(Extension::Fsync));
+            let path = self.path_of(part.stage.as_bytes());
             ResumablePart { len: blocks * BLOCK_LEN, path }
         });
         Some(part.unwrap_or_default())
     }
 
     fn remove_leftovers(&self, name: &Name, source: &SourceId) -> bool {
-        let Some((journals, names)) = self.journal_of(name, source) else { return false };
-        if RemoteJournal::earlier(journals, &names, source) == Earlier::Nothing {
-            return false;
+        let part = self.part(name, source).filter(|part| part.earlier() != Earlier::Nothing);
+        if let Some(part) = &part {
+            self.remove_stage(&part.stage);
+            part.remove_journal();
         }
-        self.remove_stage(&names.stage);
-        RemoteJournal::remove(journals, &names);
-        true
+        part.is_some()
     }
 
     fn remove_stale(&self, name: &Name, _seen: &OnceLock<StaleStages>) {
-        let Some(journals) = &self.host.records.journals else { return };
-        let all = self.host.records.earlier.get_or_init(|| RemoteJournal::all(journals.dir()));
-        let place = self.host.place(&self.path);
-        RemoteJournal::remove_stale(journals.dir(), all, &place, name, |stage| {
-            self.remove_stage(stage);
-        });
+        if let Some(records) = &self.host.records {
+            let place = self.host.place(&self.path);
+            records.remove_stale(&place, name, |stage| self.remove_stage(stage));
+        }
     }
 }

@@ -8,9 +8,7 @@ use haul_sftp::{
     Cause, Client, DirEntry, Existing, Extension, FsStats, Lister, SessionError, SftpError,
     StatusCode, Stored,
 };
-use haul_store::{
-    DeadSeries, Journals, OnExisting, Publication, StageSeries, old_name, remote_stage_name,
-};
+use haul_store::{OnExisting, Publication, Records, old_name, remote_stage_name};
 use haul_sys::FreeSpace;
 use parking_lot::Mutex;
 use std::collections::HashSet;
@@ -158,60 +156,6 @@ impl UploadResults {
     }
 }
 
-/// The records about uploads to a host that this machine keeps for later jobs.
-pub struct UploadRecords {
-    /// The directory of the records, if there is one.
-    pub journals: Option<Journals>,
-    /// The host's name.
-    host: Vec<u8>,
-    /// Journals that earlier jobs have left, once listed.
-    pub(super) earlier: OnceLock<Vec<String>>,
-    /// The names of this job's small temporary files, if they are recorded.
-    series: OnceLock<StageSeries>,
-    /// The same of killed jobs, once looked up.
-    dead: OnceLock<DeadSeries>,
-}
-
-impl UploadRecords {
-    /// The records about `host` in `journals`.
-    fn of(journals: Option<Journals>, host: &[u8]) -> Self {
-        let (earlier, series, dead) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Self { journals, host: host.to_vec(), earlier, series, dead }
-    }
-
-    /// Records the names of this job's temporary files beside the journals, for the directories
-    /// with these `places` ([`crate::TreeDir::origin_key`]). If this job is killed, a later job
-    /// can remove the files.
-    ///
-    /// # Errors
-    /// Those of writing the record. The job can continue without it.
-    pub fn begin(&self, places: &[Vec<u8>]) -> io::Result<()> {
-        let Some(journals) = self.journals.as_ref() else { return Ok(()) };
-        let series = StageSeries::begin(journals, &self.host, places)?;
-        self.series.set(series).expect("a host has one job");
-        Ok(())
-    }
-
-    /// A new private name for a temporary file that is never continued.
-    pub fn stage_name(&self) -> String {
-        self.series.get().map_or_else(remote_stage_name, StageSeries::name)
-    }
-
-    /// The temporary files that killed jobs of this machine may have left.
-    pub fn dead(&self) -> &DeadSeries {
-        let find = |journals| DeadSeries::find(journals, &self.host);
-        self.dead.get_or_init(|| self.journals.as_ref().map(find).unwrap_or_default())
-    }
-
-    /// Removes the record of this job's temporary files. To be called at the job's end, once the
-    /// server has answered all requests: none of them is left.
-    pub fn finish(&self) {
-        if let Some(series) = self.series.get() {
-            series.finish();
-        }
-    }
-}
-
 /// A host reached through its SFTP server, over one or more sessions.
 pub struct SftpHost {
     /// The sessions with it.
@@ -235,8 +179,8 @@ pub struct SftpHost {
     pub small: Arc<Budget>,
     /// The budget of remembered directories at the destination.
     pub(super) remembered: Arc<Budget>,
-    /// The records of uploads on this machine.
-    pub records: UploadRecords,
+    /// The records of uploads on this machine, if there is a directory for them.
+    pub records: Option<Records>,
     /// The directory whose spelling was asked about last, if its names find room.
     spelled: Mutex<Option<Spelled>>,
     /// Times whose second is not over, so that a file may still change within it.
@@ -253,7 +197,7 @@ impl SftpHost {
     pub fn new(
         sessions: Sessions,
         lost: &Arc<SessionLoss>,
-        journals: Option<Journals>,
+        records: Option<Records>,
         keeps_open: bool,
         needs_times: bool,
     ) -> Arc<Self> {
@@ -269,7 +213,7 @@ impl SftpHost {
             small: Budget::new(SMALL_LEN),
             remembered: Budget::new(CACHED_ENTRIES_LEN),
             linking: Mutex::default(),
-            records: UploadRecords::of(journals, lost.host.as_bytes()),
+            records,
             spelled: Mutex::default(),
             settling: Settling::default(),
             cleaned: Mutex::default(),
@@ -279,6 +223,12 @@ impl SftpHost {
     /// The first session's client; see [`Sessions::first`].
     pub fn client(&self) -> &Client {
         self.sessions.first()
+    }
+
+    /// A new private name for a temporary file that is never continued.
+    pub fn stage_name(&self) -> String {
+        let recorded = self.records.as_ref().and_then(Records::stage_name);
+        recorded.unwrap_or_else(remote_stage_name)
     }
 
     /// A text that identifies the directory at `path` among all directories of all hosts.

@@ -8,7 +8,7 @@ use crate::budget::Share;
 use haul_model::words::may_be_same_name;
 use haul_model::{BLOCK_LEN, MAX_NAME_LEN, Name};
 use haul_sftp::{Attrs, DirEntry, Extension, FileType, PendingAnswer};
-use haul_store::superseded;
+use haul_store::{Records, superseded};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
@@ -78,7 +78,7 @@ impl SftpDir {
 
     /// Removes leftovers of killed jobs from the directory and from `listed`.
     fn remove_dead(&self, listed: &mut Vec<DirEntry>) {
-        let dead = self.host.records.dead();
+        let Some(dead) = self.host.records.as_ref().map(Records::dead) else { return };
         if dead.is_empty() {
             return;
         }
@@ -211,7 +211,11 @@ impl SftpDir {
         self.has_foreign_entries
             && known.existing.is_none()
             && known.lookups <= LOOKUPS_MAX
-            && !self.host.records.dead().is_due(&self.host.place(&self.path))
+            && !self
+                .host
+                .records
+                .as_ref()
+                .is_some_and(|records| records.dead().is_due(&self.host.place(&self.path)))
     }
 
     /// The server's current answer about `name`.

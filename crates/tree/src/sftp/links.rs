@@ -55,7 +55,7 @@ pub(super) fn symbolic(
     let mut attempts = 0;
     loop {
         attempts += 1;
-        let temp = join(dir, host.records.stage_name().as_bytes());
+        let temp = join(dir, host.stage_name().as_bytes());
         host.check_write(dir, client.make_symlink(target, &temp))?;
         set_time(&temp);
         let published = host.publish(&temp, dir, name, OnExisting::Replace);
@@ -88,7 +88,7 @@ pub(super) fn hard(
     on_existing: OnExisting,
 ) -> io::Result<Publication> {
     let client = host.client();
-    let temp = join(dir, host.records.stage_name().as_bytes());
+    let temp = join(dir, host.stage_name().as_bytes());
     host.check_write(dir, client.make_hard_link(of, &temp))?;
     let published = host.publish(&temp, dir, name, on_existing);
     let is_placed = matches!(published, Ok(Publication::Published));

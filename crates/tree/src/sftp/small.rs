@@ -75,7 +75,7 @@ impl<'h, K> Uploads<'h, K> {
         let host = self.host;
         self.puts.push(haul_sftp::Put {
             key: (dir.to_vec(), key),
-            stage: join(dir, host.records.stage_name().as_bytes()),
+            stage: join(dir, host.stage_name().as_bytes()),
             path: join(dir, name.as_bytes()),
             content,
             mode,

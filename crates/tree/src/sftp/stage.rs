@@ -15,8 +15,7 @@ use crate::parallel::run_both;
 use crate::{MoveError, SealedFile, StagedFile};
 use haul_model::{Attributes, BLOCK_LEN, BlockHash, Kept};
 use haul_sftp::{Attrs, AttrsSet, Cause, Extension, OpenFlags, RangeWriter, RemoteFile, SftpError};
-use haul_store::{Pace, Proof, RemoteJournal, RemoteNames, SourceId};
-use haul_sys::Dir;
+use haul_store::{Pace, Proof, RemoteJournal, RemotePart};
 use open::{Open, check_free_space};
 use parking_lot::Mutex;
 use sealed::SftpSealed;
@@ -104,19 +103,16 @@ impl SftpHost {
 }
 
 impl SftpStage {
-    /// Creates or continues a copy of `source` in `dir`. `names` are the names of its journal and
-    /// its stage.
+    /// Creates or continues the copy `part` in `dir`, of a source of `size` bytes.
     pub(super) fn resume(
         host: &Arc<SftpHost>,
         dir: &[u8],
-        journals: &Arc<Dir>,
-        names: &RemoteNames,
-        source: &SourceId,
+        part: &RemotePart,
+        size: u64,
     ) -> io::Result<(Self, Vec<BlockHash>)> {
         let keeps_durable = host.client().has(Extension::Fsync);
-        let (mut journal, mut blocks) =
-            RemoteJournal::open(journals, names, source, keeps_durable)?;
-        let path = join(dir, names.stage.as_bytes());
+        let (mut journal, mut blocks) = part.open(keeps_durable)?;
+        let path = join(dir, part.stage.as_bytes());
         let there = match blocks.is_empty() {
             true => None,
             false => Open::existing(host, dir, path.clone())?,
@@ -132,12 +128,12 @@ impl SftpStage {
             there => {
                 if !blocks.is_empty() {
                     blocks.clear();
-                    journal.restart(source)?;
+                    journal.restart()?;
                 }
                 // A damaged or unrelated file is removed.
                 drop(there);
                 let create = || Open::create(host, dir, path.clone());
-                let (room, created) = run_both(|| check_free_space(host, dir, source.size), create);
+                let (room, created) = run_both(|| check_free_space(host, dir, size), create);
                 room?;
                 created.or_else(|error| {
                     // An unknown file has the name.
@@ -152,7 +148,7 @@ impl SftpStage {
         let record = Record { journal, sent, pace, checked_at, keeps_durable };
         let stage = Self::of(open, Some(record));
         // The file may end with a hole, which is not written.
-        *stage.len.lock() = Some(source.size);
+        *stage.len.lock() = Some(size);
         stage.written.store(blocks.len() as u64 * BLOCK_LEN, Ordering::Relaxed);
         Ok((stage, blocks))
     }
