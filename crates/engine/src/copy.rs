@@ -14,7 +14,7 @@ use haul_tree::{ContentStream, SourceFile, StagedFile, changed, check_size};
 use std::io;
 
 /// Files up to this size, in bytes, are read and written at once, unless the kernel copies them
-/// faster ([`StagedFile::copies_small_files`]).
+/// faster (`StagedFile::copies_small_files`).
 pub(crate) const WHOLE_MAX: u64 = 1 << 20;
 
 /// Bytes that the kernel copies per call: enough to make the call's overhead negligible, little

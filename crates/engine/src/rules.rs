@@ -102,7 +102,7 @@ pub(crate) fn begin(
         if !filter.files().any(is_searched) {
             continue;
         }
-        let opened = match tree.open_for_search(&[b"/", dir].concat()) {
+        let opened = match tree.open_for_search(&[b"/", dir].concat(), None) {
             Ok(opened) => opened,
             // A missing directory has no rules.
             Err(error) if is_missing(&error) => continue,

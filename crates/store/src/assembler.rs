@@ -259,7 +259,7 @@ impl Assembler {
         true
     }
 
-    /// Writes the next bytes of a block. They must fit into it. See [`StagedFile::writes_sparse`].
+    /// Writes the next bytes of a block. They must fit into it. See `StagedFile::writes_sparse`.
     ///
     /// # Errors
     /// Errors of writing.

@@ -35,7 +35,7 @@ impl Mover {
         self.at
     }
 
-    /// Writes the next bytes; see [`StagedFile::writes_sparse`].
+    /// Writes the next bytes; see `StagedFile::writes_sparse`.
     ///
     /// # Errors
     /// Errors of writing.

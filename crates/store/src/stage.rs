@@ -16,8 +16,8 @@ use crate::journal::{Earlier, SourceId};
 use crate::other_dir::copy_to;
 use crate::partial::{self, Partial};
 use crate::private::{Names, private_name};
-use crate::{DelayedBatch, Proof, Row, SealedFile, StagedFile, in_place};
-use haul_model::{Attributes, BlockHash, FileId, Kept, Name, OnExisting, Timestamp};
+use crate::{Proof, SealedFile, StagedFile};
+use haul_model::{Attributes, BlockHash, Kept, Name, OnExisting, Timestamp};
 use haul_sys::Dir;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -62,7 +62,7 @@ pub struct Stage {
     pub(crate) home: Home,
     /// Writes are sent to the medium at once.
     pub(crate) writes_out: bool,
-    /// See [`StagedFile::writes_sparse`].
+    /// See `StagedFile::writes_sparse`.
     pub(crate) writes_sparse: bool,
 }
 
@@ -168,11 +168,23 @@ impl Stage {
     pub fn file(&self) -> &File {
         &self.file
     }
+
+    /// True if no checkpoint has failed to flush the content.
+    pub(crate) fn is_sound(&self) -> bool {
+        match &self.home {
+            Home::Partial(partial) => partial.check().is_ok(),
+            Home::Unnamed | Home::Private(_) => true,
+        }
+    }
 }
 
 impl StagedFile for Stage {
-    fn write_out(&mut self) {
-        self.writes_out = true;
+    fn local(&self) -> Option<&Stage> {
+        Some(self)
+    }
+
+    fn local_mut(&mut self) -> Option<&mut Stage> {
+        Some(self)
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
@@ -187,35 +199,11 @@ impl StagedFile for Stage {
         self.file.set_len(len)
     }
 
-    fn write_sparse(&mut self) {
-        self.writes_sparse = true;
-    }
-
-    fn writes_sparse(&self) -> bool {
-        self.writes_sparse
-    }
-
-    fn handle(&self) -> Option<&File> {
-        Some(&self.file)
-    }
-
-    fn copies_small_files(&self) -> bool {
-        self.dir.copies_small_files()
-    }
-
     /// Also returns an error of a checkpoint since the last call. The stage is not kept then.
     fn record(&self, block: BlockHash) -> io::Result<()> {
         match &self.home {
             Home::Partial(partial) => partial.record(block),
             Home::Unnamed | Home::Private(_) => Ok(()),
-        }
-    }
-
-    /// True if no checkpoint has failed to flush the content.
-    fn is_sound(&self) -> bool {
-        match &self.home {
-            Home::Partial(partial) => partial.check().is_ok(),
-            Home::Unnamed | Home::Private(_) => true,
         }
     }
 
@@ -257,8 +245,12 @@ impl Sealed {
 }
 
 impl SealedFile for Sealed {
-    fn handle(&self) -> Option<&File> {
-        Some(&self.0.file)
+    fn local(&self) -> Option<&Sealed> {
+        Some(self)
+    }
+
+    fn local_mut(&mut self) -> Option<&mut Sealed> {
+        Some(self)
     }
 
     /// A failure is final: the system may treat lost data as written from then on, so the stage is
@@ -270,20 +262,8 @@ impl SealedFile for Sealed {
         }
     }
 
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        haul_sys::read_full(&self.0.file, buf, offset)
-    }
-
     fn discard(self: Box<Self>) {
         Box::new(self.0).discard();
-    }
-
-    fn write_into(&self, name: &Name, id: FileId) -> io::Result<Timestamp> {
-        in_place::write_into(self, name, id)
-    }
-
-    fn wait(&mut self, batch: &DelayedBatch, row: Row, name: &Name) -> io::Result<()> {
-        batch.add(self, row, name)
     }
 
     /// If that fails, the old file is unchanged.

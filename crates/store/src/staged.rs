@@ -1,7 +1,7 @@
 //! The contract of files that are written, of every kind of storage: staged files, which are sealed
 //! and then published. The methods with defaults are optional.
 
-use crate::{DelayedBatch, OnExisting, Proof, Publication, Row};
+use crate::{DelayedBatch, OnExisting, Proof, Publication, Row, Sealed, Stage, in_place};
 use haul_model::{Attributes, BlockHash, Fault, FaultKind, FileId, Kept, Name, Side, Timestamp};
 use haul_sys::Loss;
 use std::fmt;
@@ -12,23 +12,23 @@ use std::ops::Range;
 /// A file that is being written and has no final name yet. If it is dropped before it is published,
 /// it is removed, unless it can be continued.
 pub trait StagedFile: Send + Sync {
-    /// Sends later writes to the medium at once and drops them from the page cache, for a large
-    /// file that is flushed in the end, where supported. This alone does not make them durable.
-    fn write_out(&mut self) {}
+    /// The stage, if it is on this machine. See the methods of `dyn StagedFile`.
+    fn local(&self) -> Option<&Stage> {
+        None
+    }
+
+    /// Like [`Self::local`].
+    fn local_mut(&mut self) -> Option<&mut Stage> {
+        None
+    }
 
     /// Writes all of `bytes` at `offset`.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
     /// Writes `range` of a file of this machine at the same offset, without passing it through this
-    /// process. `None` if not supported. See [`Self::sends_live_pages`].
+    /// process. `None` if not supported. See `sends_live_pages`.
     fn write_from(&self, _source: &File, _range: Range<u64>) -> Option<Result<(), MoveError>> {
         None
-    }
-
-    /// True if [`Self::write_from`] sends pages of the source until the file is sealed. They change
-    /// with the source, so the caller must check the source again then.
-    fn sends_live_pages(&self) -> bool {
-        false
     }
 
     /// How many blocks can be written at the same time, if the storage limits that. If it is 1,
@@ -40,26 +40,6 @@ pub trait StagedFile: Send + Sync {
     /// Truncates or extends the file. An extension is a hole.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
-    /// Turns runs of zeros into holes from now on, if the storage has holes.
-    fn write_sparse(&mut self) {}
-
-    /// True if runs of zeros become holes.
-    fn writes_sparse(&self) -> bool {
-        false
-    }
-
-    /// The open file, if any. The system can move content into it, and it can be read before it is
-    /// sealed.
-    fn handle(&self) -> Option<&File> {
-        None
-    }
-
-    /// True if moving small contents into [`Self::handle`] takes less time than reading and writing
-    /// them.
-    fn copies_small_files(&self) -> bool {
-        false
-    }
-
     /// Announces that the file will be made durable before it is published, so it must stay open
     /// until then.
     fn expect_sync(&self) {}
@@ -69,11 +49,6 @@ pub trait StagedFile: Send + Sync {
     /// # Errors
     /// Errors of writing the record, and of an earlier attempt to make the content durable.
     fn record(&self, block: BlockHash) -> io::Result<()>;
-
-    /// True if no loss on the way to the medium was reported. A loss is final.
-    fn is_sound(&self) -> bool {
-        true
-    }
 
     /// Discards the content: no later job continues it.
     fn discard(self: Box<Self>);
@@ -90,8 +65,47 @@ pub trait StagedFile: Send + Sync {
     ) -> io::Result<Box<dyn SealedFile>>;
 }
 
-/// Operations that need an open file. Each says what holds without one.
+/// Operations on a stage of this machine. Each says what holds for others.
 impl<'f> dyn StagedFile + 'f {
+    /// The open file, if any. The system can move content into it, and it can be read before it is
+    /// sealed.
+    pub fn handle(&self) -> Option<&File> {
+        self.local().map(Stage::file)
+    }
+
+    /// Sends later writes to the medium at once and drops them from the page cache, for a large
+    /// file that is flushed in the end, where supported. This alone does not make them durable.
+    pub fn write_out(&mut self) {
+        self.local_mut().into_iter().for_each(|stage| stage.writes_out = true);
+    }
+
+    /// Turns runs of zeros into holes from now on, if the storage has holes.
+    pub fn write_sparse(&mut self) {
+        self.local_mut().into_iter().for_each(|stage| stage.writes_sparse = true);
+    }
+
+    /// True if runs of zeros become holes.
+    pub fn writes_sparse(&self) -> bool {
+        self.local().is_some_and(|stage| stage.writes_sparse)
+    }
+
+    /// True if moving small contents into `handle` takes less time than reading and writing
+    /// them.
+    pub fn copies_small_files(&self) -> bool {
+        self.local().is_some_and(|stage| stage.dir.copies_small_files())
+    }
+
+    /// True if no loss on the way to the medium was reported. A loss is final.
+    pub fn is_sound(&self) -> bool {
+        self.local().is_none_or(Stage::is_sound)
+    }
+
+    /// True if [`StagedFile::write_from`] sends pages of the source until the file is sealed. They
+    /// change with the source, so the caller must check the source again then.
+    pub fn sends_live_pages(&self) -> bool {
+        self.local().is_none()
+    }
+
     /// Makes `range`, in bytes, a hole. Returns false if the range must be overwritten instead.
     pub fn punch_hole(&self, range: Range<u64>) -> bool {
         self.handle().is_some_and(|file| haul_sys::punch_hole(file, range))
@@ -126,17 +140,18 @@ impl fmt::Debug for dyn StagedFile {
 /// A complete file without its final name. If it is dropped before it is published, it is removed,
 /// unless it can be continued.
 pub trait SealedFile: Send + Sync {
-    /// The open file, if any.
-    fn handle(&self) -> Option<&File> {
+    /// The file, if it is on this machine. See the methods of `dyn SealedFile`.
+    fn local(&self) -> Option<&Sealed> {
+        None
+    }
+
+    /// Like [`Self::local`].
+    fn local_mut(&mut self) -> Option<&mut Sealed> {
         None
     }
 
     /// Makes content and metadata durable. A failure is final.
     fn sync(&self) -> io::Result<()>;
-
-    /// Fills `buf` from `offset` on. Returns less only at the end of the file. Buffer, length and
-    /// offset are aligned to [`haul_sys::DIRECT_ALIGN`].
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
 
     /// Reads `range` ahead, and passes the content to `take` in order until that returns false. For
     /// a distant storage; `None` if reading at offsets is as fast.
@@ -151,26 +166,46 @@ pub trait SealedFile: Send + Sync {
     /// Discards the content: no later job continues it.
     fn discard(self: Box<Self>);
 
-    /// Writes the content into the file `name` of the same directory. It must be the object `id`,
-    /// and keeps its other names. Returns the time of the staged file.
-    fn write_into(&self, _name: &Name, _id: FileId) -> io::Result<Timestamp> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    /// Moves the file to row `row` of `batch` under its final name, where it waits.
-    fn wait(&mut self, _batch: &DelayedBatch, _row: Row, _name: &Name) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
     /// Publishes the file as `name`. After [`Publication::Kept`] it can be called again.
     fn publish(&mut self, name: &Name, on_existing: OnExisting) -> io::Result<Publication>;
 }
 
-/// Operations that need an open file. Without one, they do nothing.
+/// Operations on a file of this machine. Each says what holds for others.
 impl<'f> dyn SealedFile + 'f {
+    fn handle(&self) -> io::Result<&File> {
+        self.local().map(|sealed| sealed.0.file()).ok_or_else(|| io::ErrorKind::Unsupported.into())
+    }
+
+    /// Fills `buf` from `offset` on. Returns less only at the end of the file. Buffer, length and
+    /// offset are aligned to [`haul_sys::DIRECT_ALIGN`]. For a file that [`SealedFile::stream`]
+    /// does not read.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        haul_sys::read_full(self.handle()?, buf, offset)
+    }
+
+    /// Writes the content into the file `name` of the same directory. It must be the object `id`,
+    /// and keeps its other names. Returns the time of the staged file.
+    ///
+    /// # Errors
+    /// Those of writing; also if the file is not on this machine.
+    pub fn write_into(&self, name: &Name, id: FileId) -> io::Result<Timestamp> {
+        in_place::write_into(self.local().ok_or(io::ErrorKind::Unsupported)?, name, id)
+    }
+
+    /// Moves the file to row `row` of `batch` under its final name, where it waits.
+    ///
+    /// # Errors
+    /// Those of renaming; also if the file is not on this machine.
+    pub fn wait(&mut self, batch: &DelayedBatch, row: Row, name: &Name) -> io::Result<()> {
+        batch.add(self.local_mut().ok_or(io::ErrorKind::Unsupported)?, row, name)
+    }
+
     /// Starts writing it to the medium, without waiting.
     pub fn start_write_back(&self) {
-        if let Some(file) = self.handle() {
+        if let Ok(file) = self.handle() {
             haul_sys::start_write_back(file);
         }
     }
@@ -178,7 +213,7 @@ impl<'f> dyn SealedFile + 'f {
     /// Prepares for reading it back: durable content is read from the medium from now on, not from
     /// memory. Only a server decides whether it reads from memory.
     pub fn forget_cached(&self) {
-        if let Some(file) = self.handle() {
+        if let Ok(file) = self.handle() {
             haul_sys::drop_cached(file, 0..0);
             haul_sys::read_directly(file);
         }
@@ -189,7 +224,8 @@ impl<'f> dyn SealedFile + 'f {
     /// # Errors
     /// Those of `fstat`.
     pub fn id(&self) -> io::Result<Option<FileId>> {
-        self.handle().map(|file| Ok(haul_sys::file_stat(file)?.id)).transpose()
+        let sealed = self.local();
+        sealed.map(|sealed| Ok(haul_sys::file_stat(sealed.0.file())?.id)).transpose()
     }
 }
 

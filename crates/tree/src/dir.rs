@@ -2,6 +2,7 @@
 //! other methods have defaults that hold for a kind without the feature, so callers need not know
 //! the kind.
 
+use crate::sftp::SftpDir;
 use crate::{Lane, Meta, SourceFile, StagedFile, TreeEntry};
 use haul_model::{Attributes, BlockHash, FileId, Kept, Name, NewEntry, Timestamp};
 use haul_store::{Earlier, OnExisting, Publication, SourceId, StaleStages};
@@ -19,17 +20,9 @@ pub trait Tree: Send + Sync {
     /// Opens the directory at `path`, following links on the way.
     fn open(&self, path: &[u8]) -> io::Result<Arc<dyn TreeDir>>;
 
-    /// Like [`Self::open`], for a caller that will ask about `name` in it first.
-    fn open_for_lookup(&self, path: &[u8], name: &Name) -> io::Result<Arc<dyn TreeDir>> {
-        let _ = name;
-        self.open(path)
-    }
-
-    /// Like [`Self::open`], for a caller that looks up names and lists nothing. The directory need
-    /// not be readable.
-    fn open_for_search(&self, path: &[u8]) -> io::Result<Arc<dyn TreeDir>> {
-        self.open(path)
-    }
+    /// Like [`Self::open`], for a caller that looks up names and lists nothing: `first` at first, if
+    /// given. The directory need not be readable, where the system supports that.
+    fn open_for_search(&self, path: &[u8], first: Option<&Name>) -> io::Result<Arc<dyn TreeDir>>;
 
     /// The absolute path of the directory `path`. Links in it need not be resolved.
     ///
@@ -62,6 +55,8 @@ pub struct Capabilities {
     pub prefetches_listings: bool,
     /// It keeps times in whole seconds only; see [`crate::in_whole_seconds`].
     pub keeps_whole_seconds: bool,
+    /// The attributes that this storage can keep.
+    pub keeps: Kept,
     /// [`Meta::id`] identifies objects. Otherwise it identifies paths: a replaced object has the
     /// same ID.
     pub has_object_ids: bool,
@@ -69,7 +64,7 @@ pub struct Capabilities {
     pub can_share_content: bool,
     /// It can set all attributes that only root can set elsewhere.
     pub acts_as_root: bool,
-    /// The mark of a directory's origin is a visible entry until [`TreeDir::remove_origin_record`].
+    /// The mark of a directory's origin is a visible entry until `remove_origin_record`.
     pub has_visible_origin: bool,
 }
 
@@ -83,6 +78,7 @@ impl Capabilities {
             small_lanes: 0,
             prefetches_listings: false,
             keeps_whole_seconds: false,
+            keeps: Kept::ALL.with(Kept::ATIMES).with(Kept::AS_POSSIBLE),
             has_object_ids: true,
             can_share_content: true,
             acts_as_root: fakes || haul_sys::is_root(),
@@ -90,14 +86,15 @@ impl Capabilities {
         }
     }
 
-    /// The capabilities of an SFTP server with this many sessions.
-    pub(crate) fn sftp(sessions: usize) -> Self {
+    /// The capabilities of an SFTP server with this many sessions, and with hard links.
+    pub(crate) fn sftp(sessions: usize, links: bool) -> Self {
         Self {
             costs_round_trips: true,
             lanes: sessions,
             small_lanes: sessions,
             prefetches_listings: true,
             keeps_whole_seconds: true,
+            keeps: Kept::OF_COPIES.with(Kept::LINKS.only_if(links)),
             has_object_ids: false,
             can_share_content: false,
             acts_as_root: haul_sys::is_root(),
@@ -131,8 +128,8 @@ pub trait TreeDir: Send + Sync {
         None
     }
 
-    /// Its path on its machine, if the tree knows only paths.
-    fn remote_path(&self) -> Option<&[u8]> {
+    /// The directory, if it is on a host and known by its path. See the methods of `dyn TreeDir`.
+    fn on_host(&self) -> Option<&SftpDir> {
         None
     }
 
@@ -148,9 +145,11 @@ pub trait TreeDir: Send + Sync {
     /// Opens a regular file in this directory for reading.
     fn open_file(&self, name: &Name, follow: bool) -> io::Result<Box<dyn SourceFile>>;
 
-    /// Creates a directory with `mode`; the umask applies. The operation may still be pending on
-    /// return; see [`Self::pending_creation`].
-    fn make_dir(&self, name: &Name, mode: u32) -> io::Result<()>;
+    /// Creates a directory with `mode`; the umask applies. If `origin` is given, it is recorded that
+    /// a job of that origin has created it. Where possible, the name becomes visible only with the
+    /// record. Elsewhere `record_origin` adds the record. The operation may still be pending on
+    /// return; see `pending_creation`.
+    fn make_dir(&self, name: &Name, mode: u32, origin: Option<&[u8; 16]>) -> io::Result<()>;
 
     /// True if a symbolic link to `target` in this directory would lead to the entry `name`.
     fn leads_to(&self, target: &[u8], name: &Name) -> bool;
@@ -217,32 +216,6 @@ pub trait TreeDir: Send + Sync {
         Capabilities::local(false)
     }
 
-    /// Announces lookups of many names, most of which do not exist. If each lookup takes a round
-    /// trip, the directory is listed first.
-    fn expect_lookups(&self) {}
-
-    /// Returns the pending creation of this directory, if any. Waiting for it reports why it
-    /// failed.
-    fn pending_creation(&self) -> Option<PendingOperation> {
-        None
-    }
-
-    /// True if reopening the directory restores all state that is lost with this handle.
-    fn can_reopen(&self) -> bool {
-        true
-    }
-
-    /// True if a listing has removed leftovers of killed jobs here, which changed its times.
-    fn was_cleaned(&self) -> bool {
-        false
-    }
-
-    /// True if this name leads to an entry now, however the directory spells it. For trees without
-    /// object IDs.
-    fn has(&self, _name: &Name) -> io::Result<bool> {
-        Ok(true)
-    }
-
     /// True if an entry has exactly this name now, as the directory spells it. For trees without
     /// object IDs.
     fn has_spelling(&self, _name: &Name) -> io::Result<bool> {
@@ -258,11 +231,6 @@ pub trait TreeDir: Send + Sync {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// The attributes that this storage can keep.
-    fn keeps(&self) -> Kept {
-        Kept::OF_COPIES
-    }
-
     /// Reads `name` to its end, following a link, into a file in this machine's directory `into`,
     /// while `should_continue` returns true. [`TreeDir::open_file`] opens that file from now on.
     /// Returns its metadata.
@@ -273,12 +241,6 @@ pub trait TreeDir: Send + Sync {
     /// The free space on its file system, if known.
     fn free_space(&self) -> Option<FreeSpace> {
         haul_sys::free_space(&**self.held()?)
-    }
-
-    /// True if this is the directory `near` of this machine, reached another way. Without object
-    /// IDs, an entry is created in one and looked up in the other.
-    fn is_same_dir(&self, _near: &Dir) -> io::Result<bool> {
-        Ok(false)
     }
 
     // Files that incomplete jobs have left in the directory, to continue or to remove.
@@ -294,12 +256,6 @@ pub trait TreeDir: Send + Sync {
         source: &SourceId,
     ) -> io::Result<(Box<dyn StagedFile>, Vec<BlockHash>)>;
 
-    /// The part of an incomplete copy of `source` to `name` that is kept, if the storage knows more
-    /// than the job has written.
-    fn kept(&self, _name: &Name, _source: &SourceId) -> Option<ResumablePart> {
-        None
-    }
-
     /// Removes the partial file of an earlier copy of `source` to `name`. Returns whether there was
     /// one.
     fn remove_leftovers(&self, name: &Name, source: &SourceId) -> bool;
@@ -310,14 +266,6 @@ pub trait TreeDir: Send + Sync {
 
     // Records of the job that has made the directory as a new name.
 
-    /// Creates the directory `name` for a job of `origin`. Where possible, the name becomes visible
-    /// only with the record. Elsewhere [`Self::record_origin`] adds the record.
-    fn make_dir_with_origin(&self, name: &Name, mode: u32, origin: &[u8; 16]) -> io::Result<()>;
-
-    /// Records that a job of `origin` has made this directory, if the storage can and
-    /// [`Self::make_dir_with_origin`] has not done so.
-    fn record_origin(&self, _origin: &[u8; 16]) {}
-
     /// True if this directory is recorded as made by a job of `origin`.
     fn has_origin(&self, origin: &[u8; 16]) -> bool;
 
@@ -325,9 +273,6 @@ pub trait TreeDir: Send + Sync {
     /// here and elsewhere. The record of the job refers to it. `None` if the directory itself keeps
     /// the record for good.
     fn origin_key(&self, name: Option<&Name>) -> Option<Vec<u8>>;
-
-    /// Removes the visible record after the end of that job.
-    fn remove_origin_record(&self, _origin: &[u8; 16]) {}
 }
 
 /// The part of a file that a later job continues.

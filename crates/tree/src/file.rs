@@ -1,5 +1,6 @@
 //! The contract of source files. That of the files that are written is [`haul_store::StagedFile`].
 
+use crate::local::LocalSource;
 use crate::shared::SharedBlock;
 use haul_model::Timestamp;
 use haul_sftp::Chunk;
@@ -19,9 +20,8 @@ pub trait SourceFile: Send + Sync {
     /// Its size and modification time when it was opened.
     fn seal(&self) -> Seal;
 
-    /// The time of its last change of any kind when it was opened, if its file system keeps that;
-    /// see `keeps_ctime` of [`crate::TreeDir`].
-    fn ctime(&self) -> Option<Timestamp> {
+    /// The file, if it is on this machine. See the methods of `dyn SourceFile`.
+    fn local(&self) -> Option<&LocalSource> {
         None
     }
 
@@ -39,13 +39,6 @@ pub trait SourceFile: Send + Sync {
         Ok(())
     }
 
-    /// Block `index` of its content, within the size at opening, and its hash. The block is read
-    /// once for all jobs that read it at about the same time. `None` if this job should read it
-    /// alone.
-    fn shared_block(&self, _index: u64) -> Option<io::Result<Arc<SharedBlock>>> {
-        None
-    }
-
     /// The next range with data at or after `from`. The gap before it is a hole. `None` if only a
     /// hole, or nothing, is left up to the sealed size.
     fn next_data(&self, from: u64) -> io::Result<Option<Range<u64>>>;
@@ -58,16 +51,6 @@ pub trait SourceFile: Send + Sync {
         false
     }
 
-    /// Reports that `range`, in bytes, is not needed any more. Content that was not cached before
-    /// need not stay cached.
-    fn release(&self, range: Range<u64>);
-
-    /// The open file, if any, through which the system can move its content, share it, or make it
-    /// durable.
-    fn handle(&self) -> Option<&File> {
-        None
-    }
-
     /// Its content in `range`, or up to the end of the file, in order and read ahead. For a distant
     /// tree; `None` if reading at offsets is as fast.
     fn stream(&self, _range: Range<u64>) -> Option<Box<dyn ContentStream + '_>> {
@@ -76,6 +59,31 @@ pub trait SourceFile: Send + Sync {
 }
 
 impl<'f> dyn SourceFile + 'f {
+    /// The time of its last change of any kind when it was opened, if its file system keeps that;
+    /// see `keeps_ctime` of [`crate::TreeDir`].
+    pub fn ctime(&self) -> Option<Timestamp> {
+        self.local()?.ctime()
+    }
+
+    /// Block `index` of its content, within the size at opening, and its hash. The block is read
+    /// once for all jobs that read it at about the same time. `None` if this job should read it
+    /// alone.
+    pub fn shared_block(&self, index: u64) -> Option<io::Result<Arc<SharedBlock>>> {
+        self.local()?.shared_block(index)
+    }
+
+    /// Reports that `range`, in bytes, is not needed any more. Content that was not cached before
+    /// need not stay cached.
+    pub fn release(&self, range: Range<u64>) {
+        self.local().into_iter().for_each(|file| file.release(range.clone()));
+    }
+
+    /// The open file, if any, through which the system can move its content, share it, or make it
+    /// durable.
+    pub fn handle(&self) -> Option<&File> {
+        self.local().map(LocalSource::handle)
+    }
+
     /// True if it has holes. A copy of it will have holes, too.
     ///
     /// # Errors

@@ -9,7 +9,8 @@
 //!
 //! - `dir.rs` (`Tree`, `TreeDir`), `file.rs` (`SourceFile`), `meta.rs`:
 //!   the contract. `faults.rs`: faults of a source file.
-//! - `local.rs`: this machine's file systems. `sftp/`: a host's SFTP server; its design is in
+//! - `local.rs`: this machine's file systems. `local/held.rs`, `sftp/remote.rs`: what only one kind
+//!   of directory can do. `sftp/`: a host's SFTP server; its design is in
 //!   `docs/decisions/through-sftp.md`.
 //! - `shared.rs`: blocks that several jobs need, read and hashed once.
 //! - `spare_handles.rs`: closes spare handles when no more files may be open.

@@ -4,8 +4,9 @@ mod file;
 mod held;
 mod root;
 
+pub(crate) use self::file::LocalSource;
 pub use self::file::written;
-use self::file::{LocalSource, creation_error, is_of_unknown_size};
+use self::file::{creation_error, is_of_unknown_size};
 pub use self::root::{LocalTree, local_tree};
 use super::spare_handles::retry_open;
 use super::spool::Spooled;
@@ -113,8 +114,29 @@ impl TreeDir for LocalDir {
         Ok(Box::new(LocalSource::of(file, stat, self.2.clone())))
     }
 
-    fn make_dir(&self, name: &Name, mode: u32) -> io::Result<()> {
-        self.0.make_dir(name, mode).map_err(|error| creation_error(&self.0, error))
+    fn make_dir(&self, name: &Name, mode: u32, origin: Option<&[u8; 16]>) -> io::Result<()> {
+        let make =
+            |name| self.0.make_dir(name, mode).map_err(|error| creation_error(&self.0, error));
+        let Some(origin) = origin else { return make(name) };
+        // Checked first, so that an existing entry is not touched.
+        if if_found(self.0.stat(name))?.is_some() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        if haul_sys::check_renamable(&self.0).is_err() {
+            return make(name);
+        }
+        let private = haul_store::private_name();
+        let private = Name::new(private.as_bytes()).expect("it is a short word");
+        make(&private)?;
+        let named = self.0.open_dir(&private).and_then(|dir| {
+            origin::remember(&dir, origin);
+            self.0.rename_to(&private, &self.0, name, false)
+        });
+        if named.is_err() {
+            // If it can't be removed, it stays.
+            let _ = self.0.remove_dir(&private);
+        }
+        named
     }
 
     fn leads_to(&self, target: &[u8], name: &Name) -> bool {
@@ -213,10 +235,6 @@ impl TreeDir for LocalDir {
         Capabilities::local(self.0.fakes())
     }
 
-    fn keeps(&self) -> Kept {
-        Kept::ALL.with(Kept::ATIMES).with(Kept::AS_POSSIBLE)
-    }
-
     fn has_spelling(&self, name: &Name) -> io::Result<bool> {
         let is_it = |found: &[u8]| found == name.as_bytes();
         Ok(!self.0.names_where(is_it)?.is_empty())
@@ -246,28 +264,6 @@ impl TreeDir for LocalDir {
 
     fn remove_stale(&self, name: &Name, seen: &OnceLock<StaleStages>) {
         seen.get_or_init(|| StaleStages::find(&self.0)).remove(&self.0, name);
-    }
-
-    fn make_dir_with_origin(&self, name: &Name, mode: u32, origin: &[u8; 16]) -> io::Result<()> {
-        // Checked first, so that an existing entry is not touched.
-        if if_found(self.0.stat(name))?.is_some() {
-            return Err(io::ErrorKind::AlreadyExists.into());
-        }
-        if haul_sys::check_renamable(&self.0).is_err() {
-            return self.make_dir(name, mode);
-        }
-        let private = haul_store::private_name();
-        let private = Name::new(private.as_bytes()).expect("it is a short word");
-        self.make_dir(&private, mode)?;
-        let named = self.0.open_dir(&private).and_then(|dir| {
-            origin::remember(&dir, origin);
-            self.0.rename_to(&private, &self.0, name, false)
-        });
-        if named.is_err() {
-            // If it can't be removed, it stays.
-            let _ = self.0.remove_dir(&private);
-        }
-        named
     }
 
     fn has_origin(&self, origin: &[u8; 16]) -> bool {

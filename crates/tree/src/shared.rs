@@ -15,7 +15,7 @@
 use crate::local::LocalDir;
 use crate::spare_handles::retry_open;
 use crate::{LocalTree, Tree, TreeDir};
-use haul_model::{BLOCK_LEN, BlockHasher, FileId, Timestamp};
+use haul_model::{BLOCK_LEN, BlockHasher, FileId, Name, Timestamp};
 use haul_sys::{Dir, Links, Stat};
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, HashMap};
@@ -328,7 +328,7 @@ impl Tree for Sharer {
         Ok(Arc::new(LocalDir::sharing(dir, &self.0)))
     }
 
-    fn open_for_search(&self, path: &[u8]) -> io::Result<Arc<dyn TreeDir>> {
+    fn open_for_search(&self, path: &[u8], _: Option<&Name>) -> io::Result<Arc<dyn TreeDir>> {
         let dir = retry_open(|| {
             Dir::open_named_for_search(Path::new(OsStr::from_bytes(path)), Links::All)
         })?;

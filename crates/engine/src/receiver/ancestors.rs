@@ -19,7 +19,7 @@ pub(super) fn missing() -> io::Error {
 /// # Errors
 /// If it can't be created or opened.
 pub(super) fn create(dir: &dyn TreeDir, name: &Name) -> io::Result<Arc<dyn TreeDir>> {
-    dir.make_dir(name, 0o777)?;
+    dir.make_dir(name, 0o777, None)?;
     let created = dir.open_dir(name, false)?;
     created.pending_creation().map_or(Ok(()), |wait| wait())?;
     Ok(created)

@@ -384,7 +384,7 @@ impl Destination {
 
     /// The attributes that entries of `task` can have here.
     pub(crate) fn supported_attributes(&self, task: &Task) -> Kept {
-        let keeps = self.root.keeps();
+        let keeps = self.root.capabilities().keeps;
         let is_move = task.mirrors().is_none() && task.moving().is_some();
         match (self.has_basic_attributes, is_move) {
             (true, true) => keeps.and(Kept::OF_COPIES),

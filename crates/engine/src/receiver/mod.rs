@@ -128,7 +128,8 @@ impl<'a> Receiver<'a> {
         destination.report_naming(job, control.monitor(), &*sender);
         let capabilities = destination.root.capabilities();
         let Capabilities { lanes, acts_as_root, .. } = capabilities;
-        let (has, keeps) = (destination.root.keeps(), destination.supported_attributes(&job.task));
+        let (has, keeps) =
+            (destination.root.capabilities().keeps, destination.supported_attributes(&job.task));
         let removes = job.task.removes().is_some();
         let settable = owners::allowed(job.task.keeps(), acts_as_root).and(keeps);
         // A proof covers all attributes that can be compared, even those that can't be set here.

@@ -120,10 +120,8 @@ impl Creator<'_> {
         }
         above.make_writable();
         let mode = self.job.initial_dir_mode(above, entry);
-        let created = match self.job.origin.as_ref().filter(|_| self.becomes_dest(above)) {
-            Some(origin) => handle.make_dir_with_origin(name, mode, origin),
-            None => handle.make_dir(name, mode),
-        };
+        let origin = self.job.origin.as_ref().filter(|_| self.becomes_dest(above));
+        let created = handle.make_dir(name, mode, origin);
         match created {
             Ok(()) => {
                 above.touch();
@@ -196,7 +194,7 @@ impl Creator<'_> {
             self.publisher.backups.back_up(parent, name).and_then(|()| handle.remove_file(name));
         let mode = self.job.initial_dir_mode(above, entry);
         cleared
-            .and_then(|()| handle.make_dir(name, mode))
+            .and_then(|()| handle.make_dir(name, mode, None))
             .or_fault(Side::Destination, "remove what blocks the directory")?;
         Ok(Presence::Created(open()))
     }

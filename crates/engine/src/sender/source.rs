@@ -42,7 +42,7 @@ impl Source {
         };
         let name = Name::new(name)
             .map_err(|error| Fault::new(Side::Source, FaultKind::TooLong, error.to_string()))?;
-        let dir = root(tree.open_for_lookup(split.parent, &name), open)?;
+        let dir = root(tree.open_for_search(split.parent, Some(&name)), open)?;
         if named.len() < path.len() {
             let whole = dir.handle().and_then(|dir| dir.open_dir(&name, false));
             return Ok(Self::Whole(root(whole, open)?));

@@ -12,7 +12,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-pub(super) struct LocalSource {
+/// A file of this machine, open for reading.
+pub struct LocalSource {
     file: File,
     opened: Stat,
     /// The file is large and was not cached at the first read. The check costs a little time, so it
@@ -37,6 +38,29 @@ impl LocalSource {
     fn private(file: File, opened: Stat, fixed: bool) -> Self {
         let (cold, released) = (OnceLock::from(false), AtomicBool::new(false));
         Self { file, opened, cold, released, fixed, shared: None }
+    }
+
+    pub(crate) fn ctime(&self) -> Option<Timestamp> {
+        let Stat { mtime, ctime, .. } = self.opened;
+        haul_sys::keeps_ctime(&self.file, mtime, ctime).then_some(ctime)
+    }
+
+    pub(crate) fn shared_block(&self, index: u64) -> Option<io::Result<Arc<SharedBlock>>> {
+        let shared = self.shared.as_ref()?;
+        self.ctime()?;
+        shared.block(&Version::of(&self.opened), index, |bytes, at| self.read_at(bytes, at))
+    }
+
+    pub(crate) fn release(&self, range: Range<u64>) {
+        if self.cold.get() == Some(&true) {
+            self.released.store(true, Ordering::Relaxed);
+            haul_sys::drop_cached(&self.file, range);
+        }
+    }
+
+    pub(crate) fn handle(&self) -> &File {
+        self.check_cold();
+        &self.file
     }
 
     /// Checks before the first read whether the file is cold: large and not cached, judging by three
@@ -97,20 +121,13 @@ impl SourceFile for LocalSource {
         Seal { size: self.opened.size, mtime: self.opened.mtime }
     }
 
-    fn ctime(&self) -> Option<Timestamp> {
-        let Stat { mtime, ctime, .. } = self.opened;
-        haul_sys::keeps_ctime(&self.file, mtime, ctime).then_some(ctime)
+    fn local(&self) -> Option<&LocalSource> {
+        Some(self)
     }
 
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         self.check_cold();
         haul_sys::read_full(&self.file, buf, offset)
-    }
-
-    fn shared_block(&self, index: u64) -> Option<io::Result<Arc<SharedBlock>>> {
-        let shared = self.shared.as_ref()?;
-        self.ctime()?;
-        shared.block(&Version::of(&self.opened), index, |bytes, at| self.read_at(bytes, at))
     }
 
     fn next_data(&self, from: u64) -> io::Result<Option<std::ops::Range<u64>>> {
@@ -128,18 +145,6 @@ impl SourceFile for LocalSource {
         }
         let stat = haul_sys::file_stat(&self.file)?;
         Ok(Seal { size: stat.size, mtime: stat.mtime })
-    }
-
-    fn release(&self, range: Range<u64>) {
-        if self.cold.get() == Some(&true) {
-            self.released.store(true, Ordering::Relaxed);
-            haul_sys::drop_cached(&self.file, range);
-        }
-    }
-
-    fn handle(&self) -> Option<&File> {
-        self.check_cold();
-        Some(&self.file)
     }
 }
 

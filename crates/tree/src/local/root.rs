@@ -3,6 +3,7 @@
 use super::LocalDir;
 use crate::spare_handles::retry_open;
 use crate::{Tree, TreeDir};
+use haul_model::Name;
 use haul_sys::{Dir, Links};
 use std::ffi::OsStr;
 use std::io;
@@ -37,7 +38,7 @@ impl Tree for LocalTree {
         Ok(self.dir(retry_open(|| Dir::open_named(path, self.links))?))
     }
 
-    fn open_for_search(&self, path: &[u8]) -> io::Result<Arc<dyn TreeDir>> {
+    fn open_for_search(&self, path: &[u8], _: Option<&Name>) -> io::Result<Arc<dyn TreeDir>> {
         let path = Path::new(OsStr::from_bytes(path));
         Ok(self.dir(retry_open(|| Dir::open_named_for_search(path, self.links))?))
     }

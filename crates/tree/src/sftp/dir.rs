@@ -5,24 +5,23 @@ use super::known::{ExistingEntries, Known};
 use super::pending_creation::PendingCreation;
 use super::source::SftpSource;
 use super::stage::SftpStage;
-use super::{SftpHost, join, links, same};
+use super::{SftpHost, join, links};
 use crate::{
-    Capabilities, Meta, MetaKind, PRIVATE_DIR_MODE, PendingOperation, ResumablePart, SourceFile,
-    StagedFile, TreeDir, TreeEntry, in_whole_seconds,
+    Capabilities, Meta, MetaKind, PRIVATE_DIR_MODE, PendingOperation, SourceFile, StagedFile,
+    TreeDir, TreeEntry, in_whole_seconds,
 };
 use haul_model::{
-    Attributes, BLOCK_LEN, BlockHash, FileId, KEPT_MODE, Kept, Name, NewEntry, ParentFailed,
-    Timestamp,
+    Attributes, BlockHash, FileId, KEPT_MODE, Kept, Name, NewEntry, ParentFailed, Timestamp,
 };
-use haul_sftp::{Attrs, DirEntry, Extension, FileType, OpenFlags, PendingAnswer, RemoteFile};
+use haul_sftp::{Attrs, DirEntry, Extension, FileType, OpenFlags, PendingAnswer};
 use haul_store::{
     Earlier, OnExisting, Publication, RemotePart, SourceId, StaleStages, marker_name,
 };
-use haul_sys::{Dir, FreeSpace};
+use haul_sys::FreeSpace;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 /// Limit of the link targets of one directory that are read ahead, in bytes.
@@ -32,13 +31,13 @@ const TARGETS_LEN_MAX: usize = 16 << 20;
 const TARGET_OVERHEAD_LEN: usize = 64;
 
 /// The mode of haul's own new files.
-const PRIVATE_FILE_MODE: u32 = 0o600;
+pub(super) const PRIVATE_FILE_MODE: u32 = 0o600;
 
 /// New directories inherit this bit from their parent.
 const SET_GROUP_ID: u32 = 0o2000;
 
 /// A directory of a host, known by its path.
-pub(super) struct SftpDir {
+pub struct SftpDir {
     pub(super) host: Arc<SftpHost>,
     /// The path as the server resolved it. Below the root it has no links.
     pub(super) path: Vec<u8>,
@@ -46,13 +45,13 @@ pub(super) struct SftpDir {
     /// Its attributes, as far as a listing or the server has reported them.
     pub(super) attrs: Option<Attrs>,
     /// Set if this job has created it.
-    made: Option<Arc<PendingCreation>>,
+    pub(super) made: Option<Arc<PendingCreation>>,
     /// The mode bits that it has inherited, if the job created it.
     inherited: u32,
     pub(super) is_destination: bool,
     /// The job has neither created nor listed it, so it may have entries unrelated to the job.
     pub(super) has_foreign_entries: bool,
-    /// See [`TreeDir::expect_lookups`].
+    /// See `TreeDir::expect_lookups`.
     pub(super) expects_lookups: AtomicBool,
     pub(super) known: Mutex<Known>,
 }
@@ -132,7 +131,7 @@ impl SftpDir {
     }
 
     /// The copy of `source` to `name`. `None` without a directory for journals.
-    fn part(&self, name: &Name, source: &SourceId) -> Option<RemotePart> {
+    pub(super) fn part(&self, name: &Name, source: &SourceId) -> Option<RemotePart> {
         Some(self.host.records.as_ref()?.part(&self.host.place(&self.path), name, source))
     }
 
@@ -223,7 +222,8 @@ impl TreeDir for SftpDir {
         Ok(Box::new(SftpSource::open_settled(&self.host, &path, large)?))
     }
 
-    fn make_dir(&self, name: &Name, mode: u32) -> io::Result<()> {
+    /// The record of the origin is added later.
+    fn make_dir(&self, name: &Name, mode: u32, _: Option<&[u8; 16]>) -> io::Result<()> {
         // Some servers report success for a directory that exists.
         if self.attrs_of(name)?.is_some() {
             return Err(io::ErrorKind::AlreadyExists.into());
@@ -334,36 +334,12 @@ impl TreeDir for SftpDir {
         self.host.io(file.sync())
     }
 
-    fn keeps(&self) -> Kept {
-        // No server reports hard links of a source.
-        let links = self.is_destination && self.host.client().has(Extension::HardLink);
-        Kept::OF_COPIES.with(Kept::LINKS.only_if(links))
-    }
-
-    fn remote_path(&self) -> Option<&[u8]> {
-        Some(&self.path)
+    fn on_host(&self) -> Option<&SftpDir> {
+        Some(self)
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::sftp(self.host.sessions.max())
-    }
-
-    fn expect_lookups(&self) {
-        self.expects_lookups.store(true, Ordering::Relaxed);
-    }
-
-    fn pending_creation(&self) -> Option<PendingOperation> {
-        let made = Arc::clone(self.made.as_ref()?);
-        Some(Box::new(move || made.wait()))
-    }
-
-    /// A directory that this job has created may still be pending, and only this handle knows.
-    fn can_reopen(&self) -> bool {
-        self.made.is_none() && self.known.lock().made.is_empty()
-    }
-
-    fn was_cleaned(&self) -> bool {
-        self.host.cleaned.lock().contains(&self.path)
+        self.host.capabilities(self.is_destination)
     }
 
     fn stored_time(&self, time: Timestamp) -> io::Result<Timestamp> {
@@ -387,37 +363,12 @@ impl TreeDir for SftpDir {
         Ok(kept(found.modified))
     }
 
-    fn has(&self, name: &Name) -> io::Result<bool> {
-        self.host.has_name(&self.path_of(name.as_bytes()))
-    }
-
     fn has_spelling(&self, name: &Name) -> io::Result<bool> {
         self.host.has_spelling(&self.path, name.as_bytes())
     }
 
     fn free_space(&self) -> Option<FreeSpace> {
         self.host.free_space(&self.path)
-    }
-
-    /// A mount may cache what was in a directory, and a server may delay new entries. So an entry
-    /// is created on one side, then on the other.
-    fn is_same_dir(&self, near: &Dir) -> io::Result<bool> {
-        Ok(same::is_visible_in(self, near)? || same::sees_entry_of(self, near)?)
-    }
-
-    fn make_dir_with_origin(&self, name: &Name, mode: u32, _origin: &[u8; 16]) -> io::Result<()> {
-        self.make_dir(name, mode)
-    }
-
-    fn record_origin(&self, origin: &[u8; 16]) {
-        let mode = Some(PRIVATE_FILE_MODE);
-        let made = self.ready().map(|()| {
-            let path = self.path_of(marker_name(origin).as_bytes());
-            self.host.client().open(&path, OpenFlags::CreateNew, mode).and_then(RemoteFile::close)
-        });
-        if let Ok(Err(error)) = made {
-            self.host.record_loss(&error);
-        }
     }
 
     fn has_origin(&self, origin: &[u8; 16]) -> bool {
@@ -427,26 +378,6 @@ impl TreeDir for SftpDir {
     fn origin_key(&self, name: Option<&Name>) -> Option<Vec<u8>> {
         let path = name.map_or_else(|| self.path.clone(), |name| self.path_of(name.as_bytes()));
         Some(self.host.place(&path))
-    }
-
-    fn remove_origin_record(&self, origin: &[u8; 16]) {
-        let (client, path) = (self.host.client(), self.path_of(marker_name(origin).as_bytes()));
-        let forgotten = client.stat(&self.path).and_then(|Attrs { mode, times, .. }| {
-            // The directory has its final mode and times already, and keeps them.
-            let mode = mode.map(|mode| mode & 0o7777);
-            let is_closed = mode.is_some_and(|mode| mode & 0o300 != 0o300);
-            if let (Some(mode), true) = (mode, is_closed) {
-                let open = Some(mode | PRIVATE_DIR_MODE);
-                client.set_attrs(&self.path, Attrs { mode: open, ..Attrs::default() })?;
-            }
-            let removed = client.remove_file(&path);
-            let mode = mode.filter(|_| is_closed);
-            client.set_attrs(&self.path, Attrs { mode, times, ..Attrs::default() })?;
-            removed
-        });
-        if let Err(error) = forgotten {
-            self.host.record_loss(&error);
-        }
     }
 
     fn earlier(&self, name: &Name, source: &SourceId) -> Earlier {
@@ -462,15 +393,6 @@ impl TreeDir for SftpDir {
         let part = self.part(name, source).ok_or(io::ErrorKind::Unsupported)?;
         let (stage, blocks) = SftpStage::resume(&self.host, &self.path, &part, source.size)?;
         Ok((Box::new(stage), blocks))
-    }
-
-    fn kept(&self, name: &Name, source: &SourceId) -> Option<ResumablePart> {
-        let part = self.part(name, source).map(|part| {
-            let blocks = part.kept(self.host.client().has(Extension::Fsync));
-            let path = self.path_of(part.stage.as_bytes());
-            ResumablePart { len: blocks * BLOCK_LEN, path }
-        });
-        Some(part.unwrap_or_default())
     }
 
     fn remove_leftovers(&self, name: &Name, source: &SourceId) -> bool {

@@ -2,6 +2,7 @@
 
 use super::settling::Settling;
 use super::{Sessions, found_or_missing, join};
+use crate::Capabilities;
 use crate::budget::{Budget, Share};
 use haul_model::{ContentHash, FileId, MAX_NAME_LEN, Name};
 use haul_sftp::{
@@ -223,6 +224,13 @@ impl SftpHost {
     /// The first session's client; see [`Sessions::first`].
     pub fn client(&self) -> &Client {
         self.sessions.first()
+    }
+
+    /// The capabilities of its trees.
+    pub(super) fn capabilities(&self, is_destination: bool) -> Capabilities {
+        // No server reports hard links of a source.
+        let links = is_destination && self.client().has(Extension::HardLink);
+        Capabilities::sftp(self.sessions.max(), links)
     }
 
     /// A new private name for a temporary file that is never continued.

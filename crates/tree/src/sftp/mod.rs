@@ -12,6 +12,7 @@ mod host;
 mod known;
 mod links;
 mod pending_creation;
+mod remote;
 mod same;
 mod sessions;
 mod settling;
@@ -28,7 +29,7 @@ use super::{Tree, TreeDir};
 use crate::dir::Capabilities;
 use crate::parallel::run_both;
 use attrs::times_of;
-use dir::SftpDir;
+pub use dir::SftpDir;
 use haul_model::Name;
 use haul_model::words;
 use haul_sftp::{Attrs, FileType, SftpError, StatusCode};
@@ -124,8 +125,11 @@ impl Tree for SftpTree {
         Ok(Arc::new(dir))
     }
 
-    fn open_for_lookup(&self, path: &[u8], name: &Name) -> io::Result<Arc<dyn TreeDir>> {
-        Ok(Arc::new(self.open_with(path, name)?))
+    fn open_for_search(&self, path: &[u8], first: Option<&Name>) -> io::Result<Arc<dyn TreeDir>> {
+        match first {
+            Some(name) => Ok(Arc::new(self.open_with(path, name)?)),
+            None => self.open(path),
+        }
     }
 
     fn absolute_path(&self, path: &[u8]) -> io::Result<Vec<u8>> {
@@ -133,7 +137,7 @@ impl Tree for SftpTree {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::sftp(self.host.sessions.max())
+        self.host.capabilities(self.is_destination)
     }
 
     fn lane(&self, number: usize) -> Option<Lane<'_>> {

@@ -2,16 +2,29 @@
 //! entry created in one shows in the other.
 
 use super::{SftpDir, join};
-use crate::{Marker, PRIVATE_DIR_MODE, Visibility, check_visibility};
+use crate::{Marker, PRIVATE_DIR_MODE, TreeDir, Visibility, check_visibility};
 use haul_model::Name;
 use haul_sftp::Attrs;
 use haul_store::private_name;
 use haul_sys::Dir;
 use std::io;
 
+impl<'d> dyn TreeDir + 'd {
+    /// True if this is the directory `near` of this machine, reached another way. A mount may cache
+    /// what was in a directory, and a server may delay new entries. So an entry is created on one
+    /// side, then on the other.
+    ///
+    /// # Errors
+    /// Those of looking for the entries, and of removing them.
+    pub fn is_same_dir(&self, near: &Dir) -> io::Result<bool> {
+        let Some(dir) = self.on_host() else { return Ok(false) };
+        Ok(is_visible_in(dir, near)? || sees_entry_of(dir, near)?)
+    }
+}
+
 /// True if an entry created here shows in `near`. It is a directory, since files may show late
 /// through a mount.
-pub(super) fn is_visible_in(dir: &SftpDir, near: &Dir) -> io::Result<bool> {
+fn is_visible_in(dir: &SftpDir, near: &Dir) -> io::Result<bool> {
     let (client, name) = (dir.host.client(), private_name());
     let name = Name::new(name.as_bytes()).map_err(io::Error::other)?;
     let path = dir.path_of(name.as_bytes());
@@ -55,7 +68,7 @@ fn is_marker_visible_in(dir: &SftpDir, near: &Dir, name: &Name) -> io::Result<bo
 }
 
 /// True if an entry created in `near` shows here. False if no entry can be created.
-pub(super) fn sees_entry_of(dir: &SftpDir, near: &Dir) -> io::Result<bool> {
+fn sees_entry_of(dir: &SftpDir, near: &Dir) -> io::Result<bool> {
     let Ok(marker) = Marker::make(near) else { return Ok(false) };
     let shown = dir.host.has_name(&dir.path_of(marker.name().as_bytes()));
     marker.remove()?;

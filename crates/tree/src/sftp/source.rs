@@ -149,8 +149,6 @@ impl SourceFile for SftpSource {
         self.is_unsettled
     }
 
-    fn release(&self, _: Range<u64>) {}
-
     fn stream(&self, range: Range<u64>) -> Option<Box<dyn ContentStream + '_>> {
         Some(Box::new(SftpStream::new(self, range)))
     }

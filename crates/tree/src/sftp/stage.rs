@@ -274,10 +274,6 @@ impl StagedFile for SftpStage {
         Some(Ok(()))
     }
 
-    fn sends_live_pages(&self) -> bool {
-        true
-    }
-
     fn set_len(&self, len: u64) -> io::Result<()> {
         *self.len.lock() = Some(len);
         Ok(())

@@ -95,7 +95,7 @@ fn create_dir_like(
 ) -> io::Result<Arc<DirNode>> {
     /// The owner's permissions that backups in it require.
     const USABLE: u32 = 0o700;
-    let created = above.handle()?.make_dir(name, PRIVATE_DIR_MODE);
+    let created = above.handle()?.make_dir(name, PRIVATE_DIR_MODE, None);
     let dir = DirNode::open(above, name.clone(), false)?;
     if created.is_ok() {
         let mut attributes = template.meta().attributes.clone();

@@ -54,7 +54,8 @@ impl<'s> AttributeReader<'s> {
             return;
         }
         if let Ok(handle) = node.handle()
-            && let Some(message) = not_kept::not_kept_message(requested, handle.keeps())
+            && let Some(message) =
+                not_kept::not_kept_message(requested, handle.capabilities().keeps)
         {
             warn(sender, path, message);
         }

@@ -211,7 +211,7 @@ impl Scan<'_, '_> {
         }
         let dir = match (&places.base, place.names.as_slice()) {
             (Some(base), _) => base.find(&place.inner)?.handle(),
-            (None, [name]) => self.tree.open_for_lookup(&place.start, name),
+            (None, [name]) => self.tree.open_for_search(&place.start, Some(name)),
             (None, _) => self.tree.open(&place.start),
         };
         let dir = dir.and_then(|dir| DirNode::root(dir, None, &places.open));

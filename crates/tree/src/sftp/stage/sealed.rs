@@ -48,17 +48,15 @@ impl SealedFile for SftpSealed {
         })
     }
 
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.reading()?.read_at(buf, offset)
-    }
-
     fn stream(
         &self,
         range: Range<u64>,
         take: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Option<io::Result<()>> {
-        // Reading at an offset reports the error.
-        let mut stream = self.reading().ok()?.stream(range)?;
+        let mut stream = match self.reading() {
+            Ok(reading) => reading.stream(range)?,
+            Err(error) => return Some(Err(error)),
+        };
         loop {
             match stream.next() {
                 Ok(Some(piece)) if take(&piece) => {}
