@@ -3,7 +3,8 @@
 
 use super::Result;
 use crate::DirEntry;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// Most directories that are being listed, or are listed and not taken yet.
@@ -24,9 +25,11 @@ pub(super) const DIR_ENTRIES_MAX: usize = 32 << 10;
 #[derive(Default)]
 pub(super) struct Plan {
     slots: HashMap<Arc<[u8]>, Slot>,
-    /// The paths of one call each. The latest call has the highest number.
-    batches: BTreeMap<u64, Batch>,
-    next_batch: u64,
+    /// The queued directories, in the order in which they are listed.
+    queue: BTreeMap<Place, Arc<[u8]>>,
+    /// For each call, its directories that are being listed, or are listed and not taken yet.
+    held: HashMap<u64, usize>,
+    calls: u64,
     /// Directories that are being listed, or are listed and not taken yet.
     dirs: usize,
     /// Their entries.
@@ -38,8 +41,12 @@ pub(super) struct Plan {
     pub(super) is_closed: bool,
 }
 
+/// The place of a directory: the number of the call that queued it, the latest first, and its
+/// number in that call.
+type Place = (Reverse<u64>, usize);
+
 struct Slot {
-    batch: u64,
+    place: Place,
     state: DirState,
 }
 
@@ -51,14 +58,6 @@ pub(super) enum DirState {
     Listed(Result<Vec<DirEntry>>),
 }
 
-#[derive(Default)]
-struct Batch {
-    /// Paths in order. The first is queued; others may have been taken since.
-    queue: VecDeque<Arc<[u8]>>,
-    /// Its directories that are being listed, or are listed and not taken yet.
-    held: usize,
-}
-
 impl Plan {
     /// A plan that takes no work.
     pub(super) fn closed() -> Self {
@@ -67,31 +66,31 @@ impl Plan {
 
     /// Queues directories before all that are queued already.
     pub(super) fn add(&mut self, paths: Vec<Arc<[u8]>>) {
-        let number = self.next_batch;
-        self.next_batch += 1;
-        self.batches.insert(number, Batch::default());
-        for path in paths {
-            let earlier = match self.slots.get(&path) {
-                None => None,
-                Some(Slot { batch, state: DirState::Queued }) => Some(*batch),
+        self.calls += 1;
+        for (number, path) in paths.into_iter().enumerate() {
+            match self.slots.get(&path) {
+                Some(Slot { place, state: DirState::Queued }) => drop(self.queue.remove(place)),
                 Some(_) => continue,
-            };
-            self.slots.insert(Arc::clone(&path), Slot { batch: number, state: DirState::Queued });
-            self.batches.entry(number).or_default().queue.push_back(path);
-            earlier.into_iter().for_each(|batch| self.trim(batch));
+                None => {}
+            }
+            let place = (Reverse(self.calls), number);
+            self.slots.insert(Arc::clone(&path), Slot { place, state: DirState::Queued });
+            self.queue.insert(place, path);
         }
-        self.trim(number);
     }
 
-    /// The approximate number of queued directories, never too low.
+    /// The number of queued directories.
     pub(super) fn queued(&self) -> usize {
-        self.batches.values().map(|batch| batch.queue.len()).sum()
+        self.queue.len()
     }
 
     /// True if no directory is queued, being listed, or listed and not taken yet.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.slots.is_empty() && self.batches.is_empty() && self.dirs + self.entries == 0
+        self.slots.is_empty()
+            && self.queue.is_empty()
+            && self.held.is_empty()
+            && self.dirs + self.entries == 0
     }
 
     /// The next directory to list, if there is room for it.
@@ -99,13 +98,19 @@ impl Plan {
         if self.dirs >= DIRS_MAX || self.entries >= ENTRIES_MAX {
             return None;
         }
-        let has_work = |batch: &Batch| batch.held < BATCH_DIRS_MAX && !batch.queue.is_empty();
-        let (&number, batch) = self.batches.iter_mut().rev().find(|(_, batch)| has_work(batch))?;
-        let path = batch.queue.pop_front()?;
-        batch.held += 1;
+        let mut from = (Reverse(u64::MAX), 0);
+        let place = loop {
+            let (&place, _) = self.queue.range(from..).next()?;
+            let Reverse(call) = place.0;
+            if self.held.get(&call).is_none_or(|held| *held < BATCH_DIRS_MAX) {
+                break place;
+            }
+            from = (Reverse(call - 1), 0);
+        };
+        let path = self.queue.remove(&place)?;
+        *self.held.entry(place.0.0).or_default() += 1;
         self.dirs += 1;
         self.slots.get_mut(&path)?.state = DirState::InProgress;
-        self.trim(number);
         Some(path)
     }
 
@@ -135,33 +140,19 @@ impl Plan {
     }
 
     fn remove(&mut self, path: &[u8]) -> Option<DirState> {
-        let Slot { batch: number, state } = self.slots.remove(path)?;
+        let Slot { place, state } = self.slots.remove(path)?;
         if let DirState::Listed(listed) = &state {
             self.entries -= count(listed);
         }
-        if !matches!(state, DirState::Queued) {
+        if self.queue.remove(&place).is_none() {
             self.dirs -= 1;
-            self.batches.entry(number).and_modify(|batch| batch.held -= 1);
-        }
-        self.trim(number);
-        Some(state)
-    }
-
-    /// Removes paths that are not queued any more from the front of a queue. A walk takes from the
-    /// front, so few such paths stay behind it.
-    fn trim(&mut self, number: u64) {
-        let Some(batch) = self.batches.get_mut(&number) else { return };
-        let is_queued =
-            |slot: &Slot| slot.batch == number && matches!(slot.state, DirState::Queued);
-        while let Some(path) = batch.queue.front() {
-            if self.slots.get(path).is_some_and(is_queued) {
-                return;
+            let held = self.held.get_mut(&place.0.0)?;
+            *held -= 1;
+            if *held == 0 {
+                self.held.remove(&place.0.0);
             }
-            batch.queue.pop_front();
         }
-        if batch.held == 0 {
-            self.batches.remove(&number);
-        }
+        Some(state)
     }
 }
 
