@@ -158,7 +158,11 @@ impl SftpLogins {
             }
             let message =
                 format!("one of {} connections failed: continuing without it: {error}", self.count);
-            monitor.event(Event::Warning { side: None, path: &host.name, message: &message });
+            monitor.event(Event::Warning {
+                side: None,
+                path: host.lost.host().as_bytes(),
+                message: &message,
+            });
         };
         self.failed.iter().for_each(notify);
         let mut joined = Vec::new();

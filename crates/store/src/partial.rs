@@ -45,7 +45,6 @@ const LOCK_POLL: Duration = Duration::from_millis(10);
 /// The locked files of a resumable stage.
 #[derive(Debug)]
 pub(crate) struct Partial {
-    dir: Arc<Dir>,
     names: Names,
     pace: Pace,
     shared: Arc<Record>,
@@ -128,8 +127,7 @@ pub(crate) fn open(
         busy: AtomicBool::new(false),
         turn: Mutex::default(),
     });
-    let dir = Arc::clone(dir);
-    let partial = Partial { dir, names, pace, shared, keep: AtomicBool::new(true) };
+    let partial = Partial { names, pace, shared, keep: AtomicBool::new(true) };
     // The content after the last recorded block is unverified. A hole at the end of that block may
     // lie beyond the end of the file. If this fails, nothing worthless is left.
     let there = blocks.len() as u64 * BLOCK_LEN;
@@ -200,9 +198,7 @@ impl Partial {
     pub(crate) fn check(&self) -> io::Result<()> {
         self.shared.journal.lock().check().inspect_err(|_| self.forget())
     }
-}
 
-impl Partial {
     /// Flushes the content and metadata of the file.
     ///
     /// # Errors
@@ -227,8 +223,8 @@ impl Drop for Partial {
         let failed = self.shared.journal.lock().failed.is_some();
         if worthless || failed || !self.keep.load(Ordering::Relaxed) {
             // A published file no longer has this name.
-            let _ = self.dir.remove_private(&self.names.part);
-            let _ = self.dir.remove_private(&self.names.journal);
+            let _ = self.shared.dir.remove_private(&self.names.part);
+            let _ = self.shared.dir.remove_private(&self.names.journal);
         }
     }
 }

@@ -28,12 +28,7 @@ impl Budget {
     /// Waits for `len` bytes, at most the whole budget. The caller must hold no share that other
     /// threads wait for.
     pub fn take(self: &Arc<Self>, len: usize) -> Share {
-        let mut free = self.free.lock();
-        while *free < len {
-            self.freed.wait(&mut free);
-        }
-        *free -= len;
-        Share { budget: Arc::clone(self), len }
+        self.take_unless(len, || false).expect("nothing stops it")
     }
 
     /// Like [`Self::take`], but returns `None` once `stopped` returns true.
@@ -51,9 +46,7 @@ impl Budget {
 
     /// Takes `len` bytes if they are free now.
     pub fn try_take(self: &Arc<Self>, len: usize) -> Option<Share> {
-        let mut free = self.free.lock();
-        *free = free.checked_sub(len)?;
-        Some(Share { budget: Arc::clone(self), len })
+        self.take_unless(len, || true)
     }
 }
 

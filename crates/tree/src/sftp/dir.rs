@@ -13,7 +13,7 @@ use crate::{
 use haul_model::{
     Attributes, BlockHash, FileId, KEPT_MODE, Kept, Name, NewEntry, ParentFailed, Timestamp,
 };
-use haul_sftp::{Attrs, DirEntry, Extension, FileType, OpenFlags, PendingAnswer};
+use haul_sftp::{Attrs, DirEntry, Extension, FileType, OpenFlags, PendingAnswer, Stored};
 use haul_store::{
     Earlier, OnExisting, Publication, RemotePart, SourceId, StaleStages, marker_name,
 };
@@ -249,8 +249,7 @@ impl TreeDir for SftpDir {
     ) -> io::Result<Publication> {
         let NewEntry::Symlink(target) = new else { return Err(io::ErrorKind::Unsupported.into()) };
         self.ready()?;
-        let is_there = || Ok(self.ask(name, false)?.is_some());
-        links::symbolic(&self.host, &self.path, target, name, attributes, on_existing, &is_there)
+        links::symbolic(&self.host, &self.path, target, name, attributes, on_existing)
     }
 
     fn make_hard_link(
@@ -310,7 +309,7 @@ impl TreeDir for SftpDir {
         Ok(Some(Box::new(move || match set.wait() {
             // A loss of attributes is reported once for the whole job.
             Err(error) if error.is_refusal() && (is_own || host.results.has_lost_attributes()) => {
-                host.results.record_lost_attributes();
+                host.results.record(Stored { has_lost_attributes: true, ..Stored::default() });
                 Ok(())
             }
             set => host.io(set),

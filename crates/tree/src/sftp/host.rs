@@ -132,18 +132,10 @@ impl UploadResults {
         self.has_lost_attributes.fetch_or(of.has_lost_attributes, Ordering::Relaxed);
     }
 
-    pub(super) fn record_lost_times(&self) {
-        self.has_lost_times.store(true, Ordering::Relaxed);
-    }
-
     /// True if the server has refused to set the mode and time of an entry that the job has
     /// written.
     pub fn has_lost_attributes(&self) -> bool {
         self.has_lost_attributes.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn record_lost_attributes(&self) {
-        self.has_lost_attributes.store(true, Ordering::Relaxed);
     }
 
     /// Bytes of an incomplete large upload that the next job can use. Of several uploads, the
@@ -161,8 +153,6 @@ impl UploadResults {
 pub struct SftpHost {
     /// The sessions with it.
     pub sessions: Sessions,
-    /// The host's name, part of the IDs of its files.
-    pub name: Vec<u8>,
     /// Why the session was lost, if it was.
     pub lost: Arc<SessionLoss>,
     /// Files stay open when they are complete: they are made durable or read back before they are
@@ -205,7 +195,6 @@ impl SftpHost {
         Arc::new(Self {
             lister: Lister::new(sessions.first(), LISTERS),
             sessions,
-            name: lost.host.as_bytes().to_vec(),
             lost: Arc::clone(lost),
             keeps_open,
             needs_times,
@@ -241,7 +230,7 @@ impl SftpHost {
 
     /// A text that identifies the directory at `path` among all directories of all hosts.
     pub fn place(&self, path: &[u8]) -> Vec<u8> {
-        [&*self.name, b":", path].concat()
+        [self.lost.host.as_bytes(), b":", path].concat()
     }
 
     /// The ID of the entry at `path`, which must be free of links. The protocol has no file IDs.
@@ -250,7 +239,7 @@ impl SftpHost {
             let hash = ContentHash::of(bytes);
             u64::from_le_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes"))
         };
-        FileId { dev: of(&self.name).max(1), ino: of(path).max(1) }
+        FileId { dev: of(self.lost.host.as_bytes()).max(1), ino: of(path).max(1) }
     }
 
     /// The free space on the file system of `dir`, if the server reports it.

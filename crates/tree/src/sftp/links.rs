@@ -19,7 +19,6 @@ pub(super) fn symbolic(
     name: &Name,
     attributes: &Attributes,
     on_existing: OnExisting,
-    is_there: &dyn Fn() -> io::Result<bool>,
 ) -> io::Result<Publication> {
     let client = host.client();
     let path = join(dir, name.as_bytes());
@@ -34,19 +33,12 @@ pub(super) fn symbolic(
     };
     if on_existing != OnExisting::Replace {
         let made = client.make_symlink(target, &path);
-        match made {
-            Ok(()) => {
-                set_time(&path);
-                return Ok(Publication::Published);
-            }
-            Err(error) => {
-                host.record_loss(&error);
-                if !is_there()? {
-                    return host.check_write(dir, Err(error));
-                }
-                return Ok(Publication::Kept);
-            }
+        if made.is_err() && host.has_name(&path)? {
+            return Ok(Publication::Kept);
         }
+        host.check_write(dir, made)?;
+        set_time(&path);
+        return Ok(Publication::Published);
     }
     if leads_to(host, dir, target, name) {
         return Err(io::Error::other(Fault::of_link_to_itself()));

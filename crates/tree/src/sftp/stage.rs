@@ -10,15 +10,17 @@ mod sealed;
 
 use super::attrs::attrs_for;
 use super::branch::{branch, in_each};
+use super::source::SftpSource;
 use super::{SftpHost, join};
 use crate::parallel::run_both;
 use crate::{MoveError, SealedFile, StagedFile};
 use haul_model::{Attributes, BLOCK_LEN, BlockHash, Kept};
-use haul_sftp::{Attrs, AttrsSet, Cause, Extension, OpenFlags, RangeWriter, RemoteFile, SftpError};
+use haul_sftp::{
+    Attrs, AttrsSet, Cause, Extension, OpenFlags, RangeWriter, RemoteFile, SftpError, Stored,
+};
 use haul_store::{Pace, Proof, RemoteJournal, RemotePart};
 use open::{Open, check_free_space};
 use parking_lot::Mutex;
-use sealed::SftpSealed;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
@@ -43,6 +45,8 @@ pub(super) struct SftpStage {
     written: AtomicU64,
     /// The file stays open when it is sealed.
     stays_open: AtomicBool,
+    /// The file open for reading back, once needed after it was sealed.
+    reading: OnceLock<SftpSource>,
 }
 
 /// The file in one session.
@@ -164,6 +168,7 @@ impl SftpStage {
             len: Mutex::default(),
             written: AtomicU64::new(0),
             stays_open: AtomicBool::new(false),
+            reading: OnceLock::new(),
         }
     }
 
@@ -339,13 +344,13 @@ impl StagedFile for SftpStage {
         // One session may have reported its attributes before another wrote.
         let is_kept = |found: &Attrs| attrs.times.is_none_or(|times| times.are_kept_as(found));
         if !host.results.has_lost_attributes() && !found.iter().any(is_kept) {
-            host.results.record_lost_times();
+            host.results.record(Stored { has_lost_time: true, ..Stored::default() });
             if host.needs_times {
                 self.give_up();
                 return Err(io::Error::new(io::ErrorKind::Unsupported, Cause::Time.to_string()));
             }
         }
-        Ok(Box::new(SftpSealed { stage: *self, reading: OnceLock::new() }))
+        Ok(self)
     }
 }
 
@@ -359,7 +364,7 @@ impl SftpStage {
         let (host, path) = (&self.open.host, &self.open.path);
         match host.client().set_attrs(path, attrs) {
             Err(error) if error.is_refusal() && !host.needs_times => {
-                host.results.record_lost_attributes()
+                host.results.record(Stored { has_lost_attributes: true, ..Stored::default() })
             }
             Err(error) => {
                 let error = host.io(Err(error));

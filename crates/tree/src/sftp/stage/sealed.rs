@@ -10,30 +10,23 @@ use haul_sftp::{Extension, OpenFlags};
 use haul_store::{OnExisting, Publication};
 use std::io;
 use std::ops::Range;
-use std::sync::OnceLock;
 
-/// A complete file on the server that lacks its final name.
-pub(super) struct SftpSealed {
-    pub(super) stage: SftpStage,
-    /// The file open for reading back, once needed.
-    pub(super) reading: OnceLock<SftpSource>,
-}
-
-impl SftpSealed {
+impl SftpStage {
     /// Opens the file for reading: a handle is for reading or for writing.
     fn reading(&self) -> io::Result<&SftpSource> {
         if let Some(reading) = self.reading.get() {
             return Ok(reading);
         }
-        let Open { host, path, .. } = &self.stage.open;
+        let Open { host, path, .. } = &self.open;
         let opened = SftpSource::open(host, path, true)?;
         Ok(self.reading.get_or_init(|| opened))
     }
 }
 
-impl SealedFile for SftpSealed {
+/// Once it is complete and only lacks its final name.
+impl SealedFile for SftpStage {
     fn sync(&self) -> io::Result<()> {
-        let Open { host, path, file, .. } = &self.stage.open;
+        let Open { host, path, file, .. } = &self.open;
         // If sync is not supported, the start of the job has reported it.
         if !host.client().has(Extension::Fsync) {
             return Ok(());
@@ -66,22 +59,21 @@ impl SealedFile for SftpSealed {
     }
 
     fn discard(mut self: Box<Self>) {
-        self.stage.give_up();
+        self.give_up();
     }
 
     fn publish(&mut self, name: &Name, on_existing: OnExisting) -> io::Result<Publication> {
-        let stage = &mut self.stage;
         // Some servers report a failed write only when the file is closed.
-        if let Err(error) = stage.close() {
-            stage.give_up();
+        if let Err(error) = self.close() {
+            self.give_up();
             return Err(error);
         }
-        let open = &mut stage.open;
+        let open = &mut self.open;
         let published = open.host.publish(&open.path, &open.dir, name, on_existing);
         match &published {
             Ok(Publication::Published) => {
                 open.is_published = true;
-                stage.give_up();
+                self.give_up();
             }
             // The caller may publish it again.
             Ok(Publication::Kept) => {}
