@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::sshd::{START_LIMIT, SshdBuilder, find, make_key, write};
+use crate::sshd::{START_LIMIT, SshdBuilder, find, put_key, write};
 use crate::{at, failed};
 
 /// The words in the server's log in front of its port.
@@ -42,7 +42,7 @@ impl Rclone {
             .ok_or_else(|| failed("no rclone; `cargo xtask setup` installs it"))?;
         let dir = TempDir::with_prefix("haul-rclone-")?;
         for key in ["host_key", "user_key"] {
-            make_key(&dir.path().join(key))?;
+            put_key(&dir.path().join(key))?;
         }
         let mut server = Self { child: launch(&rclone, root, dir.path(), flags)?, dir };
         let port = server.wait_until_up()?;

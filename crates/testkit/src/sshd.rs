@@ -1,6 +1,6 @@
 //! An ssh server for one test: Debian's own sshd on loopback (or the address
-//! that it is told), on a free port, with keys made for it and configuration of
-//! its own. The user's `~/.ssh` is neither read nor written, on either side.
+//! that it is told), on a free port, with keys made for this process and
+//! configuration of its own. The user's `~/.ssh` is neither read nor written, on either side.
 //!
 //! A client finds it with `ssh -F CONFIG haul-test`. `ssh` without `-F` would
 //! read the user's configuration, so haul always gets [`Sshd::rsh`].
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-pub(crate) use self::config::{find, make_key};
+pub(crate) use self::config::{find, put_key};
 use crate::proc::{self, Signal};
 use crate::{at, failed};
 
@@ -176,7 +176,7 @@ impl SshdBuilder {
         }
         let dir = TempDir::with_prefix("haul-sshd-")?;
         for key in ["host_key", "user_key"] {
-            make_key(&dir.path().join(key))?;
+            put_key(&dir.path().join(key))?;
         }
         let authorized = dir.path().join("authorized_keys");
         fs::copy(dir.path().join("user_key.pub"), &authorized)

@@ -1,12 +1,14 @@
 //! Files that are written for a server before it starts: keys, and the configuration
 //! of both sides.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::{Sftp, SshdBuilder, write};
 use crate::{at, failed};
@@ -95,8 +97,27 @@ impl SshdBuilder {
     }
 }
 
-/// Makes a key pair. OpenSSH signs faster with keys of this kind than with Ed25519.
-pub(crate) fn make_key(path: &Path) -> io::Result<()> {
+/// Puts a key pair at `path`. Each name has one pair for all servers of this process: to make
+/// one starts a program. OpenSSH signs faster with keys of this kind than with Ed25519.
+pub(crate) fn put_key(path: &Path) -> io::Result<()> {
+    static PAIRS: Mutex<BTreeMap<OsString, [Vec<u8>; 2]>> = Mutex::new(BTreeMap::new());
+    let name = path.file_name().unwrap_or_default().to_owned();
+    let files = [path.to_owned(), path.with_extension("pub")];
+    let mut pairs = PAIRS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(pair) = pairs.get(&name) {
+        for (file, content) in files.iter().zip(pair) {
+            fs::write(file, content).map_err(|e| at("write", file, e))?;
+        }
+    } else {
+        make_key(path)?;
+        let [private, public] = files.each_ref().map(fs::read);
+        pairs.insert(name, [private?, public?]);
+    }
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))
+        .map_err(|e| at("set the mode of", path, e))
+}
+
+fn make_key(path: &Path) -> io::Result<()> {
     let made = Command::new("ssh-keygen")
         .args(["-q", "-t", "ecdsa", "-N", "", "-C", "haul-test", "-f"])
         .arg(path)
@@ -106,8 +127,7 @@ pub(crate) fn make_key(path: &Path) -> io::Result<()> {
     if !made.status.success() {
         return Err(failed(format!("ssh-keygen: {}", String::from_utf8_lossy(&made.stderr))));
     }
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600))
-        .map_err(|e| at("set the mode of", path, e))
+    Ok(())
 }
 
 /// True if this version of sshd takes [`NO_PENALTIES`]. It is asked once.
@@ -136,10 +156,18 @@ fn needs_pam() -> bool {
     !rustix::process::geteuid().is_root() || fs::read_to_string("/etc/shadow").is_ok_and(locked)
 }
 
+/// The name of this user. It is asked for once.
 fn current_user() -> io::Result<String> {
+    static NAME: OnceLock<String> = OnceLock::new();
+    if let Some(name) = NAME.get() {
+        return Ok(name.clone());
+    }
     let named = Command::new("id").arg("-un").output()?;
     let name = String::from_utf8_lossy(&named.stdout).trim().to_owned();
-    if name.is_empty() { Err(failed("`id -un` says nothing")) } else { Ok(name) }
+    if name.is_empty() {
+        return Err(failed("`id -un` says nothing"));
+    }
+    Ok(NAME.get_or_init(|| name).clone())
 }
 
 /// The system's program that serves SFTP on its standard input and output.
