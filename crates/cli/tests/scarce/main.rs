@@ -173,7 +173,7 @@ fn few_open_files_and_many_directories() {
     // In memory: what a disk makes of so many entries is not the question.
     let Some(mount) = Mount::tmpfs(1 << 30) else { return };
     let scarce = Scarce::below(mount.path(), |src| {
-        for number in 0..3_000 {
+        for number in 0..1_000 {
             let dir = src.join(format!("d{number}"));
             fs::create_dir(&dir).expect("a directory");
             fs::write(dir.join("f"), number.to_string()).expect("a file");
