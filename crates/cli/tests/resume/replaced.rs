@@ -49,22 +49,21 @@ fn replace(big: &Path, how: Replaced, number: u64) {
 fn a_source_that_was_replaced_with_its_old_size_and_time_is_copied_again() {
     everywhere_by_pipe(|scene| {
         make_big(scene);
-        let mut number = 0;
-        for how in [Replaced::InPlace, Replaced::InPart, Replaced::ByRename] {
-            for flags in [&[][..], &["-V"], &["--strict"]] {
-                interrupt(scene, 6);
-                number += 1;
-                replace(&scene.path("big"), how, number);
-                let run = scene.copy(flags, &["big"], "to").run().expect_ok();
-                let same = same_content(scene.path("big"), scene.path("to/big")).expect("read");
-                assert!(same, "{how:?} {flags:?}: half old, half new");
-                assert_eq!(scene.list("to"), ["big"], "something of haul's is left");
-                let told = "the source was replaced since its copy was interrupted";
-                // Where --strict begins anew in any case, it need not be found out.
-                let is_anew = scene.way == Way::SftpUpload && flags == ["--strict"];
-                assert!(is_anew || run.err().contains(told), "{how:?} {flags:?}: {run}");
-                fs::remove_file(scene.path("to/big")).expect("removed");
-            }
+        let hows = [Replaced::InPlace, Replaced::InPart, Replaced::ByRename];
+        let all = [&[][..], &["-V"], &["--strict"]];
+        let cases = hows.into_iter().flat_map(|how| all.map(|flags| (how, flags)));
+        for (number, (how, flags)) in (1..).zip(scene.share(cases)) {
+            interrupt(scene, 6);
+            replace(&scene.path("big"), how, number);
+            let run = scene.copy(flags, &["big"], "to").run().expect_ok();
+            let same = same_content(scene.path("big"), scene.path("to/big")).expect("read");
+            assert!(same, "{how:?} {flags:?}: half old, half new");
+            assert_eq!(scene.list("to"), ["big"], "something of haul's is left");
+            let told = "the source was replaced since its copy was interrupted";
+            // Where --strict begins anew in any case, it need not be found out.
+            let is_anew = scene.way == Way::SftpUpload && flags == ["--strict"];
+            assert!(is_anew || run.err().contains(told), "{how:?} {flags:?}: {run}");
+            fs::remove_file(scene.path("to/big")).expect("removed");
         }
     });
 }
