@@ -14,6 +14,7 @@ use haul_testkit::{
     Compare, Haul, Snapshot, Sshd, SshdBuilder, TempDir, campaign, nasty, snapshot,
 };
 use std::ffi::{OsStr, OsString};
+use std::fmt::Display;
 use std::fs::{self, Permissions};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -568,6 +569,12 @@ pub(crate) fn script(path: &Path, lines: &str) -> PathBuf {
     drop(writer);
     fs::File::open(path).and_then(|file| file.lock()).expect("locked again");
     path.to_path_buf()
+}
+
+/// A command of a shell that passes on so many bytes as they come, and ends. It may have read
+/// more.
+pub(crate) fn first_bytes(count: impl Display) -> String {
+    format!("stdbuf -o0 head -c {count}")
 }
 
 /// Gives what is at `path`, a link itself, to this user and group.

@@ -5,10 +5,9 @@ use crate::common::*;
 use crate::link::LONG;
 use haul_testkit::content::Stream;
 use haul_testkit::haul::Outcome;
-use haul_testkit::{Snapshot, campaign, tree};
+use haul_testkit::{Snapshot, campaign, duplicate, tree};
 use std::collections::BTreeSet;
 use std::fs;
-use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -166,14 +165,14 @@ fn make_trees(scene: &Scene<'_>) {
         scene.file(format!("dst/extra/{at}"), "extra");
         scene.file(format!("dst/e/extra{at}"), "extra");
     }
-    run(Command::new("cp").args(["-p"]).arg(scene.path("src/same")).arg(scene.path("dst/same")));
+    duplicate(scene.path("src/same"), scene.path("dst/same")).expect("a copy");
 }
 
 /// A run in a scene of its own, whose connections are made by `lines`.
 fn run_with(origin: &Scene<'_>, name: &str, case: &Case, lines: &str) -> (Outcome, Facts) {
     let mut scene = origin.another(name);
     for tree in ["src", "dst"] {
-        run(Command::new("cp").arg("-a").arg(origin.path(tree)).arg(scene.path("")));
+        duplicate(origin.path(tree), scene.path(tree)).expect("a copy");
     }
     let lines = format!(
         "shift\nexport SSH_CONNECTION='127.0.0.1 1 127.0.0.1 2'\ncd {}\necho >> calls\n\
@@ -271,7 +270,7 @@ fn told(line: &str, is_upload: bool) -> Option<String> {
 }
 
 fn lines_of(Cut { connection, kind, behind, is_double }: Cut) -> String {
-    let part = format!("dd bs=1 count={behind} status=none");
+    let part = first_bytes(behind);
     let cut = match kind {
         Kind::In => format!("{{ {part}; kill $$; }} | sh -c \"$*\""),
         Kind::Out => format!("sh -c \"$*\" | {{ {part}; kill $$; }}"),

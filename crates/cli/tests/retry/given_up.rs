@@ -76,8 +76,9 @@ fn a_question_before_a_job_is_given_up_as_a_job_is() {
     // The first connection ends behind the greeting, and there is no other.
     let lines = format!(
         "shift\necho >>{0}\n[ $(wc -l <{0}) = 1 ] || exit 255\n\
-         sh -c \"$*\" | {{ dd bs=1 count=60 status=none; kill $$; }}",
-        calls.display()
+         sh -c \"$*\" | {{ {1}; kill $$; }}",
+        calls.display(),
+        first_bytes(60)
     );
     scene.reach_by(script(&scene.path("pipe"), &lines));
     let copy = |retries| {
@@ -121,10 +122,13 @@ fn attempts_to_ask_again_are_counted_again_once_more_of_the_answer_has_come() {
     }
     // Of the first $LOST connections each ends after $STEP bytes more than the one before. The
     // further ones are good, or can't be made.
-    let lines = "shift\necho >>$CALLS\ncall=$(wc -l <$CALLS)\n\
-                 [ $call -le $LOST ] || { [ $THEN = up ] && exec sh -c \"$*\"; exit 255; }\n\
-                 sh -c \"$*\" | { dd bs=1 count=$((call * STEP)) status=none; kill $$; }";
-    scene.reach_by(script(&scene.path("pipe"), lines));
+    let lines = format!(
+        "shift\necho >>$CALLS\ncall=$(wc -l <$CALLS)\n\
+         [ $call -le $LOST ] || {{ [ $THEN = up ] && exec sh -c \"$*\"; exit 255; }}\n\
+         sh -c \"$*\" | {{ {}; kill $$; }}",
+        first_bytes("$((call * STEP))")
+    );
+    scene.reach_by(script(&scene.path("pipe"), &lines));
     let ask = |flags: &[&str], lost: u32, then: &str| {
         let calls = scene.path(format!("calls{}-{lost}", flags.concat()));
         let names = scene.there(scene.path("names"));
@@ -158,9 +162,9 @@ fn a_question_whose_answer_nobody_reads_is_not_asked_again() {
     let world = World::new();
     let mut scene = world.scene(Way::Download);
     tree::many(scene.path("names"), 300, 1, 1, 1).expect("a tree");
-    let lines = "shift\necho >>calls\n\
-                 sh -c \"$*\" | { dd bs=1 count=8000 status=none; kill $$; }";
-    scene.reach_by(script(&scene.path("pipe"), lines));
+    let cut = format!("{{ {}; kill $$; }}", first_bytes(8000));
+    let lines = format!("shift\necho >>calls\nsh -c \"$*\" | {cut}");
+    scene.reach_by(script(&scene.path("pipe"), &lines));
     let unread = scene.program("sh").args(["-c", "{ \"$@\"; echo $? >code; } | true", "sh", HAUL]);
     let ls = unread.arg("ls").args(scene.route()).arg("--retries=2");
     let ls = ls.arg(scene.there(scene.path("names/*"))).env_remove("HAUL_RETRIES");

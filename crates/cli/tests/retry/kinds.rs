@@ -121,10 +121,13 @@ fn a_question_is_asked_again_and_its_answer_reported_once() {
     for dir in 0..3 {
         tree::many(scene.path(format!("logs/{dir}")), 200, 1, 1, dir).expect("a tree");
     }
-    let lines = "shift\necho >>$CALLS\n\
-                 [ $(wc -l <$CALLS) = 1 ] || exec sh -c \"$*\"\n\
-                 sh -c \"$*\" | tee $CALLS.said | { dd bs=1 count=$CUT status=none; kill $$; }";
-    scene.reach_by(script(&scene.path("pipe"), lines));
+    let lines = format!(
+        "shift\necho >>$CALLS\n\
+         [ $(wc -l <$CALLS) = 1 ] || exec sh -c \"$*\"\n\
+         sh -c \"$*\" | tee $CALLS.said | {{ {}; kill $$; }}",
+        first_bytes("$CUT")
+    );
+    scene.reach_by(script(&scene.path("pipe"), &lines));
     let calls = |command: &str, cut: u64| scene.path(format!("{command}-{cut}"));
     let ask = |(command, flag): (&str, &str), cut: u64| {
         let paths = ["logs/[0-2]/*", "logs/[0-2]/*/file-0000?"];
