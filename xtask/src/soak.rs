@@ -10,12 +10,17 @@ use crate::suite::{self, Programs};
 use crate::{Result, fuzz, setup};
 
 /// Test programs with campaigns, by package and target, and the names of the
-/// campaigns in them.
+/// campaigns in them. Without names it is all tests: their scenarios take turns in the suite.
 const CAMPAIGNS: &[(&str, &[&str])] = &[
-    ("cli resume", &["killed::"]),
+    ("cli resume", &["killed::", "replaced::"]),
     ("cli moving", &["against::", "interrupted::"]),
     ("cli retry", &["befallen::", "anywhere::"]),
-    ("cli sync", &["a_kill_"]),
+    ("cli sync", &[]),
+    ("cli semantics", &[]),
+    ("cli check", &[]),
+    ("cli bad_input", &[]),
+    ("cli output", &[]),
+    ("cli odd", &["refusing::"]),
     ("cli sftp", &["killed::", "the_next_run_removes_what_killed_ones_have_left"]),
     ("cli power", &["durable::at_any_moment", "plain::what_is_lost", "plain::a_large_file"]),
     ("store power", &["cuts::"]),

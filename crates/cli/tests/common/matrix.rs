@@ -2,7 +2,7 @@
 //! as the others do, each with its reason.
 
 use super::{By, Scene, Way, each_of, each_of_and_by};
-use haul_testkit::Compare;
+use haul_testkit::{Compare, campaign};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
@@ -188,14 +188,17 @@ const EXCEPTIONS: &[Exception] = &[
     },
 ];
 
-/// Test programs whose scenarios run from one host to another, too; `between` has more.
+/// Test programs of whose scenarios some run from one host to another, too; `between` has more.
 const BETWEEN: [&str; 4] = ["bad_input", "check", "output", "semantics"];
 
-/// Test programs whose scenarios with haul at both ends run by other connections than ssh, too.
-const BY_OTHERS: [&str; 2] = ["check", "semantics"];
+/// One scenario in so many does: the hosts have the same roles as in the other ways, and what is
+/// between them passes on their messages.
+const BETWEEN_ONE_IN: usize = 3;
 
-/// One scenario in so many runs by QUIC, too: below the messages it is the same server.
-const QUIC_ONE_IN: usize = 4;
+/// Test programs whose scenarios with haul at both ends run by each of these connections, in turn:
+/// above the connection the job is the same.
+const BY_OTHERS: [&str; 2] = ["check", "semantics"];
+const CONNECTIONS: [By; 4] = [By::Ssh, By::Lanes, By::Server, By::Quic];
 
 /// Scenarios whose messages name paths, which at a server begin in the client's directory.
 const PATHS_SHOWN: [&str; 8] = [
@@ -226,24 +229,41 @@ pub(super) fn rules(way: Way) -> Compare {
     }
 }
 
+/// The turn of a scenario: a number that its name alone decides.
+fn turn_of(name: &str) -> usize {
+    name.bytes().fold(0, |turn, byte| (turn * 31 + usize::from(byte)) % 10_007)
+}
+
 /// Runs `test` in every way but for the exceptions. In those it has to fail, unless
 /// that takes long: an exception that nothing needs any more has to go.
 pub(super) fn everywhere(prepare: impl Fn(&mut Scene<'_>), test: impl Fn(&Scene<'_>) + Sync) {
     let name = thread::current().name().unwrap_or_default().to_owned();
     let exceptions = || EXCEPTIONS.iter().filter(|exception| exception.scenario == name);
     let mut ways = Way::EACH.to_vec();
-    if !BETWEEN.contains(&env!("CARGO_CRATE_NAME")) {
+    let (is_long, turn) = (campaign::rounds(1) > 1, turn_of(&name));
+    let is_between = is_long || turn.is_multiple_of(BETWEEN_ONE_IN);
+    if !BETWEEN.contains(&env!("CARGO_CRATE_NAME")) || !is_between {
         ways.retain(|way| *way != Way::Between);
     }
     ways.retain(|way| !exceptions().any(|exception| exception.ways.contains(way)));
-    let by_others = BY_OTHERS.contains(&env!("CARGO_CRATE_NAME"));
-    let remote = Way::REMOTE.into_iter().filter(|way| by_others && ways.contains(way));
     let is_served = !PATHS_SHOWN.iter().chain(&ABSOLUTE_LINKS).any(|other| *other == name);
-    let by_quic = is_served && name.len().is_multiple_of(QUIC_ONE_IN);
-    let by_others = [Some(By::Lanes), is_served.then_some(By::Server), by_quic.then_some(By::Quic)];
-    let others: Vec<_> =
-        remote.flat_map(|way| by_others.into_iter().flatten().map(move |by| (way, by))).collect();
-    each_of_and_by(&ways, &others, &prepare, &test);
+    let connections: Vec<By> = match BY_OTHERS.contains(&env!("CARGO_CRATE_NAME")) {
+        true => CONNECTIONS.into_iter().filter(|by| is_served || !by.is_server()).collect(),
+        false => vec![By::Ssh],
+    };
+    let (mut chosen, mut turns) = (Vec::new(), turn..);
+    for way in ways {
+        match way {
+            // The other direction has the next connection.
+            Way::Upload | Way::Download if !is_long => {
+                let at = turns.next().expect("it has no end") % connections.len();
+                chosen.push((way, connections[at]));
+            }
+            Way::Upload | Way::Download => chosen.extend(connections.iter().map(|by| (way, *by))),
+            _ => chosen.push((way, By::Ssh)),
+        }
+    }
+    each_of_and_by(&chosen, &prepare, &test);
     for exception in exceptions() {
         eprintln!("not in {:?}: {}", exception.ways, exception.reason);
         for way in exception.ways.iter().filter(|_| exception.fails_soon) {

@@ -188,22 +188,22 @@ pub(crate) fn each_of(
     prepare: impl Fn(&mut Scene<'_>),
     test: impl Fn(&Scene<'_>) + Sync,
 ) {
-    each_of_and_by(ways, &[], prepare, test);
+    let ways: Vec<_> = ways.iter().map(|&way| (way, By::Ssh)).collect();
+    each_of_and_by(&ways, prepare, test);
 }
 
-/// The same, and in these ways once more by these connections.
+/// The same, each way by its connection.
 fn each_of_and_by(
-    ways: &[Way],
-    others: &[(Way, By)],
+    ways: &[(Way, By)],
     prepare: impl Fn(&mut Scene<'_>),
     test: impl Fn(&Scene<'_>) + Sync,
 ) {
     let world = World::new();
-    let others = others.iter().map(|&(way, by)| {
-        let name = format!("{way:?}-{by:?}").to_lowercase();
-        Scene { by, ..world.scene_called(&name, way) }
-    });
-    let scenes: Vec<Scene<'_>> = ways.iter().map(|&way| world.scene(way)).chain(others).collect();
+    let scene = |&(way, by): &(Way, By)| match by {
+        By::Ssh => world.scene(way),
+        _ => Scene { by, ..world.scene_called(&format!("{way:?}-{by:?}").to_lowercase(), way) },
+    };
+    let scenes: Vec<Scene<'_>> = ways.iter().map(scene).collect();
     let test_name = thread::current().name().unwrap_or_default().to_owned();
     thread::scope(|scope| {
         let mut running = Vec::new();
@@ -211,7 +211,7 @@ fn each_of_and_by(
             prepare(&mut scene);
             // The server is this user's.
             if scene.nobody && scene.by.is_server() {
-                continue;
+                scene.by = By::Ssh;
             }
             let test = &test;
             let (way, thread) =
