@@ -399,3 +399,6 @@ impl SyncOptions {
         })
     }
 }
+
+#[cfg(test)]
+mod rsync_words_tests;

@@ -38,4 +38,3 @@ mod stats;
 mod telling;
 mod waiting;
 mod walking;
-mod words;
