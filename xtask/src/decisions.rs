@@ -22,7 +22,7 @@ const TABLE: &str = "crates/plan/tests/rsync.txt";
 /// The time that most entries have, in seconds of the epoch.
 const BASE: u64 = 1_600_000_000;
 
-const OPTIONS: [&str; 26] = [
+const OPTIONS: [&str; 28] = [
     "-a",
     "-r",
     "-rl",
@@ -49,6 +49,8 @@ const OPTIONS: [&str; 26] = [
     "-a --min-size=15",
     "-a --force",
     "-a --existing --ignore-existing",
+    "-rp -c",
+    "-a -I --size-only",
 ];
 
 const SOURCES: [&str; 6] = [

@@ -3,7 +3,7 @@
 use super::*;
 use clap::CommandFactory;
 use haul::{Host, Machine, Request, WithoutHaul};
-use haul_model::{Compression, Conflict, Kept, Policy, Via};
+use haul_model::{Compression, Conflict, Kept, Policy, Sameness, Via};
 use std::num::{NonZeroU8, NonZeroU64};
 use std::path::Path;
 
@@ -462,6 +462,45 @@ fn a_mirror_preserves_what_its_options_say() {
     assert_eq!(keeps("sync -tbJ a b"), Kept::TIMES);
     assert_eq!(keeps("sync -a --no-super a b"), archive.without(Kept::USER.with(Kept::DEVICES)));
     assert_eq!(keeps("sync --chown=ann a b"), Kept::USER);
+}
+
+/// The plan's tests have what these rules decide.
+#[test]
+fn each_rule_about_existing_entries_has_its_option() {
+    let sync = |line: &str| match parse(line) {
+        Ok(Command::Sync(sync)) => sync,
+        other => panic!("{line}: {other:?}"),
+    };
+    let plain = sync("sync -a a b");
+    let rule = |change: fn(&mut Sync)| {
+        let mut expected = plain.clone();
+        change(&mut expected);
+        expected
+    };
+    for (options, expected) in [
+        ("-u", rule(|sync| sync.mirror.skips_newer = true)),
+        ("-c", rule(|sync| sync.mirror.sameness = Sameness::Content)),
+        ("-c --no-c", plain.clone()),
+        ("-c -I", rule(|sync| sync.mirror.sameness = Sameness::Content)),
+        ("-I --size-only", rule(|sync| sync.mirror.sameness = Sameness::Size)),
+        (
+            "-I",
+            rule(|sync| {
+                sync.mirror.sameness = Sameness::None;
+                sync.copy.request.policy.conflict = Conflict::ReplaceAll;
+            }),
+        ),
+        ("--size-only", rule(|sync| sync.mirror.sameness = Sameness::Size)),
+        ("--modify-window=2", rule(|sync| sync.mirror.window = Some(2))),
+        ("--existing", rule(|sync| sync.mirror.existing_only = true)),
+        ("--ignore-existing", rule(|sync| sync.copy.request.policy.conflict = Conflict::Keep)),
+        ("--min-size=6", rule(|sync| sync.mirror.size_min = Some(6))),
+        ("--max-size=5", rule(|sync| sync.mirror.size_max = Some(5))),
+        ("--force", rule(|sync| sync.mirror.replaces_dirs = true)),
+        ("--no-l", rule(|sync| sync.mirror.links = false)),
+    ] {
+        assert_eq!(sync(&format!("sync -a {options} a b")), expected, "{options}");
+    }
 }
 
 #[test]

@@ -98,17 +98,6 @@ fn a_nanosecond_makes_a_file_another_one() {
 }
 
 #[test]
-fn another_size_makes_a_file_another_one_at_the_same_time() {
-    everywhere_by_pipe(|scene| {
-        let (a, b) = (scene.file("a", "new content"), scene.file("b", "old"));
-        nasty::set_mtime(&a, 1_600_000_000, 5).expect("a time");
-        nasty::set_mtime(&b, 1_600_000_000, 5).expect("a time");
-        scene.copy(&[], &["a"], "b").run().expect_ok();
-        assert_eq!(scene.read("b"), "new content");
-    });
-}
-
-#[test]
 fn a_file_whose_content_is_left_gets_the_rights_of_the_source() {
     everywhere_by_pipe(|scene| {
         for (name, rights) in [("a", 0o600), ("b", 0o644)] {
@@ -177,62 +166,6 @@ fn attributes_that_are_set_are_reported_and_counted() {
         assert_eq!(mode_of(scene.path("there/tree/file")), 0o640);
         let again = copy(&["-r"]).out();
         assert!(again.ends_with("; skipped 2\n") && !again.contains("updated"), "{again}");
-    });
-}
-
-#[test]
-fn force_replaces_what_looks_the_same() {
-    everywhere_by_pipe(|scene| {
-        let (a, b) = (scene.file("a", "new"), scene.file("b", "old"));
-        nasty::set_mtime(&a, 1_600_000_000, 5).expect("a time");
-        nasty::set_mtime(&b, 1_600_000_000, 5).expect("a time");
-        let run = scene.copy(&["--force"], &["a"], "b").run().expect_ok();
-        assert!(run.out().starts_with("copied 1 file, 3 B in "), "{run}");
-        assert_eq!(scene.read("b"), "new");
-    });
-}
-
-#[test]
-fn no_clobber_keeps_what_is_there_and_adds_what_is_not() {
-    everywhere_by_pipe(|scene| {
-        scene.file("tree/a", "new");
-        scene.file("tree/b", "new");
-        scene.symlink("elsewhere", "tree/link");
-        scene.file("there/tree/a", "old");
-        scene.symlink("here", "there/tree/link");
-        let run = scene.copy(&["-r", "--no-clobber"], &["tree"], "there").run().expect_ok();
-        assert_eq!(
-            (scene.read("there/tree/a"), scene.read("there/tree/b")),
-            ("old".into(), "new".into())
-        );
-        let link = fs::read_link(scene.path("there/tree/link")).expect("a link");
-        assert_eq!(link.to_str(), Some("here"));
-        assert!(run.out().ends_with("; skipped 2\n"), "{run}");
-        // A link to nowhere is something too.
-        scene.symlink("missing", "dangling");
-        scene.copy(&["--no-clobber"], &["tree/a"], "dangling").run().expect_ok();
-        assert!(!scene.exists("missing"));
-        assert!(fs::symlink_metadata(scene.path("dangling")).expect("it is there").is_symlink());
-    });
-}
-
-#[test]
-fn update_replaces_only_what_is_older() {
-    everywhere_by_pipe(|scene| {
-        for (name, seconds) in [("older", 99), ("same", 100), ("newer", 101)] {
-            let source = scene.file(format!("tree/{name}"), "of the source");
-            nasty::set_mtime(source, 100, 0).expect("a time");
-            let there = scene.file(format!("there/tree/{name}"), "there");
-            nasty::set_mtime(there, seconds, 0).expect("a time");
-        }
-        scene.file("tree/absent", "of the source");
-        let run = scene.copy(&["-ru"], &["tree"], "there").run().expect_ok();
-        let read = |name: &str| scene.read(format!("there/tree/{name}"));
-        assert_eq!(read("older"), "of the source");
-        assert_eq!(read("absent"), "of the source");
-        // Of the same age is not older, also where the size differs.
-        assert_eq!((read("same"), read("newer")), ("there".into(), "there".into()));
-        assert!(run.out().ends_with("; skipped 2\n"), "{run}");
     });
 }
 
