@@ -34,11 +34,11 @@ pub(crate) struct Args {
     /// Run only the tests whose name contains this, and no fuzz targets
     filter: Option<String>,
     /// Run what one runs while working: the tests beside the code, the engine's
-    /// jobs, and whole-program tests of copies, checks, output and bad input in
-    /// every way. Leaves out the documentation's examples, fuzzing, the chores, and the
-    /// programs that test hostile peers, connections, jobs between two hosts,
-    /// reconnecting, mirrors, moves, resuming, SFTP, deploying, restricted logins,
-    /// durability, cuts of the power, odd file systems and scarce resources
+    /// jobs, and whole-program tests of copies and checks in every way. Leaves out
+    /// the documentation's examples, fuzzing, the chores, and the programs that test
+    /// output, bad input, the server, hostile peers, connections, jobs between two
+    /// hosts, reconnecting, mirrors, moves, resuming, SFTP, deploying, restricted
+    /// logins, durability, cuts of the power, odd file systems and scarce resources
     #[arg(long)]
     quick: bool,
     /// Skip the tests for which something is missing, as the right to mount,
@@ -77,8 +77,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 /// The steps of the run, and how long they take on two processors.
 fn announcement(args: &Args) -> String {
     let takes = match (args.quick, &args.filter) {
-        (true, None) => "about a minute and a half",
-        (false, None) => "seven to eight minutes",
+        (true, None) => "about a minute",
+        (false, None) => "six to seven minutes",
         (_, Some(_)) => "as long as the slowest of them",
     };
     format!(

@@ -104,6 +104,7 @@ const IN_LARGE_PAGES: &[&str] = &["bad_input", "between", "connection", "deploy"
 
 /// The programs that `--quick` leaves out.
 const LONG: &[&str] = &[
+    "bad_input",
     "between",
     "client",
     "connection",
@@ -116,11 +117,13 @@ const LONG: &[&str] = &[
     "memory",
     "moving",
     "odd",
+    "output",
     "power",
     "restricted",
     "resume",
     "retry",
     "scarce",
+    "server",
     "sftp",
     "sync",
     "xtask",
