@@ -399,6 +399,3 @@ impl SyncOptions {
         })
     }
 }
-
-#[cfg(test)]
-mod rsync_words_tests;
