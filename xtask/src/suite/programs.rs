@@ -119,6 +119,7 @@ const LONG: &[&str] = &[
     "odd",
     "output",
     "power",
+    "readme",
     "restricted",
     "resume",
     "retry",
