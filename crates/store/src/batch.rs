@@ -14,8 +14,8 @@
 #[cfg(test)]
 mod tests;
 
-use crate::other_dir::copy_to;
 use crate::private::{Form, as_name, batch_name, parse};
+use crate::stage::other_dir::copy_to;
 use crate::stage::{Home, NAME_ATTEMPTS_MAX};
 use crate::{OnExisting, Publication, Sealed, SealedFile, Stage};
 use haul_model::{FileId, Name, escape_bytes};

@@ -12,7 +12,7 @@
 
 use crate::batch;
 use crate::journal::{self, BootId};
-use crate::partial;
+use crate::partial::{self, UNCHANGED_MIN, unchanged_for};
 use crate::private::{Form, Names, as_name, half_of, name_half, parse};
 use haul_model::{BLOCK_LEN, Name, Timestamp};
 use haul_sys::{Dir, Stat, if_found};
@@ -20,11 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::time::{Duration, SystemTime};
 
-/// Time without changes after which a stage of a host's SFTP server is a leftover. An upload writes
-/// continuously. But reading a file back may take hours, and a machine may sleep overnight.
-const UNCHANGED_MIN: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// The same time if all leftovers are to be removed.
+/// Like [`UNCHANGED_MIN`], if all leftovers are to be removed.
 const UNCHANGED_MIN_ALL: Duration = Duration::from_secs(60 * 60);
 
 /// Minimum age of a leftover directory that a move created for a moment.
@@ -295,41 +291,6 @@ impl Leftover<'_> {
 /// Removes a leftover with `remove`, unless `dry_run`.
 fn removed(dry_run: bool, remove: impl FnOnce() -> io::Result<()>) -> io::Result<Fate> {
     if dry_run { Ok(Fate::WouldRemove) } else { remove().map(|()| Fate::Removed) }
-}
-
-/// Removes the small stage `name` from `dir` if a power cut or crash left it. It must have changed
-/// before the system was started and more than a day ago, and be unlocked. The day protects stages
-/// of other machines, whose locks may not be visible here. A stage is kept if the time of its last
-/// change is unknown.
-pub(crate) fn remove_from_earlier_boot(dir: &Dir, name: &str) {
-    let left = |stat: &Stat| {
-        stat.is_file()
-            && haul_sys::boot_time().is_some_and(|started| stat.ctime < started)
-            && haul_sys::keeps_ctime(dir, stat.mtime, stat.ctime)
-            && unchanged_for(stat, SystemTime::now()) >= UNCHANGED_MIN
-    };
-    if !dir.stat(&as_name(name)).is_ok_and(|stat| left(&stat)) {
-        return;
-    }
-    // The next run finds what can't be removed now.
-    if let Ok((file, stat)) = dir.open_any_private(name)
-        && left(&stat)
-        && haul_sys::try_lock(&file).unwrap_or(false)
-        && dir.is_private_file(name, &file).unwrap_or(false)
-    {
-        let _ = dir.remove_private(name);
-    }
-}
-
-/// The time since the entry of `stat` has changed. Its modification time may come from a source and
-/// be in the future. Its change time is the system's.
-fn unchanged_for(stat: &Stat, now: SystemTime) -> Duration {
-    let since_epoch =
-        |time: Timestamp| Duration::new(u64::try_from(time.secs).unwrap_or(0), time.nanos);
-    let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let (changed, modified) = (since_epoch(stat.ctime), since_epoch(stat.mtime));
-    let last = if modified <= now { changed.max(modified) } else { changed };
-    now.saturating_sub(last)
 }
 
 /// True if `name` is a file with this size and time.

@@ -7,11 +7,11 @@
 //! - `stage.rs`: a stage in the directory of the final name, without a name or with a private one
 //!   (`.haul-` and 16 hexadecimal digits). `Stage` is written to. `Sealed` is complete and has its
 //!   metadata. It can be flushed, read back, and published.
-//! - `other_dir.rs`: stages in another directory than that of the final name. `content.rs`: copies
+//! - `stage/other_dir.rs`: stages in another directory than that of the final name. `content.rs`: copies
 //!   the content of a file with its holes.
 //! - `assembler.rs`: content that is written, hashed and recorded in blocks, in any order and from
 //!   any thread. `pieces.rs`: blocks that arrive in pieces.
-//! - `mover.rs`: content that is written in order, and not hashed. `in_place.rs`: content that is
+//! - `mover.rs`: content that is written in order, and not hashed. `stage/in_place.rs`: content that is
 //!   written into an existing file.
 //! - `zeros.rs`: runs of zeros that can become holes.
 //! - `making.rs`: links, FIFOs, sockets and devices, which have no content.
@@ -41,13 +41,11 @@ mod assembler;
 mod batch;
 mod cache;
 mod content;
-mod in_place;
 mod journal;
 mod leftover;
 mod making;
 mod mover;
 mod origins;
-mod other_dir;
 mod pace;
 mod partial;
 mod pieces;

@@ -10,10 +10,9 @@
 
 use crate::Pace;
 use crate::journal::{BootId, Journal, SourceId};
-use crate::leftover;
 use crate::private::{Form, Names, as_name, parse};
-use haul_model::{BLOCK_LEN, BlockHash, Name};
-use haul_sys::Dir;
+use haul_model::{BLOCK_LEN, BlockHash, Name, Timestamp};
+use haul_sys::{Dir, Stat};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -21,7 +20,11 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Time without changes after which a stage of a host's SFTP server is a leftover. An upload writes
+/// continuously. But reading a file back may take hours, and a machine may sleep overnight.
+pub(crate) const UNCHANGED_MIN: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Minimum length, in bytes, of a file that can be resumed. Below it, copying again costs less
 /// than a journal.
@@ -327,7 +330,7 @@ impl StaleStages {
             // An entry that is not a link is a file's stage. Its name does not show for which file.
             match dir.read_link(&as_name(&name)) {
                 Ok(target) => found.links.entry(target).or_default().push(name),
-                Err(_) => leftover::remove_from_earlier_boot(dir, &name),
+                Err(_) => remove_from_earlier_boot(dir, &name),
             }
         }
         found
@@ -413,6 +416,41 @@ fn has_last_block(file: &File, blocks: &[BlockHash]) -> io::Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// Removes the small stage `name` from `dir` if a power cut or crash left it. It must have changed
+/// before the system was started and more than a day ago, and be unlocked. The day protects stages
+/// of other machines, whose locks may not be visible here. A stage is kept if the time of its last
+/// change is unknown.
+pub(crate) fn remove_from_earlier_boot(dir: &Dir, name: &str) {
+    let left = |stat: &Stat| {
+        stat.is_file()
+            && haul_sys::boot_time().is_some_and(|started| stat.ctime < started)
+            && haul_sys::keeps_ctime(dir, stat.mtime, stat.ctime)
+            && unchanged_for(stat, SystemTime::now()) >= UNCHANGED_MIN
+    };
+    if !dir.stat(&as_name(name)).is_ok_and(|stat| left(&stat)) {
+        return;
+    }
+    // The next run finds what can't be removed now.
+    if let Ok((file, stat)) = dir.open_any_private(name)
+        && left(&stat)
+        && haul_sys::try_lock(&file).unwrap_or(false)
+        && dir.is_private_file(name, &file).unwrap_or(false)
+    {
+        let _ = dir.remove_private(name);
+    }
+}
+
+/// The time since the entry of `stat` has changed. Its modification time may come from a source and
+/// be in the future. Its change time is the system's.
+pub(crate) fn unchanged_for(stat: &Stat, now: SystemTime) -> Duration {
+    let since_epoch =
+        |time: Timestamp| Duration::new(u64::try_from(time.secs).unwrap_or(0), time.nanos);
+    let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let (changed, modified) = (since_epoch(stat.ctime), since_epoch(stat.mtime));
+    let last = if modified <= now { changed.max(modified) } else { changed };
+    now.saturating_sub(last)
 }
 
 #[cfg(test)]

@@ -11,9 +11,12 @@
 //!    and time through the open handle, so that the name never shows a file without them. Nothing
 //!    writes to the file afterwards.
 
+pub(crate) mod in_place;
+pub(crate) mod other_dir;
+
+use self::other_dir::copy_to;
 use crate::Pace;
 use crate::journal::{Earlier, SourceId};
-use crate::other_dir::copy_to;
 use crate::partial::{self, Partial};
 use crate::private::{Names, private_name};
 use crate::{Proof, SealedFile, StagedFile};

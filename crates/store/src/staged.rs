@@ -1,7 +1,8 @@
 //! The contract of files that are written, of every kind of storage: staged files, which are sealed
 //! and then published. The methods with defaults are optional.
 
-use crate::{DelayedBatch, OnExisting, Proof, Publication, Row, Sealed, Stage, in_place};
+use crate::stage::in_place;
+use crate::{DelayedBatch, OnExisting, Proof, Publication, Row, Sealed, Stage};
 use haul_model::{Attributes, BlockHash, Fault, FaultKind, FileId, Kept, Name, Side, Timestamp};
 use haul_sys::Loss;
 use std::fmt;

@@ -2,11 +2,11 @@
 //! other methods have defaults that hold for a kind without the feature, so callers need not know
 //! the kind.
 
-use crate::sftp::SftpDir;
 use crate::{Lane, Meta, SourceFile, StagedFile, TreeEntry};
 use haul_model::{Attributes, BlockHash, FileId, Kept, Name, NewEntry, Timestamp};
 use haul_store::{Earlier, OnExisting, Publication, SourceId, StaleStages};
 use haul_sys::{Dir, FreeSpace};
+use std::any::Any;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -128,8 +128,8 @@ pub trait TreeDir: Send + Sync {
         None
     }
 
-    /// The directory, if it is on a host and known by its path. See the methods of `dyn TreeDir`.
-    fn on_host(&self) -> Option<&SftpDir> {
+    /// The directory itself, for the methods of `dyn TreeDir` that only its kind has.
+    fn as_any(&self) -> Option<&dyn Any> {
         None
     }
 

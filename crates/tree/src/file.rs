@@ -1,13 +1,10 @@
 //! The contract of source files. That of the files that are written is [`haul_store::StagedFile`].
 
-use crate::local::LocalSource;
-use crate::shared::SharedBlock;
 use haul_model::Timestamp;
 use haul_sftp::Chunk;
-use std::fs::File;
+use std::any::Any;
 use std::io;
 use std::ops::Range;
-use std::sync::Arc;
 
 /// Bytes before a released range that may have been in use when the range before was released.
 const RELEASED_LEN: u64 = 16 << 20;
@@ -20,8 +17,8 @@ pub trait SourceFile: Send + Sync {
     /// Its size and modification time when it was opened.
     fn seal(&self) -> Seal;
 
-    /// The file, if it is on this machine. See the methods of `dyn SourceFile`.
-    fn local(&self) -> Option<&LocalSource> {
+    /// The file itself, for the methods of `dyn SourceFile` that only its kind has.
+    fn as_any(&self) -> Option<&dyn Any> {
         None
     }
 
@@ -59,31 +56,6 @@ pub trait SourceFile: Send + Sync {
 }
 
 impl<'f> dyn SourceFile + 'f {
-    /// The time of its last change of any kind when it was opened, if its file system keeps that;
-    /// see `keeps_ctime` of [`crate::TreeDir`].
-    pub fn ctime(&self) -> Option<Timestamp> {
-        self.local()?.ctime()
-    }
-
-    /// Block `index` of its content, within the size at opening, and its hash. The block is read
-    /// once for all jobs that read it at about the same time. `None` if this job should read it
-    /// alone.
-    pub fn shared_block(&self, index: u64) -> Option<io::Result<Arc<SharedBlock>>> {
-        self.local()?.shared_block(index)
-    }
-
-    /// Reports that `range`, in bytes, is not needed any more. Content that was not cached before
-    /// need not stay cached.
-    pub fn release(&self, range: Range<u64>) {
-        self.local().into_iter().for_each(|file| file.release(range.clone()));
-    }
-
-    /// The open file, if any, through which the system can move its content, share it, or make it
-    /// durable.
-    pub fn handle(&self) -> Option<&File> {
-        self.local().map(LocalSource::handle)
-    }
-
     /// True if it has holes. A copy of it will have holes, too.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ use crate::{Seal, SourceFile, StagedFile};
 use haul_model::Timestamp;
 use haul_store::RESUME_LEN_MIN;
 use haul_sys::{Dir, Stat};
+use std::any::Any;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// A file of this machine, open for reading.
-pub struct LocalSource {
+pub(crate) struct LocalSource {
     file: File,
     opened: Stat,
     /// The file is large and was not cached at the first read. The check costs a little time, so it
@@ -116,12 +117,44 @@ pub fn written(stage: &dyn StagedFile) -> io::Result<Option<Box<dyn SourceFile>>
     Ok(Some(Box::new(LocalSource::private(file.try_clone()?, opened, true))))
 }
 
+impl<'f> dyn SourceFile + 'f {
+    /// The file, if it is on this machine.
+    fn local(&self) -> Option<&LocalSource> {
+        self.as_any()?.downcast_ref()
+    }
+
+    /// The time of its last change of any kind when it was opened, if its file system keeps that;
+    /// see `keeps_ctime` of [`crate::TreeDir`].
+    pub fn ctime(&self) -> Option<Timestamp> {
+        self.local()?.ctime()
+    }
+
+    /// Block `index` of its content, within the size at opening, and its hash. The block is read
+    /// once for all jobs that read it at about the same time. `None` if this job should read it
+    /// alone.
+    pub fn shared_block(&self, index: u64) -> Option<io::Result<Arc<SharedBlock>>> {
+        self.local()?.shared_block(index)
+    }
+
+    /// Reports that `range`, in bytes, is not needed any more. Content that was not cached before
+    /// need not stay cached.
+    pub fn release(&self, range: Range<u64>) {
+        self.local().into_iter().for_each(|file| file.release(range.clone()));
+    }
+
+    /// The open file, if any, through which the system can move its content, share it, or make it
+    /// durable.
+    pub fn handle(&self) -> Option<&File> {
+        self.local().map(LocalSource::handle)
+    }
+}
+
 impl SourceFile for LocalSource {
     fn seal(&self) -> Seal {
         Seal { size: self.opened.size, mtime: self.opened.mtime }
     }
 
-    fn local(&self) -> Option<&LocalSource> {
+    fn as_any(&self) -> Option<&dyn Any> {
         Some(self)
     }
 

@@ -19,6 +19,7 @@ use haul_store::{
 };
 use haul_sys::FreeSpace;
 use parking_lot::Mutex;
+use std::any::Any;
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::AtomicBool;
@@ -333,7 +334,7 @@ impl TreeDir for SftpDir {
         self.host.io(file.sync())
     }
 
-    fn on_host(&self) -> Option<&SftpDir> {
+    fn as_any(&self) -> Option<&dyn Any> {
         Some(self)
     }
 

@@ -1,7 +1,7 @@
 //! Operations that only a host's directories have, which are known by their paths. They are no part
 //! of the contract: each says what holds for other directories.
 
-use super::dir::PRIVATE_FILE_MODE;
+use super::dir::{PRIVATE_FILE_MODE, SftpDir};
 use crate::{PRIVATE_DIR_MODE, PendingOperation, ResumablePart, TreeDir};
 use haul_model::{BLOCK_LEN, Name};
 use haul_sftp::{Attrs, Extension, OpenFlags, RemoteFile};
@@ -11,6 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl<'d> dyn TreeDir + 'd {
+    /// The directory, if it is on a host.
+    pub(super) fn on_host(&self) -> Option<&SftpDir> {
+        self.as_any()?.downcast_ref()
+    }
+
     /// Its path on its machine, if the tree knows only paths.
     pub fn remote_path(&self) -> Option<&[u8]> {
         self.on_host().map(|dir| &*dir.path)

@@ -101,7 +101,8 @@ impl Uploading<'_, '_, '_> {
         if read < content.len() {
             return Err(changed());
         }
-        pending.recheck_source(&self.filler.job, &*source, || Ok(Some(ContentHash::of(&content))))?;
+        pending
+            .recheck_source(&self.filler.job, &*source, || Ok(Some(ContentHash::of(&content))))?;
         pending.entry.kind = Kind::File { size: seal.size };
         Ok(Some((content, seal.mtime)))
     }
