@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Bits of the prefix of an IPv6 address that one subscriber has.
 const SUBSCRIBER_BITS: u32 = 64;
 
-/// Bounds of a [`Gate`].
+/// Bounds of a [`Gate`](crate::Gate).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GateLimits {
     /// Concurrent handshakes. A new one replaces the oldest.
