@@ -514,3 +514,84 @@ fn what_does_not_stand_in_a_stage_is_not_kept() {
     let kept = pieces.keep_by(Route::default(), &into, &mut [0; 4], 0);
     assert!(matches!(kept, Err(AssembleError::Write(_))), "{kept:?}");
 }
+
+#[test]
+fn an_empty_block_does_not_end() {
+    let into = Memory::new().resume(8);
+    let block = into.begin(0).expect("begun");
+    assert!(block.is_empty());
+    let ended = into.end(block, None);
+    assert!(matches!(ended, Err(AssembleError::Incomplete)), "{ended:?}");
+    into.begin(0).expect("it can be begun again");
+}
+
+#[test]
+fn recording_a_hole_cuts_off_nothing_behind_it() {
+    let (content, memory) = (content(0, 0), Memory::new());
+    let into = memory.resume(8);
+    let (first, rest) = part(&content, 1).split_at(PIECE_LEN);
+    let mut behind = into.begin(1).expect("begun");
+    into.write(&mut behind, first).expect("written");
+    assert!(send(&into, &content, 0, usize::MAX));
+    into.write(&mut behind, rest).expect("written");
+    into.end(behind, None).expect("ended");
+    assert_eq!((into.recorded(), into.recorded_len()), (2, 2 * BLOCK_LEN));
+    assert!(memory.bytes.lock()[..] == content[..2 * BLOCK_LEN as usize]);
+}
+
+#[test]
+fn a_hole_is_written_only_over_other_content() {
+    for old in [0, 100] {
+        let memory = Memory::new();
+        memory.bytes.lock().resize(old, 9);
+        let into = Assembler::begun(memory.staged(), [], 8, old as u64);
+        let mut block = into.begin(0).expect("begun");
+        into.skip_hole(&mut block, 100).expect("passed");
+        assert_eq!(*memory.bytes.lock(), vec![0; old]);
+    }
+}
+
+#[test]
+fn zeros_become_holes_only_on_request() {
+    use std::os::unix::fs::MetadataExt;
+    let temp = tempfile::tempdir().expect("a temporary directory");
+    let dir = Arc::new(Dir::open(temp.path()).expect("opened"));
+    for is_sparse in [false, true] {
+        let stage = || {
+            let mut stage: Box<dyn StagedFile> =
+                Box::new(Stage::create(Arc::clone(&dir)).expect("a stage"));
+            if is_sparse {
+                stage.write_sparse();
+            }
+            stage
+        };
+        let (zeros, into) = (vec![0; PIECE_LEN], Assembler::new(stage(), [], 8));
+        let mut block = into.begin(0).expect("begun");
+        into.write(&mut block, &zeros).expect("written");
+        into.end(block, None).expect("ended");
+        let mut moved = crate::Mover::new(stage());
+        moved.write(&zeros).expect("written");
+        assert_eq!(moved.at(), PIECE_LEN as u64);
+        for stage in [into.stage(), moved.stage()] {
+            let storage = stage.handle().expect("open").metadata().expect("there").blocks() * 512;
+            assert_eq!(storage < PIECE_LEN as u64, is_sparse, "{storage}");
+        }
+    }
+}
+
+#[test]
+fn pieces_are_counted_as_they_are_taken() {
+    let into = Memory::new().resume(8);
+    let mut pieces = Pieces::default();
+    let route = Route { may_repeat: true, ..Route::default() };
+    let mut take = |offset: u64, len: u64| {
+        let counts = pieces.take_by(route, &into, &vec![7; len as usize], offset).expect("taken");
+        pieces.end_complete(&into).expect("ended");
+        (counts.holes, counts.known, into.recorded())
+    };
+    assert_eq!(take(100, 10), (100, 0, 0));
+    assert_eq!(take(130, 10), (20, 0, 0));
+    assert_eq!(take(140, BLOCK_LEN - 140), (0, 0, 1));
+    // The end of a block that is recorded, and the beginning of the next.
+    assert_eq!(take(BLOCK_LEN - 4, 10), (0, 4, 1));
+}

@@ -118,6 +118,55 @@ fn a_torn_newer_slot_leaves_the_older_one() {
     assert_eq!(claims(&torn, &source(), NEXT_BOOT), 4);
 }
 
+#[test]
+fn a_journal_that_is_begun_again_or_revoked_claims_nothing_in_any_boot() {
+    for is_revoked in [false, true] {
+        let file = journal(10, 4);
+        let dup = file.try_clone().expect("dup");
+        if is_revoked {
+            let resumed = Journal::resume(dup, &source(), BOOT).expect("resume");
+            resumed.expect("ten blocks").0.revoke();
+        } else {
+            Journal::create(dup, &source(), BOOT).expect("create");
+        }
+        for boot in [BOOT, NEXT_BOOT] {
+            assert_eq!(claims(&file, &source(), boot), 0, "{is_revoked}");
+            assert_eq!(claim(&file, boot), None, "{is_revoked}");
+        }
+    }
+}
+
+#[test]
+fn a_report_counts_the_whole_blocks_that_can_be_resumed() {
+    for (records, committed, there, boot, blocks) in [
+        (0, 0, 0, BOOT, None),
+        (10, 4, 10, BOOT, Some(10)),
+        (10, 4, 10, NEXT_BOOT, Some(4)),
+        (10, 0, 10, NEXT_BOOT, None),
+        // As many records as were committed, and one less.
+        (10, 4, 4, NEXT_BOOT, Some(4)),
+        (10, 4, 3, NEXT_BOOT, None),
+        // The last block is short, and behind it nothing counts.
+        (101, 101, 101, NEXT_BOOT, Some(100)),
+        (101, 0, 200, BOOT, Some(100)),
+    ] {
+        let file = journal(records, committed);
+        file.set_len(256 + 32 * there).expect("set");
+        let expected =
+            blocks.map(|blocks| Claim { size: source().size, mtime: source().mtime, blocks });
+        assert_eq!(claim(&file, boot), expected, "{records} {committed} {there}");
+    }
+}
+
+#[test]
+fn an_earlier_stage_is_of_this_source_or_of_another() {
+    let other = SourceId { inode: 43, ..source() };
+    assert_eq!(Earlier::of(&journal(3, 0), &source()), Earlier::Partial);
+    assert_eq!(Earlier::of(&journal(3, 0), &other), Earlier::OtherSource);
+    let damaged = tempfile::tempfile().expect("a temporary file");
+    assert_eq!(Earlier::of(&damaged, &other), Earlier::Partial);
+}
+
 proptest! {
     /// Whatever byte is damaged: in the next boot a block is claimed only if a
     /// slot that was written so claims it, with the hashes that were appended.

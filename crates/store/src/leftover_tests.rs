@@ -6,7 +6,9 @@ use crate::{
     remote_stage_name,
 };
 use haul_model::{Attributes, BlockHash, Kept, NewEntry, Special};
+use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -282,4 +284,87 @@ fn an_old_file_is_kept_while_nothing_has_its_name() {
     let cleaned = clean(&dir, false, false);
     assert_eq!((cleaned[0].fate, &cleaned[0].target), (Fate::Removed, &Some(name("a"))));
     assert_eq!(count(&temp), 1);
+}
+
+#[test]
+fn a_leftover_is_reported_by_its_private_name() {
+    let (temp, dir) = place();
+    drop(begin(&dir, "a", 1));
+    let random = ".haul-0123456789abcdef";
+    fs::write(temp.path().join(random), "x").expect("written");
+    let found = Leftovers::find(&dir).expect("read");
+    let mut names: Vec<_> = found.iter().map(|one| one.name()).collect();
+    names.sort();
+    let mut expected = [Names::of(&name("a"), &source(1)).part, random.to_owned()];
+    expected.sort();
+    assert_eq!(names, expected);
+}
+
+#[test]
+fn a_dry_run_makes_no_journal() {
+    let (temp, dir) = place();
+    drop(begin(&dir, "a", 1));
+    let journal = Names::of(&name("a"), &source(1)).journal;
+    fs::remove_file(temp.path().join(journal)).expect("removed");
+    assert_eq!(clean(&dir, false, true)[0].fate, Fate::WouldRemove);
+    assert_eq!(count(&temp), 1);
+}
+
+#[test]
+fn a_batch_goes_with_its_files_when_its_job_is_gone() {
+    const LEN: u64 = 100_000;
+    let (temp, dir) = place();
+    let batch = batch::DelayedBatch::begin(Arc::clone(&dir)).expect("begun");
+    let batch_name = dir.entries().expect("read").remove(0).name;
+    let row = temp.path().join(OsStr::from_bytes(batch_name.as_bytes())).join("0-new");
+    fs::create_dir(&row).expect("made");
+    fs::write(row.join("file"), vec![7; LEN as usize]).expect("written");
+    assert_eq!(fates(&dir, true), [Fate::Busy]);
+    batch.abandon();
+    drop(batch);
+    let dry = clean(&dir, false, true);
+    assert_eq!(dry[0].fate, Fate::WouldRemove);
+    assert!((LEN..2 * LEN).contains(&dry[0].bytes), "{dry:?}");
+    assert_eq!(fates(&dir, false), [Fate::Removed]);
+    assert_eq!(count(&temp), 0);
+}
+
+#[test]
+fn a_partial_file_is_kept_only_if_it_can_be_resumed() {
+    for (is_recorded, is_given_up, left) in
+        [(true, false, 2), (true, true, 0), (false, false, 0), (false, true, 0)]
+    {
+        let (temp, dir) = place();
+        let stage = if is_recorded {
+            begin(&dir, "a", 1)
+        } else {
+            Begun::resume(Arc::clone(&dir), &name("a"), &source(1)).expect("begun").0
+        };
+        match is_given_up {
+            true => Box::new(stage).discard(),
+            false => drop(stage),
+        }
+        assert_eq!(count(&temp), left, "{is_recorded} {is_given_up}");
+    }
+}
+
+#[test]
+fn a_partial_file_is_resumed_without_what_is_not_recorded() {
+    let (_temp, dir) = place();
+    begin(&dir, "a", 1).write_at(b"more", BLOCK_LEN).expect("written");
+    let (stage, blocks) = Begun::resume(dir, &name("a"), &source(1)).expect("resumed");
+    assert_eq!(blocks.len(), 1);
+    assert_eq!(stage.file().metadata().expect("open").len(), BLOCK_LEN);
+}
+
+#[test]
+fn a_published_partial_file_leaves_no_journal() {
+    let (temp, dir) = place();
+    let written = Written::of(Box::new(begin(&dir, "a", 1)), b"").expect("written");
+    let verified = written.verify_len(0).expect("as long");
+    let mut sealed = verified.seal(&Attributes::new(0o600, TIME), Kept::OF_COPIES).expect("sealed");
+    sealed.publish(&name("a"), OnExisting::Keep).expect("published");
+    drop(sealed);
+    assert_eq!(count(&temp), 1);
+    assert!(temp.path().join("a").exists());
 }

@@ -189,4 +189,15 @@ mod tests {
         std::fs::write(&dir, "").unwrap();
         assert!(refusal().starts_with("can't create the directory: "), "{}", refusal());
     }
+
+    #[test]
+    fn stages_are_named_once_their_names_are_recorded() {
+        let temp = tempfile::tempdir().unwrap();
+        let records = Records::open(temp.path()).unwrap();
+        assert_eq!(records.stage_name(), None);
+        records.begin(&[b"place".to_vec()]).unwrap();
+        let names = [(); 2].map(|()| records.stage_name().unwrap());
+        assert_ne!(names[0], names[1]);
+        assert!(names.iter().all(|name| name.starts_with(".haul-")), "{names:?}");
+    }
 }

@@ -179,3 +179,43 @@ fn a_lot_is_left_when_its_job_is_gone() {
     assert!(is_abandoned(&dir, &name).expect("opened"));
     assert!(remove(&dir, &name).expect("removed"));
 }
+
+#[test]
+fn a_waiting_file_can_get_a_second_name() {
+    let temp = tempfile::tempdir().expect("a directory");
+    let dir = open(temp.path());
+    let batch = DelayedBatch::begin(Arc::clone(&dir)).expect("begun");
+    let [row, other] = [&b"dir"[..], b"other"]
+        .map(|path| Row { number: RowNumber::of(path), on_existing: OnExisting::Keep });
+    let stage = Stage::create(Arc::clone(&dir)).expect("a stage");
+    sealed(stage, "one").wait(&batch, row, &name("first")).expect("it waits");
+    assert_eq!(batch.id(row, &name("none")), None);
+    let id = batch.id(row, &name("first")).expect("it waits");
+    batch.link(row, &name("first"), id, other, &name("second")).expect("linked");
+    assert_eq!(batch.id(other, &name("second")), Some(id));
+}
+
+#[test]
+fn a_waiting_file_is_published_on_any_file_system() {
+    let temp = tempfile::tempdir().expect("a directory");
+    for place in [Path::new("/dev/shm"), temp.path()] {
+        let elsewhere = tempfile::tempdir_in(place).expect("a directory");
+        let (dir, to) = (open(temp.path()), open(elsewhere.path()));
+        let batch = DelayedBatch::begin(Arc::clone(&dir)).expect("begun");
+        for (on_existing, content, published) in [
+            (OnExisting::Keep, "one", Publication::Published),
+            (OnExisting::Keep, "one", Publication::Kept),
+            (OnExisting::Replace, "two", Publication::Published),
+        ] {
+            let row = Row { number: RowNumber::of(b"dir"), on_existing };
+            let stage = Stage::create(Arc::clone(&dir)).expect("a stage");
+            sealed(stage, content).wait(&batch, row, &name("file")).expect("it waits");
+            let done = batch.publish(row, &name("file"), &to, on_existing);
+            assert_eq!(done.expect("tried"), published, "{on_existing:?}");
+            let there = fs::read_to_string(elsewhere.path().join("file"));
+            assert_eq!(there.expect("read"), content);
+            let left = batch.names(row).expect("read");
+            assert_eq!(left.is_empty(), published == Publication::Published);
+        }
+    }
+}
