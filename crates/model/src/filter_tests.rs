@@ -175,6 +175,8 @@ fn what_is_no_rule_is_reported_as_that() {
         ("-w x", RuleError::Modifier(b'w')),
         (".! x", RuleError::Modifier(b'!')),
         ("+C x", RuleError::Modifier(b'C')),
+        ("H- x", RuleError::Modifier(b'-')),
+        (".-+ x", RuleError::Modifier(b'+')),
         (": a/b", RuleError::Name),
         (": ../../", RuleError::Name),
     ] {
@@ -279,6 +281,30 @@ fn a_kind_of_files_that_names_itself_is_asked_once() {
         assert!(scope.add_kind(&RuleFiles { name, ..inner.clone() }));
     }
     assert!(!scope.add_kind(&RuleFiles { name: Name::new(b"more").unwrap(), ..inner.clone() }));
+}
+
+#[test]
+fn rules_of_files_for_one_directory_end_there() {
+    let rules = filter(&[": .outer"]);
+    let outer = rules.files().next().expect("one").clone();
+    for is_for_one in [false, true] {
+        let inner = RuleFiles { name: Name::new(b".inner").unwrap(), is_for_one, ..outer.clone() };
+        let mut scope = Scope::at(b"home/");
+        assert_eq!(scope.root(), b"home/");
+        assert!(scope.add_kind(&inner));
+        assert_eq!((scope.nested(0), scope.nested(1)), (Some(&inner), None));
+        let named = vec![Item::Files(inner.clone())];
+        assert!(scope.put((FilesKind::Filter(0), &outer), named, false, Ok(b""), 9));
+        let rule = Rule::new(Action::Exclude, Pattern::new(b"a").unwrap());
+        let of_inner = vec![Item::Rule(rule)];
+        assert!(scope.put((FilesKind::Nested(0), &inner), of_inner, false, Ok(b""), 9));
+        for (scope, path, is_out) in [(&scope, "a", true), (&scope.below(), "d/a", !is_for_one)] {
+            let path = path.as_bytes();
+            let side = FilterSide::Sender;
+            let subject = Subject { path, is_dir: false, side, is_being_removed: false };
+            assert_eq!(rules.excludes(&subject, scope), is_out, "{is_for_one}");
+        }
+    }
 }
 
 #[test]

@@ -153,6 +153,28 @@ mod tests {
     }
 
     #[test]
+    fn a_plain_source_keeps_its_last_name() {
+        let cases: [(&[u8], &str); 6] = [
+            (b"a", ".: a"),
+            (b"x/a", "x: a"),
+            (b"x/a/", "x: a /"),
+            (b"..", "..:  /"),
+            (b"x/.", "x/.:  /"),
+            (b"/", "/:  /"),
+        ];
+        for (path, expected) in cases {
+            assert_eq!(shown(path, None, Relative::No), expected, "{}", path.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn a_relative_source_has_no_more_names_than_a_path_may_have() {
+        let names = |count| names(&b"a/".repeat(count)).map(|names| names.len());
+        assert_eq!(names(MAX_DEPTH), Ok(MAX_DEPTH));
+        assert_eq!(names(MAX_DEPTH + 1), Err(PlaceError::Deep));
+    }
+
+    #[test]
     fn a_source_of_a_list_stays_below_its_directory() {
         let base: Option<&[u8]> = Some(b"dir/");
         let parent = "a relative path must not have \"..\" in it";

@@ -63,6 +63,37 @@ fn patterns_match_as_the_manual_says() {
 }
 
 #[test]
+fn classes_have_the_bytes_of_the_posix_locale() {
+    for (name, members, others) in [
+        ("alnum", "azAZ09", "_ -"),
+        ("alpha", "azAZ", "09_ "),
+        ("blank", " \t", "\na"),
+        ("cntrl", "\0\n\x1f\x7f", " a"),
+        ("digit", "09", "a/:"),
+        ("graph", "!a~", " \n"),
+        ("lower", "az", "AZ0"),
+        ("print", " a~", "\t\x7f"),
+        ("punct", "!/_~", "a0 "),
+        ("space", " \t\n\x0b\x0c\r", "a\0"),
+        ("upper", "AZ", "az0"),
+        ("xdigit", "09afAF", "gG"),
+    ] {
+        let class = class(name.as_bytes()).expect(name);
+        assert!(members.bytes().all(|byte| class(&byte)), "{name}");
+        assert!(!others.bytes().any(|byte| class(&byte)) && !class(&0xe9), "{name}");
+    }
+}
+
+#[test]
+fn a_pattern_keeps_its_text() {
+    for (text, is_anchored) in [("/a", true), ("a/b", false), ("*a", false), ("/*/", true)] {
+        let pattern = Pattern::new(text.as_bytes()).expect("a pattern");
+        assert_eq!(pattern.is_anchored(), is_anchored, "{text}");
+        assert_eq!(*Box::<[u8]>::from(pattern), *text.as_bytes());
+    }
+}
+
+#[test]
 fn patterns_have_something_in_them_and_not_too_much() {
     assert_eq!(Pattern::new(b""), Err(PatternError::Empty));
     assert!(Pattern::new(&[b'a'; Pattern::LEN_MAX]).is_ok());
