@@ -78,6 +78,21 @@ fn what_a_boot_did_not_commit_stays_forgotten_after_it_was_taken_up_again() {
 }
 
 #[test]
+fn each_commit_of_a_process_counts() {
+    let file = journal(0, 0);
+    let mut journal =
+        Journal::create(file.try_clone().expect("dup"), &source(), BOOT).expect("create");
+    for k in 0..5 {
+        journal.append(block(k)).expect("append");
+        let point = journal.commit_point();
+        journal.commit(&point).expect("commit");
+        assert_eq!(claim(&file, NEXT_BOOT).map(|claim| claim.blocks), Some(k + 1));
+        let slots = read(&file, &source(), NEXT_BOOT).expect("a journal");
+        assert_eq!(slots.records.len() as u64, k + 1);
+    }
+}
+
+#[test]
 fn another_source_is_not_continued() {
     let file = journal(10, 10);
     let here = source();

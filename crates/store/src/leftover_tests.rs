@@ -368,3 +368,12 @@ fn a_published_partial_file_leaves_no_journal() {
     assert_eq!(count(&temp), 1);
     assert!(temp.path().join("a").exists());
 }
+
+#[test]
+fn leftovers_of_one_name_are_removed_if_there_are_any() {
+    let (temp, dir) = place();
+    drop(begin(&dir, "a", 1));
+    let remove = |text| partial::remove_leftovers(&dir, &name(text), &source(1));
+    assert_eq!(["b", "a", "a"].map(remove), [false, true, false]);
+    assert_eq!(count(&temp), 0);
+}

@@ -485,3 +485,21 @@ fn a_file_that_can_be_given_no_name_is_copied_to_one_that_has_one() {
         assert_eq!(fs::read(place.path("file")).expect("read"), b"next");
     }
 }
+
+#[test]
+fn a_hard_link_keeps_to_the_placement() {
+    let place = Place::new();
+    for text in ["a", "b"] {
+        fs::write(place.path(text), text).expect("written");
+    }
+    let (dir, of, to) = (&place.dir, name("a"), name("b"));
+    for (on_existing, publication, content) in [
+        (OnExisting::Keep, Publication::Kept, "b"),
+        (OnExisting::Replace, Publication::Published, "a"),
+    ] {
+        let done = Publication::create_hard_link(dir, dir, &of, None, &to, on_existing);
+        assert_eq!(done.expect("tried"), publication);
+        assert_eq!(fs::read_to_string(place.path("b")).expect("read"), content);
+    }
+    assert_eq!(place.names(), ["a", "b"]);
+}
