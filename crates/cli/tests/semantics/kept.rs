@@ -282,3 +282,15 @@ fn where_files_can_share_their_content_a_copy_takes_no_room() {
         },
     );
 }
+
+#[test]
+fn a_named_file_is_copied_from_a_directory_that_can_only_be_searched() {
+    everywhere_as_nobody(|scene| {
+        scene.file("src/only-searched/file", "content");
+        scene.give_to_nobody("src/only-searched");
+        mode(scene.path("src/only-searched"), 0o311);
+        scene.copy(&[], &["src/only-searched/file"], "dst").run().expect_ok();
+        assert_eq!(scene.read("dst"), "content");
+        mode(scene.path("src/only-searched"), 0o755);
+    });
+}

@@ -65,12 +65,10 @@ pub(crate) enum BaseMethod {
 
 /// The outcome of an entry whose content is kept and whose other differences are `found`.
 pub(super) fn kept_or_updated(found: Changes) -> Outcome {
-    match found.is_empty() {
-        true => Outcome::Skipped(Skip::Unchanged),
-        false => Outcome::Synced(found),
-    }
+    if found.is_empty() { Outcome::Skipped(Skip::Unchanged) } else { Outcome::Synced(found) }
 }
 
+/// The outcome of a comparison that found these differences.
 pub(super) fn outcome_of(found: Changes) -> Outcome {
     if found.is_empty() { Outcome::Skipped(Skip::Unchanged) } else { Outcome::Differs(found) }
 }

@@ -226,8 +226,9 @@ struct Fetching<'r, 'a, 't> {
 impl Fetching<'_, '_, '_> {
     /// Requests a file. Returns it if there is no room for it now, or the job ends.
     fn begin(&mut self, file: SourceHandle) -> Option<SourceHandle> {
-        let Ok(dir) = file.dir.handle() else {
-            // The worker reports the fault.
+        let dir = file.dir.handle().ok().filter(|dir| dir.remote_path().is_some());
+        let Some(dir) = dir else {
+            // A worker reports the fault, or copies from this machine.
             self.filler.job.enqueue(take_files(vec![file]));
             return None;
         };
