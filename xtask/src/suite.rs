@@ -78,7 +78,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 fn announcement(args: &Args) -> String {
     let takes = match (args.quick, &args.filter) {
         (true, None) => "about a minute",
-        (false, None) => "six to seven minutes",
+        (false, None) => "about eight minutes",
         (_, Some(_)) => "as long as the slowest of them",
     };
     format!(
