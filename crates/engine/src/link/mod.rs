@@ -11,11 +11,12 @@ pub(crate) use proof::{Proof, may_be_same_object, same};
 
 use crate::dirs::DirNode;
 use crate::prefetch::{Names, Prefetched};
-use haul_model::{Name, Summary};
+use haul_model::{Fault, Name, OrFault, Side, Summary};
 use haul_proto::{
     Arrived, Extra, Known, Late, ListItem, Named, Offer, OutcomeItem, Prove, Proven, Signature,
     Taken, Want, Warning,
 };
+use haul_tree::SourceFile;
 use std::sync::Arc;
 
 /// The messages of a Sender to its Receiver.
@@ -128,4 +129,15 @@ pub(crate) struct SourceHandle {
     pub(crate) size: u64,
     /// A symbolic link is followed.
     pub(crate) follow: bool,
+}
+
+impl SourceHandle {
+    /// Opens the file.
+    ///
+    /// # Errors
+    /// The fault of the source, if it can't be opened.
+    pub(crate) fn open(&self) -> Result<Box<dyn SourceFile>, Fault> {
+        let opened = self.dir.handle().and_then(|dir| dir.open_file(&self.name, self.follow));
+        opened.or_fault(Side::Source, "open")
+    }
 }

@@ -165,8 +165,7 @@ impl Linker<'_> {
             }
             GroupLookup::Other(first, pending) if self.job.ends.queues_names => {
                 pending.dir.add_pending();
-                self.job
-                    .enqueue(move |receiver, _| receiver.linker.link_other_name(&first, pending));
+                self.enqueue_name(first, pending);
                 None
             }
             GroupLookup::Other(first, mut pending) => {
@@ -256,10 +255,7 @@ impl Linker<'_> {
         for mut pending in waiting {
             match &first {
                 Some(first) if self.job.ends.queues_names => {
-                    let first = first.clone();
-                    self.job.enqueue(move |receiver, _| {
-                        receiver.linker.link_other_name(&first, pending)
-                    });
+                    self.enqueue_name(first.clone(), pending);
                 }
                 Some(first) => {
                     let outcome = self.link(first, &mut pending);
@@ -345,12 +341,14 @@ impl Linker<'_> {
     }
 
     /// Links an entry to the first name of its file in a worker, where that takes round trips.
-    pub(super) fn link_other_name(&self, first: &First, mut pending: Pending) {
-        if self.job.control.stopped() {
-            return;
-        }
-        let outcome = self.link(first, &mut pending);
-        self.report_settled(vec![(pending, 0, outcome)]);
+    fn enqueue_name(&self, first: First, mut pending: Pending) {
+        self.job.enqueue(move |receiver, _| {
+            let linker = &receiver.linker;
+            if !linker.job.control.stopped() {
+                let outcome = linker.link(&first, &mut pending);
+                linker.report_settled(vec![(pending, 0, outcome)]);
+            }
+        });
     }
 
     /// Makes an entry a further name of `first`, unless it is one already.

@@ -56,11 +56,7 @@ fn copy_file(
     counted: &mut u64,
 ) -> Result<Whole, Fault> {
     let precedence = filler.job.control.precedence(pending.index);
-    let source = handle
-        .dir
-        .handle()
-        .and_then(|dir| dir.open_file(&handle.name, handle.follow))
-        .or_fault(Side::Source, "open")?;
+    let source = handle.open()?;
     let seal = source.seal();
     *counted = pending.resumed * BLOCK_LEN;
     let resumed = pending.open_partial_of(filler, &*source)?;

@@ -171,12 +171,8 @@ impl Filler<'_> {
             if self.job.control.stopped() {
                 return;
             }
-            let result = file
-                .dir
-                .handle()
-                .and_then(|dir| dir.open_file(&file.name, file.follow))
-                .or_fault(Side::Source, "open")
-                .and_then(|source| seal_of(&*source, scratch, self.job.control, &mut |_| {}));
+            let seal = |source: Box<_>| seal_of(&*source, scratch, self.job.control, &mut |_| {});
+            let result = file.open().and_then(seal);
             self.take_seal(FileEnd { index: file.index, result, by_blocks: false });
         }
     }

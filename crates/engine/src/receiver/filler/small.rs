@@ -84,11 +84,7 @@ impl Uploading<'_, '_, '_> {
         pending: &mut Pending,
         file: &SourceHandle,
     ) -> Result<Option<(Vec<u8>, Timestamp)>, Fault> {
-        let source = file
-            .dir
-            .handle()
-            .and_then(|dir| dir.open_file(&file.name, file.follow))
-            .or_fault(Side::Source, "open")?;
+        let source = file.open()?;
         let seal = source.seal();
         if seal.size > SMALL_MAX {
             return Ok(None);
