@@ -78,6 +78,7 @@ const DOC_OPENINGS: &[&str] = &["What ", "Whether "];
 pub(crate) fn run() -> Result<()> {
     let root = repo::root();
     let mut complaints = Vec::new();
+    let mut graphs: BTreeMap<String, Graph> = BTreeMap::new();
     for path in sources(root)? {
         let name = path.strip_prefix(root).unwrap_or(&path).display().to_string();
         let text = fs::read_to_string(&path)?;
@@ -86,6 +87,9 @@ pub(crate) fn run() -> Result<()> {
         if is_product(&name) {
             found.extend(check_lengths(&text));
             found.extend(check_threads(&text));
+            if let Some((crate_dir, file)) = name.split_once("/src/") {
+                graphs.entry(crate_dir.to_owned()).or_default().add(Path::new(file), &text)?;
+            }
             if !OPTION_CRATES.iter().any(|dir| name.starts_with(dir)) {
                 found.extend(check_options(&text));
             }
@@ -108,7 +112,7 @@ pub(crate) fn run() -> Result<()> {
             }
         }
     }
-    complaints.extend(check_arrows(root)?);
+    complaints.extend(check_arrows(&graphs));
     complaints.extend(size::check(root)?);
     complaints.extend(docs::check(root)?);
     complaints.extend(commits::check());
@@ -121,25 +125,17 @@ pub(crate) fn run() -> Result<()> {
     Err(format!("{} things are untidy", complaints.len()).into())
 }
 
-/// No crate has a circle of many files, and no arrow of the engine leads up.
-fn check_arrows(root: &Path) -> Result<Vec<String>> {
-    let mut graphs: BTreeMap<String, Graph> = BTreeMap::new();
-    for path in sources(root)? {
-        let name = path.strip_prefix(root).unwrap_or(&path).display().to_string();
-        let Some((crate_dir, file)) = name.split_once("/src/") else { continue };
-        if is_product(&name) {
-            let graph = graphs.entry(crate_dir.to_owned()).or_default();
-            graph.add(Path::new(file), &fs::read_to_string(&path)?)?;
-        }
-    }
+/// No crate has a circle of many files, and no arrow of the engine leads up. The graphs are by the
+/// directory of the crate.
+fn check_arrows(graphs: &BTreeMap<String, Graph>) -> Vec<String> {
     let mut found: Vec<_> = graphs.get(layers::ENGINE).map(layers::check).unwrap_or_default();
-    for (name, graph) in &graphs {
+    for (name, graph) in graphs {
         for circle in graph.circles().into_iter().filter(|circle| circle.len() > CIRCLE_MAX) {
             let files = circle.into_iter().collect::<Vec<_>>().join(", ");
             found.push(format!("{name}: a circle of more than {CIRCLE_MAX} files: {files}"));
         }
     }
-    Ok(found)
+    found
 }
 
 /// Every source file says what it owns, is short enough, and leaves nothing for
