@@ -112,7 +112,7 @@ impl ChunkCache {
     /// Reads the index, for a job in the directory `root`, an absolute path.
     ///
     /// # Errors
-    /// Those of reading it.
+    /// Errors of reading it.
     pub(crate) fn read_for(&self, root: &[u8]) -> io::Result<Cache> {
         Cache::open(self.dir.try_clone()?, self.kept_max, self.is_on_mount_of(root))
     }
@@ -124,7 +124,7 @@ impl ChunkCache {
     /// The figures of the cache.
     ///
     /// # Errors
-    /// Those of reading it.
+    /// Errors of reading it.
     pub fn figures(&self) -> io::Result<CacheFigures> {
         self.read()?.figures()
     }
@@ -132,7 +132,7 @@ impl ChunkCache {
     /// Removes the index, the kept files and the list of destinations.
     ///
     /// # Errors
-    /// Those of removing files, and [`io::ErrorKind::WouldBlock`] if another process uses it.
+    /// Errors of removing files, and [`io::ErrorKind::WouldBlock`] if another process uses it.
     pub fn clear(&self) -> io::Result<()> {
         Cache::clear(&self.dir)
     }

@@ -67,7 +67,7 @@ impl Connection {
     /// blocking mode when it is dropped.
     ///
     /// # Errors
-    /// Those of `fcntl` and `pipe`.
+    /// Errors of `fcntl` and `pipe`.
     pub fn from_streams(
         reader: impl Read + AsFd + Send + 'static,
         writer: impl Write + AsFd + Send + 'static,
@@ -220,7 +220,7 @@ impl Writer {
     /// A writer over `stream`, which `interrupt` can release.
     ///
     /// # Errors
-    /// Those of `fcntl`.
+    /// Errors of `fcntl`.
     pub(crate) fn interruptible(
         stream: impl Write + AsFd + Send + 'static,
         interrupt: &Arc<Interrupt>,

@@ -111,7 +111,7 @@ impl DirectListener {
     /// Waits for a caller, up to `timeout` or until the pipe `ended` is closed.
     ///
     /// # Errors
-    /// Those of `poll` and `accept`.
+    /// Errors of `poll` and `accept`.
     pub fn accept_within(
         &self,
         timeout: Duration,
@@ -381,7 +381,7 @@ impl Direct {
     /// Sets the timeout of a read.
     ///
     /// # Errors
-    /// Those of `setsockopt`.
+    /// Errors of `setsockopt`.
     pub fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         self.socket.get_ref().set_read_timeout(timeout)
     }

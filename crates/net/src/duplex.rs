@@ -47,7 +47,7 @@ impl Established {
     /// Makes the connection. Messages call the peer `peer`.
     ///
     /// # Errors
-    /// Those of `setsockopt`, and of sending the opening.
+    /// Errors of `setsockopt`, and of sending the opening.
     pub(crate) fn into_connection(
         self,
         peer: String,

@@ -64,7 +64,7 @@ impl Gate {
     /// clients until [`Self::set_known_keys`] is called.
     ///
     /// # Errors
-    /// Those of `fcntl`; when `own` is empty.
+    /// Errors of `fcntl`; when `own` is empty.
     pub fn new(
         listeners: Vec<TcpListener>,
         own: &[Identity],
@@ -153,7 +153,7 @@ impl Gate {
     /// Replaces the listeners and the QUIC sockets.
     ///
     /// # Errors
-    /// Those of `fcntl`.
+    /// Errors of `fcntl`.
     pub fn listen(
         &mut self,
         listeners: Vec<TcpListener>,
@@ -170,7 +170,7 @@ impl Gate {
     /// A second handle of the QUIC socket at `address`, if there is one.
     ///
     /// # Errors
-    /// Those of `dup`.
+    /// Errors of `dup`.
     pub fn quic_socket(&self, address: SocketAddr) -> io::Result<Option<UdpSocket>> {
         let is_it = |it: &&UdpSocket| it.local_addr().is_ok_and(|found| found == address);
         self.quic.sockets().iter().find(is_it).map(UdpSocket::try_clone).transpose()
@@ -179,7 +179,7 @@ impl Gate {
     /// The addresses of the QUIC sockets.
     ///
     /// # Errors
-    /// Those of `getsockname`.
+    /// Errors of `getsockname`.
     pub fn quic_addresses(&self) -> io::Result<Vec<SocketAddr>> {
         self.quic.sockets().iter().map(UdpSocket::local_addr).collect()
     }
@@ -187,7 +187,7 @@ impl Gate {
     /// A second handle of the listener at `address`, if there is one.
     ///
     /// # Errors
-    /// Those of `dup`.
+    /// Errors of `dup`.
     pub fn listener(&self, address: SocketAddr) -> io::Result<Option<TcpListener>> {
         let is_it = |it: &&TcpListener| it.local_addr().is_ok_and(|found| found == address);
         self.listeners.iter().find(is_it).map(TcpListener::try_clone).transpose()
@@ -196,7 +196,7 @@ impl Gate {
     /// The addresses of the listeners.
     ///
     /// # Errors
-    /// Those of `getsockname`.
+    /// Errors of `getsockname`.
     pub fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
         self.listeners.iter().map(TcpListener::local_addr).collect()
     }
@@ -224,7 +224,7 @@ impl Gate {
     /// handshakes.
     ///
     /// # Errors
-    /// Those of `poll`.
+    /// Errors of `poll`.
     pub fn turn(
         &mut self,
         others: &[BorrowedFd<'_>],
@@ -447,7 +447,7 @@ impl Caller {
     /// The address that the caller has reached.
     ///
     /// # Errors
-    /// Those of `getsockname`.
+    /// Errors of `getsockname`.
     pub fn reached(&self) -> io::Result<SocketAddr> {
         match &self.line {
             Line::Tls(established) => established.socket.local_addr(),

@@ -87,7 +87,7 @@ impl<S: AsFd> Interruptible<S> {
     /// not notice.
     ///
     /// # Errors
-    /// Those of `fcntl`.
+    /// Errors of `fcntl`.
     pub(crate) fn new(stream: S, interrupt: &Arc<Interrupt>) -> io::Result<Self> {
         fcntl_setfl(&stream, fcntl_getfl(&stream)? | OFlags::NONBLOCK)?;
         Ok(Self { stream, interrupt: Arc::clone(interrupt) })
@@ -105,7 +105,7 @@ impl FlagsGuard {
     /// Records the flags of `stream`.
     ///
     /// # Errors
-    /// Those of `fcntl`.
+    /// Errors of `fcntl`.
     pub(crate) fn of(stream: impl AsFd) -> io::Result<Self> {
         let flags = fcntl_getfl(&stream)?;
         Ok(Self { stream: stream.as_fd().try_clone_to_owned()?, flags })

@@ -149,7 +149,7 @@ impl Enrolment {
     /// Reads an enrolment.
     ///
     /// # Errors
-    /// Those of reading; [`io::ErrorKind::InvalidData`] for an invalid name.
+    /// Errors of reading; [`io::ErrorKind::InvalidData`] for an invalid name.
     pub fn read(mut input: impl Read) -> io::Result<Self> {
         let (mut key, mut len) = ([0; 32], [0]);
         input.read_exact(&mut key)?;

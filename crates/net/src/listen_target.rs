@@ -96,7 +96,7 @@ impl Forwarded {
     /// Returns the next caller: its socket, its address and its greeting.
     ///
     /// # Errors
-    /// Those of `recvmsg`; `WouldBlock` if there is none.
+    /// Errors of `recvmsg`; `WouldBlock` if there is none.
     pub(crate) fn take(&self) -> io::Result<(TcpStream, IpAddr, Vec<u8>)> {
         let mut words = vec![0; IP_LEN + GREETING_MAX];
         let (len, passed) = haul_sys::receive_passed(&self.socket, &mut words)?;

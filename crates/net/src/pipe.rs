@@ -37,7 +37,7 @@ const SOCKET_BYTES: usize = 2 << 20;
 /// only: a script may open `/dev/stdout`, which fails for a socket.
 ///
 /// # Errors
-/// Those of `socketpair` and `pipe`.
+/// Errors of `socketpair` and `pipe`.
 pub(crate) fn stdout_pair(is_ssh: bool) -> io::Result<(OwnedFd, Stdio)> {
     if !is_ssh {
         let (ours, theirs) = io::pipe()?;

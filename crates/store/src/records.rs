@@ -6,7 +6,7 @@
 //! PLACE32-STAGE.journal           the journal of a large upload, as beside a local stage
 //! PLACE32-.haul-SERIES10.stages   the names of a job's small stages
 //! PLACE32-ORIGIN32.origin         the job that created the directory
-//! id                              16 bytes that differ from those of other such directories
+//! id                              16 bytes, different for each such directory
 //! ```
 //!
 //! PLACE is a hash of a text that is unique among all directories of all hosts. A record that a job
@@ -83,7 +83,7 @@ impl Records {
     /// killed, a later job can remove the stages. To be called once.
     ///
     /// # Errors
-    /// Those of writing the records. The job can continue without them.
+    /// Errors of writing the records. The job can continue without them.
     pub fn begin(&self, places: &[Vec<u8>]) -> io::Result<()> {
         let series = StageSeries::begin(&self.dir, places)?;
         self.series.set(series).expect("a host has one job");

@@ -182,7 +182,7 @@ impl<'f> dyn SealedFile + 'f {
     /// does not read.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Errors of reading.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         haul_sys::read_full(self.handle()?, buf, offset)
     }
@@ -191,7 +191,7 @@ impl<'f> dyn SealedFile + 'f {
     /// and keeps its other names. Returns the time of the staged file.
     ///
     /// # Errors
-    /// Those of writing; also if the file is not on this machine.
+    /// Errors of writing; also if the file is not on this machine.
     pub fn write_into(&self, name: &Name, id: FileId) -> io::Result<Timestamp> {
         in_place::write_into(self.local().ok_or(io::ErrorKind::Unsupported)?, name, id)
     }
@@ -199,7 +199,7 @@ impl<'f> dyn SealedFile + 'f {
     /// Moves the file to row `row` of `batch` under its final name, where it waits.
     ///
     /// # Errors
-    /// Those of renaming; also if the file is not on this machine.
+    /// Errors of renaming; also if the file is not on this machine.
     pub fn wait(&mut self, batch: &DelayedBatch, row: Row, name: &Name) -> io::Result<()> {
         batch.add(self.local_mut().ok_or(io::ErrorKind::Unsupported)?, row, name)
     }
@@ -223,7 +223,7 @@ impl<'f> dyn SealedFile + 'f {
     /// Its object ID, where objects have IDs.
     ///
     /// # Errors
-    /// Those of `fstat`.
+    /// Errors of `fstat`.
     pub fn id(&self) -> io::Result<Option<FileId>> {
         let sealed = self.local();
         sealed.map(|sealed| Ok(haul_sys::file_stat(sealed.0.file())?.id)).transpose()

@@ -23,7 +23,7 @@ const NAMES_LEN_MAX: usize = 64 << 10;
 /// itself. They include those of ACLs.
 ///
 /// # Errors
-/// Those of `llistxattr`. A file system without extended attributes is no error.
+/// Errors of `llistxattr`. A file system without extended attributes is no error.
 pub fn attribute_names(dir: &Dir, name: Option<&Name>) -> io::Result<Vec<Vec<u8>>> {
     let names = real_names(dir, name)?;
     Ok(if dir.fakes() { faked::decode_names(names) } else { names })
@@ -77,7 +77,7 @@ pub fn supports_attributes(dir: &Dir, name: &str) -> bool {
 /// Sets the extended attribute `name` of `dir`.
 ///
 /// # Errors
-/// Those of `fsetxattr`.
+/// Errors of `fsetxattr`.
 pub fn set_attribute(dir: &Dir, name: &str, value: &[u8]) -> io::Result<()> {
     Ok(rustix::fs::fsetxattr(dir, name, value, rustix::fs::XattrFlags::empty())?)
 }
@@ -125,7 +125,7 @@ fn is_kept(name: &[u8]) -> bool {
 /// link.
 ///
 /// # Errors
-/// Those of `llistxattr` and `lgetxattr`; [`io::ErrorKind::FileTooLarge`] if they exceed
+/// Errors of `llistxattr` and `lgetxattr`; [`io::ErrorKind::FileTooLarge`] if they exceed
 /// [`EXTENDED_LEN_MAX`] bytes.
 pub fn extended(dir: &Dir, name: &Name, which: Kept) -> io::Result<Option<Box<Extended>>> {
     let names = real_names(dir, Some(name))?;

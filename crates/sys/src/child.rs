@@ -84,7 +84,7 @@ impl Child {
     /// Waits until the process has ended. Returns its status, or `None` if a signal ended it.
     ///
     /// # Errors
-    /// Those of `waitpid`.
+    /// Errors of `waitpid`.
     pub fn wait(self) -> io::Result<Option<u8>> {
         loop {
             match waitpid(Some(self.0), WaitOptions::empty()) {
@@ -99,7 +99,7 @@ impl Child {
     /// **Do not call it again once it has returned a status.**
     ///
     /// # Errors
-    /// Those of `waitpid`.
+    /// Errors of `waitpid`.
     pub fn try_wait(&self) -> io::Result<Option<Option<u8>>> {
         let ended = waitpid(Some(self.0), WaitOptions::NOHANG)?;
         Ok(ended.map(|(_, status)| exit_status(status)))
@@ -108,7 +108,7 @@ impl Child {
     /// Like [`Self::try_wait`], but waits for the end up to `timeout`.
     ///
     /// # Errors
-    /// Those of `waitpid`.
+    /// Errors of `waitpid`.
     pub fn wait_within(&self, timeout: Duration) -> io::Result<Option<Option<u8>>> {
         let deadline = Instant::now() + timeout;
         loop {
@@ -126,7 +126,7 @@ impl Child {
     /// Sends SIGTERM.
     ///
     /// # Errors
-    /// Those of `kill`.
+    /// Errors of `kill`.
     pub fn terminate(&self) -> io::Result<()> {
         Ok(kill_process(self.0, Signal::TERM)?)
     }
@@ -134,7 +134,7 @@ impl Child {
     /// Sends SIGKILL.
     ///
     /// # Errors
-    /// Those of `kill`.
+    /// Errors of `kill`.
     pub fn kill(&self) -> io::Result<()> {
         Ok(kill_process(self.0, Signal::KILL)?)
     }

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, IntoRawFd};
 /// written data, or check quotas, only when a handle is closed. std ignores the result of closing.
 ///
 /// # Errors
-/// Those of `close`: written content was lost.
+/// Errors of `close`: written content was lost.
 pub fn check_by_closing(file: &File) -> io::Result<()> {
     loop {
         let handle = file.as_fd().try_clone_to_owned()?.into_raw_fd();

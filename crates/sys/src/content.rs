@@ -38,7 +38,7 @@ pub fn next_data(file: &File, from: u64, size: u64) -> Option<Range<u64>> {
 /// Reads from `offset` on until `buf` is full or the file ends. Returns the number of bytes.
 ///
 /// # Errors
-/// Those of `pread`.
+/// Errors of `pread`.
 pub fn read_full(file: &File, mut buf: &mut [u8], mut offset: u64) -> io::Result<usize> {
     let wanted = buf.len();
     while !buf.is_empty() {
@@ -75,7 +75,7 @@ pub fn has_unwritten_blocks(file: &File, size: u64) -> bool {
 /// A change of the file before the pipe is read may show in the pipe.
 ///
 /// # Errors
-/// Those of `splice`: [`io::ErrorKind::WouldBlock`] while the pipe is full. Only errors of the pipe
+/// Errors of `splice`: [`io::ErrorKind::WouldBlock`] if the pipe is full. Only errors of the pipe
 /// are final: after others the caller can read and write.
 #[cfg(target_os = "linux")]
 pub fn splice_to_pipe(

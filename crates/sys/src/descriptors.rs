@@ -9,7 +9,7 @@ const FIRST: i32 = 3;
 /// that outlives this process would hold its caller's locks and pipes.
 ///
 /// # Errors
-/// Those of reading the list of descriptors.
+/// Errors of reading the list of descriptors.
 pub fn close_descriptors_on_exec() -> io::Result<()> {
     for entry in std::fs::read_dir("/dev/fd")? {
         let number = entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok());

@@ -57,7 +57,7 @@ impl Dir {
     /// everywhere in a shell.
     ///
     /// # Errors
-    /// Those of `open`.
+    /// Errors of `open`.
     pub fn open(path: &Path) -> io::Result<Self> {
         Self::open_with(path, OFlags::empty())
     }
@@ -65,7 +65,7 @@ impl Dir {
     /// The same for a raw path.
     ///
     /// # Errors
-    /// Those of `open`.
+    /// Errors of `open`.
     pub fn open_raw(path: &[u8]) -> io::Result<Self> {
         Self::open(Path::new(OsStr::from_bytes(path)))
     }
@@ -105,7 +105,7 @@ impl Dir {
     /// Opens the directory `name` in this one. A symbolic link is refused.
     ///
     /// # Errors
-    /// Those of `openat`.
+    /// Errors of `openat`.
     pub fn open_dir(&self, name: &Name) -> io::Result<Self> {
         self.open_dir_at(name.as_bytes(), OFlags::NOFOLLOW)
     }
@@ -114,7 +114,7 @@ impl Dir {
     /// links the user asked to follow.
     ///
     /// # Errors
-    /// Those of `openat`.
+    /// Errors of `openat`.
     pub fn open_dir_following(&self, name: &Name) -> io::Result<Self> {
         match jail::follow(self, name.as_bytes(), DIR_FLAGS) {
             Some(opened) => Ok(self.with_same_settings(opened?)),
@@ -125,7 +125,7 @@ impl Dir {
     /// Opens the parent directory.
     ///
     /// # Errors
-    /// Those of `openat`.
+    /// Errors of `openat`.
     pub fn open_parent(&self) -> io::Result<Self> {
         match jail::may_leave(self)? {
             true => self.open_dir_at(b"..", OFlags::NOFOLLOW),
@@ -147,7 +147,7 @@ impl Dir {
     /// A second handle of this directory.
     ///
     /// # Errors
-    /// Those of `dup`.
+    /// Errors of `dup`.
     pub fn try_clone(&self) -> io::Result<Self> {
         let clone = self.with_same_settings(self.fd.try_clone()?);
         clone.was_read.store(true, Ordering::Relaxed);
@@ -158,7 +158,7 @@ impl Dir {
     /// kinds are refused without waiting (a FIFO without a writer would never open).
     ///
     /// # Errors
-    /// Those of `openat`; [`io::ErrorKind::InvalidInput`] for other kinds.
+    /// Errors of `openat`; [`io::ErrorKind::InvalidInput`] for other kinds.
     pub fn open_file(&self, name: &Name, follow: bool) -> io::Result<(File, Stat)> {
         let (file, stat) = self.open_any(name, follow)?;
         Ok((file, stat.regular()?))
@@ -167,7 +167,7 @@ impl Dir {
     /// Opens the regular file `name` for reading and writing. A symbolic link is refused.
     ///
     /// # Errors
-    /// Those of `openat`, and if it is no regular file.
+    /// Errors of `openat`, and if it is no regular file.
     pub fn open_read_write(&self, name: &Name) -> io::Result<(File, Stat)> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let flags = flags | OFlags::NOFOLLOW;
@@ -179,7 +179,7 @@ impl Dir {
     /// Opens any entry except a directory for reading, without waiting.
     ///
     /// # Errors
-    /// Those of `openat`.
+    /// Errors of `openat`.
     pub fn open_any(&self, name: &Name, follow: bool) -> io::Result<(File, Stat)> {
         let nofollow = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | nofollow;
@@ -203,7 +203,7 @@ impl Dir {
     /// The metadata of this directory.
     ///
     /// # Errors
-    /// Those of `fstat`.
+    /// Errors of `fstat`.
     pub fn stat_self(&self) -> io::Result<Stat> {
         self.stat_of(&self.fd)
     }
@@ -211,7 +211,7 @@ impl Dir {
     /// The metadata of `name`, not following a link.
     ///
     /// # Errors
-    /// Those of `fstatat`.
+    /// Errors of `fstatat`.
     pub fn stat(&self, name: &Name) -> io::Result<Stat> {
         self.stat_at(name, AtFlags::SYMLINK_NOFOLLOW)
     }
@@ -219,7 +219,7 @@ impl Dir {
     /// The metadata of the entry that `name` leads to.
     ///
     /// # Errors
-    /// Those of `fstatat`.
+    /// Errors of `fstatat`.
     pub fn stat_following(&self, name: &Name) -> io::Result<Stat> {
         match jail::follow(self, name.as_bytes(), jail::INSPECT) {
             Some(opened) => {
@@ -248,7 +248,7 @@ impl Dir {
     /// The target of the symbolic link `name`.
     ///
     /// # Errors
-    /// Those of `readlinkat`.
+    /// Errors of `readlinkat`.
     pub fn read_link(&self, name: &Name) -> io::Result<Vec<u8>> {
         match rustix::fs::readlinkat(&self.fd, name.as_bytes(), Vec::new()) {
             Err(Errno::INVAL) if self.fakes => self.read_faked_link(name),
@@ -259,7 +259,7 @@ impl Dir {
     /// All entries except `.` and `..`, in byte order.
     ///
     /// # Errors
-    /// Those of `getdents`.
+    /// Errors of `getdents`.
     pub fn entries(&self) -> io::Result<Vec<DirEntry>> {
         let mut entries = Vec::new();
         self.read(|name, file_type| {
@@ -278,7 +278,7 @@ impl Dir {
     /// The names that `keep` selects, in no order. Other names are not kept in memory.
     ///
     /// # Errors
-    /// Those of `getdents`.
+    /// Errors of `getdents`.
     pub fn names_where(&self, mut keep: impl FnMut(&[u8]) -> bool) -> io::Result<Vec<Name>> {
         let mut names = Vec::new();
         self.read(|name, _| {
@@ -320,7 +320,7 @@ impl Dir {
     /// Creates the directory `name` with the permission bits `mode`.
     ///
     /// # Errors
-    /// Those of `mkdirat`.
+    /// Errors of `mkdirat`.
     pub fn make_dir(&self, name: &Name, mode: u32) -> io::Result<()> {
         Ok(rustix::fs::mkdirat(&self.fd, name.as_bytes(), Mode::from_raw_mode(mode as _))?)
     }
@@ -328,7 +328,7 @@ impl Dir {
     /// Creates the private file `temp`, which must not exist, for writing.
     ///
     /// # Errors
-    /// Those of `openat`.
+    /// Errors of `openat`.
     pub fn create_private(&self, temp: &str) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         Ok(rustix::fs::openat(&self.fd, temp, flags, private_mode())?.into())
@@ -338,7 +338,7 @@ impl Dir {
     /// that another user could have created is refused.
     ///
     /// # Errors
-    /// Those of `openat`; [`io::ErrorKind::PermissionDenied`] for a file that is
+    /// Errors of `openat`; [`io::ErrorKind::PermissionDenied`] for a file that is
     /// not ours alone.
     pub fn open_private(&self, temp: &str) -> io::Result<File> {
         match self.create_private(temp) {
@@ -365,7 +365,7 @@ impl Dir {
     /// other kinds are refused.
     ///
     /// # Errors
-    /// Those of `openat`; [`io::ErrorKind::InvalidInput`] for other kinds.
+    /// Errors of `openat`; [`io::ErrorKind::InvalidInput`] for other kinds.
     pub fn open_any_private(&self, temp: &str) -> io::Result<(File, Stat)> {
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let open = |mode| rustix::fs::openat(&self.fd, temp, flags | mode, Mode::empty());
@@ -392,7 +392,7 @@ impl Dir {
     /// True if the private name `temp` still refers to `file`.
     ///
     /// # Errors
-    /// Those of `fstatat`.
+    /// Errors of `fstatat`.
     pub fn is_private_file(&self, temp: &str, file: &File) -> io::Result<bool> {
         match self.entry_id(temp.as_bytes()) {
             Ok(id) => Ok(id == stat::file_stat(file)?.id),
@@ -405,7 +405,7 @@ impl Dir {
     /// is a directory.
     ///
     /// # Errors
-    /// Those of `renameat`.
+    /// Errors of `renameat`.
     pub fn publish_replacing(&self, temp: &str, name: &Name) -> io::Result<()> {
         Ok(rustix::fs::renameat(&self.fd, temp, &self.fd, name.as_bytes())?)
     }
@@ -413,7 +413,7 @@ impl Dir {
     /// Renames the private name `temp` to `name`, which must not exist.
     ///
     /// # Errors
-    /// Those of `renameat`; [`io::ErrorKind::AlreadyExists`] if `name` exists.
+    /// Errors of `renameat`; [`io::ErrorKind::AlreadyExists`] if `name` exists.
     pub fn publish_new(&self, temp: &str, name: &Name) -> io::Result<()> {
         let new = name.as_bytes();
         match rustix::fs::renameat_with(&self.fd, temp, &self.fd, new, RenameFlags::NOREPLACE) {
@@ -445,7 +445,7 @@ impl Dir {
     /// replaces an existing entry: a file by a file, an empty directory by a directory.
     ///
     /// # Errors
-    /// Those of `renameat2`; [`io::ErrorKind::AlreadyExists`] if `new`
+    /// Errors of `renameat2`; [`io::ErrorKind::AlreadyExists`] if `new`
     /// exists and must stay, [`io::ErrorKind::CrossesDevices`] between file systems.
     pub fn rename_to(&self, name: &Name, to: &Self, new: &Name, replace: bool) -> io::Result<()> {
         let (name, new) = (name.as_bytes(), new.as_bytes());
@@ -462,7 +462,7 @@ impl Dir {
     /// Removes `name`, which must not be a directory.
     ///
     /// # Errors
-    /// Those of `unlinkat`.
+    /// Errors of `unlinkat`.
     pub fn remove_file(&self, name: &Name) -> io::Result<()> {
         Ok(rustix::fs::unlinkat(&self.fd, name.as_bytes(), AtFlags::empty())?)
     }
@@ -470,7 +470,7 @@ impl Dir {
     /// Removes the directory `name`, which must be empty.
     ///
     /// # Errors
-    /// Those of `unlinkat`.
+    /// Errors of `unlinkat`.
     pub fn remove_dir(&self, name: &Name) -> io::Result<()> {
         Ok(rustix::fs::unlinkat(&self.fd, name.as_bytes(), AtFlags::REMOVEDIR)?)
     }
@@ -478,7 +478,7 @@ impl Dir {
     /// Removes the private name `temp`.
     ///
     /// # Errors
-    /// Those of `unlinkat`.
+    /// Errors of `unlinkat`.
     pub fn remove_private(&self, temp: &str) -> io::Result<()> {
         Ok(rustix::fs::unlinkat(&self.fd, temp, AtFlags::empty())?)
     }
@@ -521,7 +521,7 @@ pub(crate) fn private_mode() -> Mode {
 /// The metadata at a path that the operator named.
 ///
 /// # Errors
-/// Those of `stat` and `lstat`.
+/// Errors of `stat` and `lstat`.
 pub fn path_stat(path: &[u8], follow: bool) -> io::Result<Stat> {
     let nofollow = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
     if let Some(opened) = jail::open(path, jail::INSPECT | nofollow) {
@@ -535,7 +535,7 @@ pub fn path_stat(path: &[u8], follow: bool) -> io::Result<Stat> {
 /// The target of the symbolic link at a path that the operator named.
 ///
 /// # Errors
-/// Those of `readlink`.
+/// Errors of `readlink`.
 pub fn path_link(path: &[u8]) -> io::Result<Vec<u8>> {
     if let Some(opened) = jail::open(path, jail::INSPECT | OFlags::NOFOLLOW) {
         return Ok(rustix::fs::readlinkat(opened?, "", Vec::new())?.into_bytes());

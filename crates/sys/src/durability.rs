@@ -42,7 +42,7 @@ elsewhere!(pub fn start_write_back(&File) -> () = ());
 /// ordinary write.
 ///
 /// # Errors
-/// Those of `pwrite`.
+/// Errors of `pwrite`.
 #[cfg(target_os = "linux")]
 pub fn write_out_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
     use rustix::io::{Errno, ReadWriteFlags, pwritev2};
@@ -71,7 +71,7 @@ pub fn write_out_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
 /// Writes all of `bytes` at `offset` of `file`.
 ///
 /// # Errors
-/// Those of `pwrite`.
+/// Errors of `pwrite`.
 #[cfg(not(target_os = "linux"))]
 pub fn write_out_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
     file.write_all_at(bytes, offset)
@@ -159,7 +159,7 @@ impl Dir {
     /// Makes the names in this directory durable.
     ///
     /// # Errors
-    /// Those of `fsync`.
+    /// Errors of `fsync`.
     pub fn sync(&self) -> io::Result<()> {
         File::from(self.as_fd().try_clone_to_owned()?).sync_all()
     }
@@ -174,7 +174,7 @@ impl Dir {
     /// programs.
     ///
     /// # Errors
-    /// Those of `syncfs`: some data, of any program, could not be written.
+    /// Errors of `syncfs`: some data, of any program, could not be written.
     pub fn sync_file_system(&self) -> io::Result<()> {
         #[cfg(target_os = "linux")]
         return Ok(rustix::fs::syncfs(self)?);

@@ -54,7 +54,7 @@ impl Dir {
     /// The metadata of an open file or directory in it, with faked attributes.
     ///
     /// # Errors
-    /// Those of `fstat` and `fgetxattr`.
+    /// Errors of `fstat` and `fgetxattr`.
     pub fn stat_of(&self, file: impl AsFd) -> io::Result<Stat> {
         let stat = stat::file_stat(file.as_fd())?;
         if !self.fakes {
@@ -67,7 +67,7 @@ impl Dir {
     /// The extended attributes and access control lists in `which` of such a file.
     ///
     /// # Errors
-    /// Those of `flistxattr` and `fgetxattr`.
+    /// Errors of `flistxattr` and `fgetxattr`.
     pub fn extended_of(&self, file: impl AsFd, which: Kept) -> io::Result<Option<Box<Extended>>> {
         self.extended_at(Target::open(&file), which)
     }

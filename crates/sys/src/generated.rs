@@ -16,7 +16,7 @@ pub fn is_generated(file: impl AsFd) -> bool {
 /// Creates a file in memory, which is gone when it is closed.
 ///
 /// # Errors
-/// Those of `memfd_create`.
+/// Errors of `memfd_create`.
 #[cfg(target_os = "linux")]
 pub fn memory_file() -> io::Result<File> {
     Ok(rustix::fs::memfd_create("haul", rustix::fs::MemfdFlags::CLOEXEC)?.into())
@@ -28,7 +28,7 @@ elsewhere!(pub fn memory_file() -> io::Result<File> = Err(io::ErrorKind::Unsuppo
 /// error. Returns whether it would.
 ///
 /// # Errors
-/// Those of `poll`.
+/// Errors of `poll`.
 pub fn is_readable_within(file: impl AsFd, within: Duration) -> io::Result<bool> {
     let within =
         Timespec { tv_sec: within.as_secs() as i64, tv_nsec: within.subsec_nanos().into() };

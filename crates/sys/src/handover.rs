@@ -40,7 +40,7 @@ impl Handover {
     /// it.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Errors of the system.
     pub fn new(secret: &[u8; SECRET_LEN]) -> io::Result<Option<Self>> {
         let Some(rendezvous) = Rendezvous::listen(PURPOSE, secret)? else { return Ok(None) };
         rendezvous.listener.set_nonblocking(true)?;
@@ -52,7 +52,7 @@ impl Handover {
     /// within a second.
     ///
     /// # Errors
-    /// Those of `poll` and `accept`.
+    /// Errors of `poll` and `accept`.
     pub fn accept_within(
         &self,
         timeout: Duration,
@@ -108,7 +108,7 @@ impl HandoverTarget {
     /// any more. A receiver that rejects them releases it at once.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Errors of the system.
     pub fn hand_over(
         mut self,
         number: u8,

@@ -33,7 +33,7 @@ impl Dir {
     /// may not read it.
     ///
     /// # Errors
-    /// Those of [`Dir::open_file`].
+    /// Errors of [`Dir::open_file`].
     pub fn hold_file(&self, name: &Name) -> io::Result<(Held, Stat)> {
         let refused = match self.open_file(name, false) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => error,
@@ -50,7 +50,7 @@ impl Dir {
     /// Holds the entry `name` without opening it, not following a link.
     ///
     /// # Errors
-    /// Those of `openat`; [`io::ErrorKind::Unsupported`] where the system leads to no handle.
+    /// Errors of `openat`; [`io::ErrorKind::Unsupported`] where the system leads to no handle.
     pub(crate) fn hold(&self, name: &[u8]) -> io::Result<(Held, Stat)> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let held = rustix::fs::openat(self, name, flags, Mode::empty())?;
@@ -63,7 +63,7 @@ impl Dir {
     /// to. It is not opened: a FIFO would block, and a device might act.
     ///
     /// # Errors
-    /// Those of `openat`, `listxattr` and `getxattr`.
+    /// Errors of `openat`, `listxattr` and `getxattr`.
     pub fn extended_following(
         &self,
         name: &Name,
@@ -106,7 +106,7 @@ impl Held {
     /// like [`crate::set_attributes`].
     ///
     /// # Errors
-    /// Those of [`crate::set_attributes`].
+    /// Errors of [`crate::set_attributes`].
     pub fn set_attributes(
         &self,
         dir: &Dir,

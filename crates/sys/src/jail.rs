@@ -65,7 +65,7 @@ pub(crate) fn open(path: &[u8], flags: OFlags) -> Option<io::Result<OwnedFd>> {
 /// resolved.
 ///
 /// # Errors
-/// Those of asking for the working directory.
+/// Errors of asking for the working directory.
 pub fn absolute(path: &Path) -> io::Result<PathBuf> {
     match root() {
         Some(_) => Ok(Path::new("/").join(path)),

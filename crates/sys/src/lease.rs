@@ -27,7 +27,7 @@ impl Lease {
     /// the system does not support it.
     ///
     /// # Errors
-    /// Those of the system; if the holder can't be ended.
+    /// Errors of the system; if the holder can't be ended.
     pub fn take(secret: &[u8; SECRET_LEN], timeout: Duration) -> io::Result<Option<Self>> {
         for _ in 0..ATTEMPTS_MAX {
             match Rendezvous::listen(PURPOSE, secret) {

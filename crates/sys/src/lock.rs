@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 /// while another process holds the lock.
 ///
 /// # Errors
-/// Those of `flock`.
+/// Errors of `flock`.
 pub fn try_lock(of: impl AsFd) -> io::Result<bool> {
     match flock(of, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(true),

@@ -22,7 +22,7 @@ impl Dir {
     /// in `kept` that it supports.
     ///
     /// # Errors
-    /// Those of `symlinkat` and `mknodat`, and of setting the attributes.
+    /// Errors of `symlinkat` and `mknodat`, and of setting the attributes.
     pub fn make_entry(
         &self,
         new: NewEntry<'_>,
@@ -66,7 +66,7 @@ impl Dir {
     /// exist. No link is followed.
     ///
     /// # Errors
-    /// Those of `linkat`; [`io::ErrorKind::NotFound`] if it is not the object `id`, where
+    /// Errors of `linkat`; [`io::ErrorKind::NotFound`] if it is not the object `id`, where
     /// that is known.
     pub fn make_hard_link(
         &self,

@@ -69,7 +69,7 @@ pub fn keeps_ctime(file: impl AsFd, mtime: Timestamp, ctime: Timestamp) -> bool 
 /// user or group than in `attributes`, unless such bits are kept for any owner.
 ///
 /// # Errors
-/// Those of `fchown`, `fsetxattr`, `fchmod` and `futimens`, and of [`keep_mtime`] where the
+/// Errors of `fchown`, `fsetxattr`, `fchmod` and `futimens`, and of [`keep_mtime`] where the
 /// file system is not known.
 pub fn set_attributes(
     dir: &Dir,
@@ -173,7 +173,7 @@ fn set_owner(
 /// Sets the low 12 bits of an open file's mode.
 ///
 /// # Errors
-/// Those of `fchmod`.
+/// Errors of `fchmod`.
 pub fn set_mode(file: impl AsFd, mode: u32) -> io::Result<()> {
     Ok(rustix::fs::fchmod(file, Mode::from_raw_mode((mode & 0o7777) as _))?)
 }
@@ -181,7 +181,7 @@ pub fn set_mode(file: impl AsFd, mode: u32) -> io::Result<()> {
 /// Sets an open file's modification time. Its access time stays.
 ///
 /// # Errors
-/// Those of `futimens`.
+/// Errors of `futimens`.
 pub fn set_mtime(file: impl AsFd, mtime: Timestamp) -> io::Result<()> {
     Ok(rustix::fs::futimens(file, &timestamps(mtime))?)
 }
@@ -193,7 +193,7 @@ pub fn set_mtime(file: impl AsFd, mtime: Timestamp) -> io::Result<()> {
 /// A time out of the file system's range becomes the nearest one.
 ///
 /// # Errors
-/// Those of `futimens` and `fstat`; [`io::ErrorKind::Unsupported`] if no time can be set.
+/// Errors of `futimens` and `fstat`; [`io::ErrorKind::Unsupported`] if no time can be set.
 pub fn keep_mtime(file: impl AsFd, mtime: Timestamp) -> io::Result<()> {
     keep_mtime_of(Target::open(&file), mtime)
 }

@@ -35,7 +35,7 @@ impl Dir {
     /// Opens a directory that the operator named, following only `links`.
     ///
     /// # Errors
-    /// Those of `open`; [`ForeignLink`] at a link that is not followed.
+    /// Errors of `open`; [`ForeignLink`] at a link that is not followed.
     pub fn open_named(path: &Path, links: Links) -> io::Result<Self> {
         Self::open_following(path, links, OFlags::empty())
     }
@@ -69,7 +69,7 @@ impl Dir {
     /// this process's user.
     ///
     /// # Errors
-    /// Those of `open`; [`ForeignLink`] at a link that is not followed; if it is no regular file.
+    /// Errors of `open`; [`ForeignLink`] at a link that is not followed; if it is no regular file.
     pub fn open_link_target(&self, name: &Name) -> io::Result<(File, Stat)> {
         let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::NONBLOCK;
         let rest = vec![name.as_bytes().to_vec()];
@@ -82,7 +82,7 @@ impl Dir {
 /// Opens a file that the operator named for reading, following only `links`.
 ///
 /// # Errors
-/// Those of `open`; [`ForeignLink`] at a link that is not followed.
+/// Errors of `open`; [`ForeignLink`] at a link that is not followed.
 pub fn open_named(path: &Path, links: Links) -> io::Result<File> {
     match links {
         Links::All => File::open(path),

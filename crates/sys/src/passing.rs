@@ -17,7 +17,7 @@ const PASSED_MAX: usize = 16;
 /// Sends `data`, which must not be empty, with `descriptors`, at most 16.
 ///
 /// # Errors
-/// Those of `sendmsg`.
+/// Errors of `sendmsg`.
 pub fn pass(socket: impl AsFd, data: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED_MAX))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -33,7 +33,7 @@ pub fn pass(socket: impl AsFd, data: &[u8], descriptors: &[BorrowedFd<'_>]) -> i
 /// end of a stream. The descriptors have the close-on-exec flag.
 ///
 /// # Errors
-/// Those of `recvmsg`.
+/// Errors of `recvmsg`.
 pub fn receive_passed(socket: impl AsFd, data: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -65,7 +65,7 @@ elsewhere!(fn flags() -> RecvFlags = RecvFlags::empty());
 /// system does not report it.
 ///
 /// # Errors
-/// Those of `getsockopt`.
+/// Errors of `getsockopt`.
 #[cfg(target_os = "linux")]
 pub fn is_of_user(stream: &UnixStream) -> io::Result<bool> {
     Ok(rustix::net::sockopt::socket_peercred(stream)?.uid == geteuid())

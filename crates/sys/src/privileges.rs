@@ -18,7 +18,7 @@ impl ResourceLimits {
     /// Applies the limits to this process and those that it starts.
     ///
     /// # Errors
-    /// Those of `setrlimit`.
+    /// Errors of `setrlimit`.
     pub fn apply(self) -> io::Result<()> {
         let bounds = [(Resource::Nofile, self.open_files_max), (Resource::As, self.memory_max)];
         for (resource, max) in bounds {

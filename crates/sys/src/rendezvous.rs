@@ -17,7 +17,7 @@ const SECRET_MAX: Duration = Duration::from_secs(1);
 /// Creates a random secret.
 ///
 /// # Errors
-/// Those of reading from the system's source of random bytes.
+/// Errors of reading from the system's source of random bytes.
 pub fn secret() -> io::Result<[u8; SECRET_LEN]> {
     let mut secret = [0; SECRET_LEN];
     File::open("/dev/urandom")?.read_exact(&mut secret)?;
@@ -36,7 +36,7 @@ impl Rendezvous {
     /// support it.
     ///
     /// # Errors
-    /// Those of the system, and [`ErrorKind::AddrInUse`] if another process listens.
+    /// Errors of the system, and [`ErrorKind::AddrInUse`] if another process listens.
     pub(crate) fn listen(purpose: &[u8], secret: &[u8; SECRET_LEN]) -> io::Result<Option<Self>> {
         let address = match address(purpose, secret) {
             Err(error) if error.kind() == ErrorKind::Unsupported => return Ok(None),

@@ -121,7 +121,7 @@ pub(crate) fn kind_of(special: Special) -> (FileType, Device) {
 /// The metadata of an open file or directory.
 ///
 /// # Errors
-/// Those of `fstat`.
+/// Errors of `fstat`.
 pub fn file_stat(file: impl AsFd) -> io::Result<Stat> {
     Ok(Stat::from_raw(&rustix::fs::fstat(file)?))
 }

@@ -64,7 +64,7 @@ impl Dir {
     /// a moment at most.
     ///
     /// # Errors
-    /// Those of `openat` and `unlinkat`.
+    /// Errors of `openat` and `unlinkat`.
     pub fn create_nameless(&self) -> io::Result<File> {
         if let Some(file) = self.create_unnamed() {
             return Ok(file);

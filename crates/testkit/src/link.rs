@@ -63,7 +63,7 @@ impl Link {
     /// A link to `server`.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Errors of the system.
     pub fn to(server: &Sshd) -> io::Result<Link> {
         Link::to_address((Ipv4Addr::LOCALHOST, server.port()).into())
     }
@@ -71,7 +71,7 @@ impl Link {
     /// A link to the server at `far`, by TCP and UDP.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Errors of the system.
     pub fn to_address(far: SocketAddr) -> io::Result<Link> {
         let (listener, datagrams) = one_port()?;
         let address = listener.local_addr()?;
@@ -160,7 +160,7 @@ impl Link {
     /// gone to another network. Answers to the old address are lost.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Errors of the system.
     pub fn roam(&self) -> io::Result<()> {
         self.shared.flows().iter_mut().try_for_each(|flow| flow.roam(&self.shared))
     }

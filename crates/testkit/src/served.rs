@@ -33,7 +33,7 @@ impl Served {
     /// A directory without a running server.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn prepare(haul: &Path) -> io::Result<Served> {
         let dir = TempDir::with_prefix("haul-served-")?;
         fs::set_permissions(dir.path(), Permissions::from_mode(0o755))?;
@@ -122,7 +122,7 @@ impl Served {
     /// Has the user of the home directory `home` reach the server at another address.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn reach_by(&self, home: &str, address: SocketAddr) -> io::Result<()> {
         let servers = self.path(home).join(".local/state/haul/servers.toml");
         let own = self.address()?.to_string();
@@ -139,7 +139,7 @@ impl Served {
     /// The same as [`Self::reach_by`] for that user.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn be_reached_by(&self, address: SocketAddr) -> io::Result<()> {
         self.reach_by(CLIENT, address)
     }

@@ -28,7 +28,7 @@ impl Tcp {
     /// Ends it for both sides, as a network would.
     ///
     /// # Errors
-    /// Those of the system: it has ended already.
+    /// Errors of the system: it has ended already.
     pub fn cut(&self) -> io::Result<()> {
         Ok(shutdown(&self.0, Shutdown::Both)?)
     }
@@ -37,7 +37,7 @@ impl Tcp {
     /// for them now.
     ///
     /// # Errors
-    /// Those of the system: it has ended already.
+    /// Errors of the system: it has ended already.
     pub fn corrupt(&self) -> io::Result<bool> {
         match send(&self.0, &NOISE, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
             Err(rustix::io::Errno::AGAIN) => Ok(false),
@@ -48,7 +48,7 @@ impl Tcp {
     /// Lets nothing more in, not even that something has arrived; neither side sees why.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Errors of the system.
     pub fn silence(&self) -> io::Result<()> {
         /// "Return": no byte of a packet is taken.
         const RETURN: u16 = 0x06;

@@ -27,7 +27,7 @@ pub trait Tree: Send + Sync {
     /// The absolute path of the directory `path`. Links in it need not be resolved.
     ///
     /// # Errors
-    /// Those of the system or the server.
+    /// Errors of the system or the server.
     fn absolute_path(&self, path: &[u8]) -> io::Result<Vec<u8>>;
 
     /// The capabilities of the tree.
@@ -226,7 +226,7 @@ pub trait TreeDir: Send + Sync {
     /// storage does not report it.
     ///
     /// # Errors
-    /// Those of creating the file and setting its time.
+    /// Errors of creating the file and setting its time.
     fn stored_time(&self, _time: Timestamp) -> io::Result<Timestamp> {
         Err(io::ErrorKind::Unsupported.into())
     }

@@ -59,7 +59,7 @@ impl<'f> dyn SourceFile + 'f {
     /// True if it has holes. A copy of it will have holes, too.
     ///
     /// # Errors
-    /// Those of [`SourceFile::next_data`].
+    /// Errors of [`SourceFile::next_data`].
     pub fn has_holes(&self) -> io::Result<bool> {
         let size = self.seal().size;
         Ok(size > 0 && self.next_data(0)? != Some(0..size))

@@ -28,7 +28,7 @@ impl Marker {
     /// may see new files late.
     ///
     /// # Errors
-    /// Those of creating an entry.
+    /// Errors of creating an entry.
     pub fn make(dir: &Dir) -> io::Result<Self> {
         if !dir.has_known_file_system() {
             return Self::make_new_dir(dir);
@@ -51,7 +51,7 @@ impl Marker {
     /// Creates a mark in `dir` that is a directory.
     ///
     /// # Errors
-    /// Those of `mkdir`.
+    /// Errors of `mkdir`.
     pub fn make_new_dir(dir: &Dir) -> io::Result<Self> {
         let name = private_name();
         Self::make_dir(dir, Name::new(name.as_bytes()).map_err(io::Error::other)?)
@@ -60,7 +60,7 @@ impl Marker {
     /// Creates the directory `name` in `dir`.
     ///
     /// # Errors
-    /// Those of `mkdir`; [`io::ErrorKind::AlreadyExists`] if it exists already.
+    /// Errors of `mkdir`; [`io::ErrorKind::AlreadyExists`] if it exists already.
     pub fn make_dir(dir: &Dir, name: Name) -> io::Result<Self> {
         let mut marker = Self::of(dir, name)?;
         dir.make_dir(&marker.name, PRIVATE_DIR_MODE)?;
@@ -83,7 +83,7 @@ impl Marker {
     /// Opens the directory.
     ///
     /// # Errors
-    /// Those of opening a directory.
+    /// Errors of opening a directory.
     pub fn open(&self) -> io::Result<Dir> {
         self.dir.open_dir(&self.name)
     }
@@ -92,7 +92,7 @@ impl Marker {
     /// directory elsewhere.
     ///
     /// # Errors
-    /// Those of removing an entry.
+    /// Errors of removing an entry.
     pub fn remove(mut self) -> io::Result<()> {
         self.remove_entry()
     }
@@ -132,7 +132,7 @@ pub enum Visibility<T> {
 /// looks for it on the other side.
 ///
 /// # Errors
-/// Those of looking, and of creating and removing the entry in the new directory.
+/// Errors of looking, and of creating and removing the entry in the new directory.
 pub fn check_visibility<T>(
     near: &Dir,
     name: &Name,

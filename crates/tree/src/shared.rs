@@ -169,7 +169,7 @@ impl SharedBlocks {
     /// offset in the block and returns the length. `None` if the block can't be shared.
     ///
     /// # Errors
-    /// Those of `read`; [`io::ErrorKind::UnexpectedEof`] if the file ends early.
+    /// Errors of `read`; [`io::ErrorKind::UnexpectedEof`] if the file ends early.
     pub(crate) fn block(
         &self,
         version: &Version,

@@ -37,7 +37,7 @@ pub fn add_spare(spare: Weak<dyn Spare>) {
 /// Calls `open`, and retries for a while if it fails for lack of handles.
 ///
 /// # Errors
-/// Those of `open`.
+/// Errors of `open`.
 pub(crate) fn retry_open<T>(mut open: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let first = open();
     if !first.as_ref().is_err_and(is_out_of_handles) {

@@ -31,7 +31,7 @@ impl Spooled {
     /// `should_continue` returns true. A regular file is only opened.
     ///
     /// # Errors
-    /// Those of opening, reading and writing; [`io::ErrorKind::Interrupted`] when `should_continue`
+    /// Errors of opening, reading and writing; [`io::ErrorKind::Interrupted`] if `should_continue`
     /// returns false.
     pub(super) fn read(
         dir: &Dir,
@@ -70,7 +70,7 @@ impl Spooled {
     /// Reads a `file` that the kernel generates into memory.
     ///
     /// # Errors
-    /// Those of reading; [`io::ErrorKind::FileTooLarge`].
+    /// Errors of reading; [`io::ErrorKind::FileTooLarge`].
     pub(super) fn generated(file: &File, stat: Stat) -> io::Result<Self> {
         let mut kept = haul_sys::memory_file()?;
         let copied = io::copy(&mut file.take(GENERATED_LEN_MAX + 1), &mut kept)?;
@@ -91,7 +91,7 @@ impl Spooled {
     /// Duplicates the handle.
     ///
     /// # Errors
-    /// Those of `dup`.
+    /// Errors of `dup`.
     pub(super) fn try_clone(&self) -> io::Result<Self> {
         Ok(Self { file: self.file.try_clone()?, stat: self.stat, fixed: self.fixed })
     }

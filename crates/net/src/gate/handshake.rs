@@ -59,7 +59,7 @@ pub(super) struct Handshake {
 
 impl Handshake {
     /// # Errors
-    /// Those of `fcntl`.
+    /// Errors of `fcntl`.
     pub(super) fn begin(
         socket: TcpStream,
         from: SocketAddr,

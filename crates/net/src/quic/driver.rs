@@ -143,7 +143,7 @@ impl Driver {
     /// open while a connection uses them.
     ///
     /// # Errors
-    /// Those of `setsockopt`.
+    /// Errors of `setsockopt`.
     pub(super) fn listen(&mut self, sockets: Vec<UdpSocket>) -> io::Result<()> {
         self.sockets.values_mut().for_each(|socket| socket.role = SocketRole::Draining);
         for socket in sockets {
@@ -169,7 +169,7 @@ impl Driver {
     /// Adds a client's socket.
     ///
     /// # Errors
-    /// Those of `setsockopt`.
+    /// Errors of `setsockopt`.
     pub(super) fn add_client_socket(&mut self, udp: Udp) -> io::Result<usize> {
         udp.enable_error_reports()?;
         Ok(self.add(udp, SocketRole::OwnClient))
@@ -275,7 +275,7 @@ impl Driver {
     /// `others` are readable.
     ///
     /// # Errors
-    /// Those of `poll`.
+    /// Errors of `poll`.
     pub(super) fn turn(
         &mut self,
         others: &[BorrowedFd<'_>],

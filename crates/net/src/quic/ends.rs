@@ -63,7 +63,7 @@ impl Ends {
     /// Creates both sides.
     ///
     /// # Errors
-    /// Those of `socketpair`.
+    /// Errors of `socketpair`.
     pub(super) fn pairs() -> io::Result<(Self, Self)> {
         let ((stream, other_stream), (stream_end, other_end)) =
             (UnixStream::pair()?, UnixStream::pair()?);
@@ -96,7 +96,7 @@ impl JobStream {
     /// Makes the connection. Messages call the peer `peer`. `linger` is dropped last.
     ///
     /// # Errors
-    /// Those of sending the opening.
+    /// Errors of sending the opening.
     pub(crate) fn into_connection(
         self,
         peer: String,

@@ -43,7 +43,7 @@ impl QuicGate {
     /// Prepares a process. Call [`Self::set_process`] once it runs. `None` if there are no sockets.
     ///
     /// # Errors
-    /// Those of `socketpair` and `dup`.
+    /// Errors of `socketpair` and `dup`.
     pub(crate) fn begin(
         &mut self,
         own: &[Identity],

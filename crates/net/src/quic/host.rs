@@ -55,7 +55,7 @@ impl QuicChild {
     /// Serves until the main process has closed its end.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Errors of the system.
     pub(crate) fn serve(self) -> io::Result<()> {
         let Self { control, sockets, setup } = self;
         control.set_read_timeout(Some(RECEIVE_MAX))?;

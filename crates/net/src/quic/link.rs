@@ -72,7 +72,7 @@ impl Link {
     /// Starts to move the bytes of `quic`.
     ///
     /// # Errors
-    /// Those of `fcntl`.
+    /// Errors of `fcntl`.
     pub(super) fn new(ends: Ends, quic: &mut Connection) -> io::Result<Self> {
         ends.stream.set_nonblocking(true)?;
         let is_client = quic.side().is_client();

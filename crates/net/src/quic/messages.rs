@@ -94,7 +94,7 @@ impl Setup {
     /// Sends the settings, with new sockets if given.
     ///
     /// # Errors
-    /// Those of sending; when there are too many keys or sockets.
+    /// Errors of sending; when there are too many keys or sockets.
     pub(super) fn send(mut self, to: &UnixStream, sockets: Option<&[UdpSocket]>) -> io::Result<()> {
         self.has_sockets = sockets.is_some();
         let sockets: Vec<BorrowedFd<'_>> =
@@ -108,7 +108,7 @@ impl Setup {
     /// Receives settings, and new sockets if it carries any. `None` at the end of the stream.
     ///
     /// # Errors
-    /// Those of receiving; [`io::ErrorKind::InvalidData`] for an invalid message.
+    /// Errors of receiving; [`io::ErrorKind::InvalidData`] for an invalid message.
     pub(super) fn receive(from: &UnixStream) -> io::Result<Option<(Self, Option<Vec<UdpSocket>>)>> {
         let Some((setup, sockets)) = receive::<Self>(from)? else { return Ok(None) };
         let sockets = sockets.into_iter().map(UdpSocket::from).collect();
@@ -131,7 +131,7 @@ impl Arrival {
     /// Sends the caller, with the job's ends.
     ///
     /// # Errors
-    /// Those of sending.
+    /// Errors of sending.
     pub(super) fn send(mut self, to: &UnixStream, ends: &Ends) -> io::Result<()> {
         self.label = self.label.filter(|label| label.len() <= LABEL_LEN_MAX);
         send(to, &self, &[ends.stream.as_fd(), ends.stream_end.as_fd()])
@@ -140,7 +140,7 @@ impl Arrival {
     /// Receives a caller; `None` at the end of the stream.
     ///
     /// # Errors
-    /// Those of receiving; [`io::ErrorKind::InvalidData`] for an invalid message.
+    /// Errors of receiving; [`io::ErrorKind::InvalidData`] for an invalid message.
     pub(super) fn receive(from: &UnixStream) -> io::Result<Option<(Self, Ends)>> {
         let Some((arrival, ends)) = receive::<Self>(from)? else { return Ok(None) };
         let ends = <[OwnedFd; 2]>::try_from(ends).map_err(|_| io::ErrorKind::InvalidData)?;
@@ -157,7 +157,7 @@ impl Arrival {
 /// to the end or the first invalid message. For the fuzz target.
 ///
 /// # Errors
-/// Those of `socketpair`.
+/// Errors of `socketpair`.
 ///
 /// # Panics
 /// If a decoded message does not encode and decode to the same value.

@@ -63,7 +63,7 @@ pub(super) struct Udp {
 
 impl Udp {
     /// # Errors
-    /// Those of `setsockopt`.
+    /// Errors of `setsockopt`.
     pub(super) fn new(socket: UdpSocket) -> io::Result<Self> {
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
         let local = socket.local_addr()?;
@@ -145,7 +145,7 @@ impl Udp {
     /// Enables reports about undeliverable packets, as far as the system gets them.
     ///
     /// # Errors
-    /// Those of `setsockopt`.
+    /// Errors of `setsockopt`.
     pub(super) fn enable_error_reports(&self) -> io::Result<()> {
         self.state.enable_transport_errors(UdpSockRef::from(&self.socket))
     }

@@ -89,7 +89,7 @@ impl RemoteFile {
     /// Like [`Self::set_and_stat`], but also closes the file in the same round trip.
     ///
     /// # Errors
-    /// Those of [`Self::set_and_stat`] and of [`Self::close`].
+    /// Errors of [`Self::set_and_stat`] and of [`Self::close`].
     pub fn set_stat_and_close(self, attrs: Attrs) -> Result<AttrsSet> {
         self.0.closed.store(true, Ordering::Relaxed);
         let handle = self.handle();

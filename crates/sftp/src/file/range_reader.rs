@@ -71,7 +71,7 @@ impl RangeReader {
     /// drained later.
     ///
     /// # Errors
-    /// Those of the session.
+    /// Errors of the session.
     pub fn start(&mut self) -> Result<(), SftpError> {
         self.request_ahead()?;
         let sent = self.port.flush();

@@ -49,7 +49,7 @@ impl RangeWriter {
     /// returns may then be sent.
     ///
     /// # Errors
-    /// Those of [`Self::write_at`]; [`Cause::Source`] if the range can't be read or the file ends
+    /// Errors of [`Self::write_at`]; [`Cause::Source`] if the range can't be read or the file ends
     /// within it. The written content then differs from the file's.
     pub fn write_from(&mut self, source: &File, range: Range<u64>) -> Result<(), SftpError> {
         let mut offset = range.start;

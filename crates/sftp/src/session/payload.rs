@@ -62,7 +62,7 @@ impl<'a> FileRange<'a> {
     /// zeros.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Errors of writing.
     pub(super) fn send(&self, out: &mut Writer, activity: &Activity) -> io::Result<()> {
         let mut sent = self.splice(out, activity)?;
         let mut buffer = vec![0; (self.len - sent).min(COPY_LEN)];

@@ -2,7 +2,7 @@
 //!
 //! Each file is created under a private name. It is renamed into place once the server has
 //! confirmed its content, length, mode and time. That takes three round trips (open; write, set,
-//! look and close; rename), and two more to read it back. Those of different files overlap.
+//! look and close; rename), and two more to read it back. The steps of different files overlap.
 
 use super::{Queue, Transfer};
 use crate::client::check_path;

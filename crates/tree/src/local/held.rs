@@ -58,7 +58,7 @@ impl<'d> dyn TreeDir + 'd {
     /// Makes all data written to this file system durable.
     ///
     /// # Errors
-    /// Those of `syncfs`.
+    /// Errors of `syncfs`.
     pub fn sync_all(&self) -> io::Result<()> {
         self.opened()?.sync_file_system()
     }
@@ -81,7 +81,7 @@ impl<'d> dyn TreeDir + 'd {
     /// was not. Small files without other signs of a loss are only opened if `each` is set.
     ///
     /// # Errors
-    /// Those of opening the file.
+    /// Errors of opening the file.
     pub fn has_lost_content(&self, name: &Name, meta: &Meta, each: bool) -> io::Result<bool> {
         let (MetaKind::File { size }, Some(dir)) = (meta.kind, self.held()) else {
             return Ok(false);
@@ -100,7 +100,7 @@ impl<'d> dyn TreeDir + 'd {
     /// system does not support it.
     ///
     /// # Errors
-    /// Those of opening the file.
+    /// Errors of opening the file.
     pub fn forget_cached(&self, name: &Name) -> io::Result<()> {
         let Some(dir) = self.held() else { return Ok(()) };
         let (file, _) = retry_open(|| dir.open_file(name, false))?;
@@ -130,7 +130,7 @@ impl<'d> dyn TreeDir + 'd {
     /// them.
     ///
     /// # Errors
-    /// Those of the system.
+    /// Errors of the system.
     pub fn attribute_names(&self, name: Option<&Name>) -> io::Result<Vec<Vec<u8>>> {
         self.held().map_or(Ok(Vec::new()), |dir| haul_sys::attribute_names(dir, name))
     }
@@ -159,7 +159,7 @@ impl<'d> dyn TreeDir + 'd {
     /// this process.
     ///
     /// # Errors
-    /// Those of changing the mode.
+    /// Errors of changing the mode.
     pub fn make_writable(&self) -> io::Result<()> {
         let mode_of = |mode: u32| (mode & PRIVATE_DIR_MODE != PRIVATE_DIR_MODE).then_some(mode);
         let Some(dir) = self.held() else {
@@ -190,7 +190,7 @@ impl<'d> dyn TreeDir + 'd {
     /// whether it does; if not, the file is empty. See [`crate::Capabilities::can_share_content`].
     ///
     /// # Errors
-    /// Those of creating a file.
+    /// Errors of creating a file.
     pub fn stage_sharing(
         &self,
         source: &dyn SourceFile,
@@ -217,7 +217,7 @@ impl<'d> dyn TreeDir + 'd {
     /// Publishes the file `name`, which waits in row `row` of `batch`, in this directory.
     ///
     /// # Errors
-    /// Those of renaming.
+    /// Errors of renaming.
     pub fn publish_delayed(
         &self,
         batch: &DelayedBatch,
@@ -247,7 +247,7 @@ impl<'d> dyn TreeDir + 'd {
     /// The directory of files that an earlier job has left in row `row` of `batch`, if any.
     ///
     /// # Errors
-    /// Those of opening it.
+    /// Errors of opening it.
     pub fn previous_row(
         &self,
         batch: &DelayedBatch,
@@ -261,7 +261,7 @@ impl<'d> dyn TreeDir + 'd {
     /// each to `each`.
     ///
     /// # Errors
-    /// Those of reading the directory.
+    /// Errors of reading the directory.
     pub fn clean(
         &self,
         all: bool,

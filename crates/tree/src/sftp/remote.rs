@@ -51,7 +51,7 @@ impl<'d> dyn TreeDir + 'd {
     /// object IDs.
     ///
     /// # Errors
-    /// Those of the server.
+    /// Errors of the server.
     pub fn has(&self, name: &Name) -> io::Result<bool> {
         self.on_host().map_or(Ok(true), |dir| dir.host.has_name(&dir.path_of(name.as_bytes())))
     }

@@ -15,7 +15,7 @@ impl<'d> dyn TreeDir + 'd {
     /// side, then on the other.
     ///
     /// # Errors
-    /// Those of looking for the entries, and of removing them.
+    /// Errors of looking for the entries, and of removing them.
     pub fn is_same_dir(&self, near: &Dir) -> io::Result<bool> {
         let Some(dir) = self.on_host() else { return Ok(false) };
         Ok(is_visible_in(dir, near)? || sees_entry_of(dir, near)?)

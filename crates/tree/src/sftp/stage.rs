@@ -99,7 +99,7 @@ impl SftpHost {
     /// Creates a file in the directory `dir`, under the private name `name`.
     ///
     /// # Errors
-    /// Those of creating it. The server may have created it all the same.
+    /// Errors of creating it. The server may have created it all the same.
     pub fn stage(self: &Arc<Self>, dir: &[u8], name: &str) -> io::Result<Box<dyn StagedFile>> {
         let open = Open::create(self, dir, join(dir, name.as_bytes()))?;
         Ok(Box::new(SftpStage::of(open, None)))
