@@ -255,7 +255,7 @@ fn receive(
     let found = Destination::find(tree, job).and_then(|mut found| {
         found.expect_peer();
         let takes_chunks = client.caps().has(Caps::DEDUP) && job.has_contents();
-        found.cache = takes_chunks.then(around.cache).flatten();
+        found.others.cache = takes_chunks.then(around.cache).flatten();
         let fault = |e| Fault::from_io(Side::Destination, "open the directory", &e);
         let dirs = found.handles().map_err(|error| JobError::Destination {
             path: haul_model::escape_bytes(&job.dest),

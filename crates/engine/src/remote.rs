@@ -76,7 +76,7 @@ pub(crate) fn download(
     let tree = job.local_tree(Side::Destination);
     let mut destination = Destination::find(tree, job)?;
     destination.expect_peer();
-    destination.cache = open_cache(job, monitor);
+    destination.others.cache = open_cache(job, monitor);
     let dirs = destination.handles().map_err(|e| JobError::unusable(&job.dest, &e))?;
     let (agent, wire) = Agent::prepare(session, job, sender(job)?);
     let idle_streams = wire.idle_streams();

@@ -4,11 +4,9 @@
 
 use super::decision::outcome_of;
 use super::dirs::names_in;
-use super::publish::naming;
 use super::publish::removals::reported_kind;
 use super::{
-    Completion, DirState, Filler, JobContext, Linker, Owners, Pending, Publisher, RecvDir, Times,
-    is_stage, parent_fault,
+    DirState, Filler, JobContext, Owners, Pending, RecvDir, is_stage, metadata, parent_fault,
 };
 use crate::dirs::DirNode;
 use crate::link::same;
@@ -28,10 +26,6 @@ const EXTRAS_MAX: usize = 256;
 pub(super) struct Checker<'a> {
     pub(super) job: Arc<JobContext<'a>>,
     pub(super) owners: Arc<Owners<'a>>,
-    pub(super) times: Arc<Times<'a>>,
-    pub(super) publisher: Arc<Publisher<'a>>,
-    pub(super) completion: Arc<Completion<'a>>,
-    pub(super) linker: Arc<Linker<'a>>,
     pub(super) filler: Arc<Filler<'a>>,
     /// See [`super::Destination::may_be_source`].
     pub(super) may_be_source: bool,
@@ -43,11 +37,8 @@ impl<'a> Checker<'a> {
         filler: &Arc<Filler<'a>>,
         may_be_source: bool,
     ) -> Self {
-        let (job, owners, filler) =
-            (Arc::clone(&owners.job), Arc::clone(owners), Arc::clone(filler));
-        let (times, publisher) = (Arc::clone(&filler.times), Arc::clone(&filler.publisher));
-        let (completion, linker) = (Arc::clone(&filler.completion), Arc::clone(&filler.linker));
-        Self { job, owners, times, publisher, completion, linker, filler, may_be_source }
+        let (job, owners) = (Arc::clone(&owners.job), Arc::clone(owners));
+        Self { job, owners, filler: Arc::clone(filler), may_be_source }
     }
 }
 
@@ -118,7 +109,9 @@ impl Checker<'_> {
                 Ok((found, meta)) => match self.settle_name(&dir, place, &entry.kind, found) {
                     Ok(()) => {
                         let outcome = outcome_of(found);
-                        self.completion.keep_proof(index, &dir, place, &entry, meta, &outcome);
+                        self.filler
+                            .completion
+                            .keep_proof(index, &dir, place, &entry, meta, &outcome);
                         outcome
                     }
                     Err(fault) => Outcome::Failed(fault),
@@ -185,28 +178,24 @@ impl Checker<'_> {
             };
             Ok(Some((meta, target)))
         })();
-        let Some((meta, target)) = stat_result.map_err(|error| metadata_fault(&error))? else {
+        let Some((meta, target)) = metadata(stat_result)? else {
             return Ok((Changes::MISSING, None));
         };
         if self.job.removes() && is_listed_object(node, &meta, entry) {
             return Err(same());
         }
-        let free = node
-            .handle()
-            .and_then(|handle| self.publisher.naming.is_unclaimed(dir, &*handle, name, &meta));
-        if !free.map_err(|error| metadata_fault(&error))? {
-            return Err(naming::name_taken());
-        }
-        let entry = self.times.as_kept(entry, node, Some(&meta));
+        let handle = metadata(node.handle())?;
+        self.filler.publisher.naming.check_claim(dir, &*handle, name, &meta)?;
+        let entry = self.filler.times.as_kept(entry, node, Some(&meta));
         let found = changes(&entry, &meta, target.as_deref(), self.job.plan.keeps);
         if let Some(fault) =
             self.owners.lost_set_id_fault(&entry, &meta).filter(|_| !found.has(Changes::KIND))
         {
             return Err(fault);
         }
-        let has_object_ids = node.handle().is_ok_and(|handle| handle.capabilities().has_object_ids);
+        let has_object_ids = handle.capabilities().has_object_ids;
         let id = meta.id.filter(|_| has_object_ids && self.job.is_hard_linked(&entry));
-        Ok((found.with(self.linker.compare_object(&entry, id)?), Some(meta)))
+        Ok((found.with(self.filler.linker.compare_object(&entry, id)?), Some(meta)))
     }
 
     /// Compares a directory, and opens it.
@@ -216,51 +205,18 @@ impl Checker<'_> {
         name: Option<Name>,
         entry: &Entry,
     ) -> (Arc<RecvDir>, Outcome) {
-        let (mut outcome, state) = match (&parent.state, &name) {
-            (DirState::Failed, _) => (Outcome::Failed(parent_fault()), DirState::Failed),
+        let checked = match (&parent.state, &name) {
+            (DirState::Failed, _) => Err(parent_fault()),
             (DirState::Absent | DirState::Ruled, _) => {
-                (outcome_of(missing_in(parent)), DirState::Absent)
+                Ok((outcome_of(missing_in(parent)), DirState::Absent))
             }
-            (DirState::Open(node), None) => {
-                let stat_result = node.handle().and_then(|root| root.stat_self());
-                let outcome = match stat_result {
-                    Ok(meta) if self.job.removes() && is_listed_object(node, &meta, entry) => {
-                        Outcome::Failed(same())
-                    }
-                    // A copy keeps the mode of a directory that existed. In a move, the directory
-                    // is the new name of the source.
-                    Ok(_) if entry.name.is_none() && !self.job.removes() => {
-                        Outcome::Skipped(Skip::Unchanged)
-                    }
-                    Ok(_) => match self.of_dir(entry, node) {
-                        Ok(found) => outcome_of(found),
-                        Err(error) => Outcome::Failed(metadata_fault(&error)),
-                    },
-                    Err(error) => Outcome::Failed(metadata_fault(&error)),
-                };
-                match outcome {
-                    Outcome::Failed(_) => (outcome, DirState::Failed),
-                    outcome => (outcome, DirState::Open(Arc::clone(node))),
-                }
-            }
-            (DirState::Open(above), Some(name)) => match self.open(above, name, entry) {
-                Ok((_, Some(node))) if self.job.removes() && is_listed_dir(&node, entry) => {
-                    (Outcome::Failed(same()), DirState::Failed)
-                }
-                Ok((found, Some(node))) => {
-                    let free = above.handle().and_then(|above| {
-                        self.publisher.naming.is_unclaimed(parent, &*above, name, node.meta())
-                    });
-                    match free {
-                        Ok(true) => (outcome_of(found), DirState::Open(node)),
-                        Ok(false) => (Outcome::Failed(naming::name_taken()), DirState::Failed),
-                        Err(error) => (Outcome::Failed(metadata_fault(&error)), DirState::Failed),
-                    }
-                }
-                Ok((found, None)) => (outcome_of(found), DirState::Absent),
-                Err(error) => (Outcome::Failed(metadata_fault(&error)), DirState::Failed),
-            },
+            (DirState::Open(node), None) => self
+                .check_root(node, entry)
+                .map(|outcome| (outcome, DirState::Open(Arc::clone(node)))),
+            (DirState::Open(above), Some(name)) => self.check_subdir(parent, above, name, entry),
         };
+        let (mut outcome, state) =
+            checked.unwrap_or_else(|fault| (Outcome::Failed(fault), DirState::Failed));
         let dir = RecvDir::new(Some(Arc::clone(parent)), entry.name.clone(), state, false, None);
         if let DirState::Open(node) = &dir.state {
             if let Some(fault) = self.owners.lost_set_id_fault(entry, node.meta()) {
@@ -276,6 +232,38 @@ impl Checker<'_> {
             }
         }
         (dir, outcome)
+    }
+
+    /// Compares a directory whose place is the destination itself.
+    fn check_root(&self, root: &Arc<DirNode>, entry: &Entry) -> Result<Outcome, Fault> {
+        let meta = metadata(root.handle().and_then(|handle| handle.stat_self()))?;
+        if self.job.removes() && is_listed_object(root, &meta, entry) {
+            return Err(same());
+        }
+        // A copy keeps the mode of a directory that existed. In a move, the directory is the new
+        // name of the source.
+        if entry.name.is_none() && !self.job.removes() {
+            return Ok(Outcome::Skipped(Skip::Unchanged));
+        }
+        Ok(outcome_of(metadata(self.of_dir(entry, root))?))
+    }
+
+    /// Compares the directory `name` of `above`, and opens it.
+    fn check_subdir(
+        &self,
+        parent: &RecvDir,
+        above: &Arc<DirNode>,
+        name: &Name,
+        entry: &Entry,
+    ) -> Result<(Outcome, DirState), Fault> {
+        let (found, node) = metadata(self.open(above, name, entry))?;
+        let Some(node) = node else { return Ok((outcome_of(found), DirState::Absent)) };
+        if self.job.removes() && is_listed_dir(&node, entry) {
+            return Err(same());
+        }
+        let handle = metadata(above.handle())?;
+        self.filler.publisher.naming.check_claim(parent, &*handle, name, node.meta())?;
+        Ok((outcome_of(found), DirState::Open(node)))
     }
 
     /// The differences of a directory. Its times change with every file in it, and are not
@@ -327,8 +315,4 @@ fn is_listed_object(node: &Arc<DirNode>, meta: &Meta, entry: &Entry) -> bool {
 fn is_listed_dir(node: &Arc<DirNode>, entry: &Entry) -> bool {
     let stat_result = node.handle().and_then(|handle| handle.stat_self());
     stat_result.is_ok_and(|meta| is_listed_object(node, &meta, entry))
-}
-
-fn metadata_fault(error: &io::Error) -> Fault {
-    Fault::from_io(Side::Destination, "read the metadata of the destination", error)
 }

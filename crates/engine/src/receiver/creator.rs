@@ -3,10 +3,7 @@
 
 use super::filler::hashing::Candidate;
 use super::filler::providers::bases::BaseDirs;
-use super::{
-    BaseMethod, Completion, Decider, Decision, DestLineage, Filler, JobContext, Linker, Pending,
-    Publisher, Times,
-};
+use super::{BaseMethod, Decision, DestLineage, Filler, JobContext, Pending};
 use haul_model::{Changes, Kind, Outcome};
 use haul_proto::Want;
 use haul_store::OnExisting;
@@ -15,11 +12,6 @@ use std::sync::Arc;
 /// Creates directories, links and special files, and requests the content of files.
 pub(crate) struct Creator<'a> {
     pub(super) job: Arc<JobContext<'a>>,
-    pub(super) times: Arc<Times<'a>>,
-    pub(super) publisher: Arc<Publisher<'a>>,
-    pub(super) completion: Arc<Completion<'a>>,
-    pub(super) decider: Arc<Decider<'a>>,
-    pub(super) linker: Arc<Linker<'a>>,
     pub(super) filler: Arc<Filler<'a>>,
     pub(super) dest_lineage: DestLineage,
     /// See [`super::Destination::dirs_created`].
@@ -33,39 +25,27 @@ impl<'a> Creator<'a> {
         dirs_created: usize,
     ) -> Self {
         let (job, filler) = (Arc::clone(&filler.job), Arc::clone(filler));
-        let (times, publisher) = (Arc::clone(&filler.times), Arc::clone(&filler.publisher));
-        let (completion, linker) = (Arc::clone(&filler.completion), Arc::clone(&filler.linker));
-        let decider = Arc::clone(&filler.decider);
-        Self {
-            job,
-            times,
-            publisher,
-            completion,
-            decider,
-            linker,
-            filler,
-            dest_lineage,
-            dirs_created,
-        }
+        Self { job, filler, dest_lineage, dirs_created }
     }
 }
 
 impl Creator<'_> {
     /// Decides about a file. Returns its outcome if it is settled at once.
     pub(super) fn take_file(&self, mut file: Pending, wants: &mut Vec<Want>) -> Option<Outcome> {
-        let (decision, found) = self.decider.decide(&file.dir, &file.name, &mut file.entry);
-        let decision = self.publisher.removals.cleared(&file.dir, &file.name, decision, found);
+        let (decision, found) = self.filler.decider.decide(&file.dir, &file.name, &mut file.entry);
+        let decision =
+            self.filler.publisher.removals.cleared(&file.dir, &file.name, decision, found);
         file.found = found;
         let is_given_time = match &decision {
             Decision::Settled(Outcome::Synced(found)) => found.has(Changes::TIME),
             Decision::Settled(_) => false,
             _ => true,
         };
-        if is_given_time && let Some(fault) = self.times.check_time(&file.dir, &file.entry) {
-            return Some(self.linker.settle_listed(&file, Outcome::Failed(fault)));
+        if is_given_time && let Some(fault) = self.filler.times.check_time(&file.dir, &file.entry) {
+            return Some(self.filler.linker.settle_listed(&file, Outcome::Failed(fault)));
         }
         match decision {
-            Decision::Settled(outcome) => Some(self.linker.settle_listed(&file, outcome)),
+            Decision::Settled(outcome) => Some(self.filler.linker.settle_listed(&file, outcome)),
             Decision::Hash => {
                 self.filler.hash_both(Pending { on_existing: OnExisting::Replace, ..file }, wants);
                 None
@@ -77,7 +57,7 @@ impl Creator<'_> {
                 None
             }
             _ if self.job.plan.dry_run => {
-                Some(self.linker.settle_listed(&file, Outcome::WouldCopy))
+                Some(self.filler.linker.settle_listed(&file, Outcome::WouldCopy))
             }
             Decision::Copy(on_existing) => {
                 self.filler.provide(Pending { on_existing, ..file }, wants)
@@ -93,17 +73,18 @@ impl Creator<'_> {
     /// settled at once.
     pub(super) fn take_special(&self, mut listed: Pending) -> Option<Outcome> {
         let (mut decision, found) =
-            self.decider.decide(&listed.dir, &listed.name, &mut listed.entry);
+            self.filler.decider.decide(&listed.dir, &listed.name, &mut listed.entry);
         if self.job.plan.dry_run {
-            decision = self.publisher.removals.cleared(&listed.dir, &listed.name, decision, found);
+            decision =
+                self.filler.publisher.removals.cleared(&listed.dir, &listed.name, decision, found);
         }
         let listed = Pending { found, ..listed };
         let Pending { dir, name, entry, .. } = &listed;
         if !matches!(decision, Decision::Settled(_))
             && self.job.sets_time(entry)
-            && let Some(fault) = self.times.check_time(dir, entry)
+            && let Some(fault) = self.filler.times.check_time(dir, entry)
         {
-            return Some(self.linker.settle_listed(&listed, Outcome::Failed(fault)));
+            return Some(self.filler.linker.settle_listed(&listed, Outcome::Failed(fault)));
         }
         let outcome = match decision {
             Decision::Settled(outcome) => outcome,
@@ -129,7 +110,7 @@ impl Creator<'_> {
                 self.create(dir, name, entry, on_existing)
             }
         };
-        Some(self.linker.settle_listed(&listed, outcome))
+        Some(self.filler.linker.settle_listed(&listed, outcome))
     }
 
     /// Decides about an entry that is no further hard link. Returns its outcome if it is settled at

@@ -3,11 +3,11 @@
 
 use super::decision::{Decision, kept_or_updated};
 use super::dirs::is_empty;
-use super::publish::naming;
+
 use super::self_copy::is_same_object;
-use super::{DirState, JobContext, Publisher, RecvDir, Times};
+use super::{DirState, JobContext, Publisher, RecvDir, metadata, parent_fault};
 use crate::dirs::DirNode;
-use haul_model::{Changes, Entry, Fault, Kind, Meta, MetaKind, Name, Outcome, Side, Skip};
+use haul_model::{Changes, Entry, Kind, Meta, MetaKind, Name, Outcome, Skip};
 use haul_plan::{Action, Existing, choose_action, non_empty_dir_fault, screen};
 use haul_store::OnExisting;
 use haul_tree::TreeDir;
@@ -26,14 +26,12 @@ pub(crate) struct Case<'c> {
 /// Decides about entries, by the plan and the existing entries.
 pub(crate) struct Decider<'a> {
     pub(super) job: Arc<JobContext<'a>>,
-    pub(super) times: Arc<Times<'a>>,
     pub(super) publisher: Arc<Publisher<'a>>,
 }
 
 impl<'a> Decider<'a> {
     pub(super) fn of(publisher: &Arc<Publisher<'a>>) -> Arc<Self> {
-        let (job, times) = (Arc::clone(&publisher.job), Arc::clone(&publisher.times));
-        Arc::new(Self { job, times, publisher: Arc::clone(publisher) })
+        Arc::new(Self { job: Arc::clone(&publisher.job), publisher: Arc::clone(publisher) })
     }
 }
 
@@ -62,14 +60,11 @@ impl Decider<'_> {
         let settled = |outcome| (Decision::Settled(outcome), Changes::default());
         let decided = match &dir.state {
             DirState::Open(node) => self.decide_in(dir, node, name, entry, updates_attributes),
-            DirState::Failed => return settled(Outcome::Failed(super::parent_fault())),
+            DirState::Failed => return settled(Outcome::Failed(parent_fault())),
             DirState::Absent => self.decide_in_absent(dir, name, entry),
             DirState::Ruled => return settled(Outcome::Skipped(Skip::Ruled)),
         };
-        decided.unwrap_or_else(|error: io::Error| {
-            let action = "read the metadata of the destination";
-            settled(Outcome::Failed(Fault::from_io(Side::Destination, action, &error)))
-        })
+        metadata(decided).unwrap_or_else(|fault| settled(Outcome::Failed(fault)))
     }
 
     fn decide_in(
@@ -84,14 +79,13 @@ impl Decider<'_> {
         let existing = self.job.existing_in(dir, &*handle, name)?;
         let existing = existing.as_ref();
         if let Some(existing) = existing
-            && !self.publisher.naming.is_unclaimed(dir, &*handle, name, existing)?
+            && let Err(fault) = self.publisher.naming.check_claim(dir, &*handle, name, existing)
         {
-            let fault = Outcome::Failed(naming::name_taken());
-            return Ok((Decision::Settled(fault), Changes::default()));
+            return Ok((Decision::Settled(Outcome::Failed(fault)), Changes::default()));
         }
         self.job.set_mode(entry, dir, existing);
         let mtime = entry.attributes.mtime;
-        let entry = &*self.times.as_kept(entry, node, existing);
+        let entry = &*self.publisher.times.as_kept(entry, node, existing);
         let target = match existing {
             Some(meta) if !self.job.plan.keeps_existing => target_of(&*handle, name, entry, meta)?,
             _ => None,
@@ -114,7 +108,8 @@ impl Decider<'_> {
                 None => self.choose_action(&case, found, updates_attributes)?,
             },
             Err(Action::Leave) if updates_attributes => {
-                (self.keep_existing(&case, Changes::default())?, Changes::default())
+                let kept = self.keep_existing(&case, Changes::default())?;
+                (Decision::Settled(kept), Changes::default())
             }
             Err(action) => (self.sync_if_skipped(&case, settled(action)), Changes::default()),
         };
@@ -141,7 +136,9 @@ impl Decider<'_> {
             {
                 return Ok((Decision::Copy(OnExisting::Replace), found.with(Changes::SENT)));
             }
-            Action::Leave if updates_attributes => self.keep_existing(case, found)?,
+            Action::Leave if updates_attributes => {
+                Decision::Settled(self.keep_existing(case, found)?)
+            }
             action => self.sync_if_skipped(case, settled(action)),
         };
         Ok((decision, found))
@@ -155,19 +152,19 @@ impl Decider<'_> {
         entry: &Entry,
     ) -> io::Result<(Decision, Changes)> {
         if let Err(action) = screen(&self.job.plan, entry, entry.attributes.mtime, None) {
-            return Ok((settled(action), Changes::default()));
+            return Ok((Decision::Settled(settled(action)), Changes::default()));
         }
         let new = (Decision::Settled(Outcome::WouldCopy), Changes::MISSING.with(Changes::SENT));
         Ok(self.decide_by_bases(dir, name, entry)?.unwrap_or(new))
     }
 }
 
-/// The decision that leaves an entry alone.
-fn settled(action: Action) -> Decision {
-    Decision::Settled(match action {
+/// The outcome of an entry that is left alone.
+fn settled(action: Action) -> Outcome {
+    match action {
         Action::Settled(outcome) => outcome,
         _ => Outcome::Skipped(Skip::Unchanged),
-    })
+    }
 }
 
 /// The target of the existing symbolic link, if `entry` is a link, too.
@@ -193,37 +190,35 @@ fn is_link_target(dir: &dyn TreeDir, name: &Name, entry: &Entry, existing: &Meta
 
 impl Decider<'_> {
     /// In a move, flushes a file before it is skipped, since its source may be removed as
-    /// identical. Returns the decision, or the failure to flush.
-    pub(super) fn sync_if_skipped(&self, case: &Case<'_>, decision: Decision) -> Decision {
-        let is_kept = matches!(decision, Decision::Settled(Outcome::Skipped(_)));
-        if !(self.job.plan.moving.is_some() && is_kept && case.existing.is_some_and(Meta::is_file))
-        {
-            return decision;
-        }
-        match self.publisher.durability.sync_kept(case.dir, case.node, case.name) {
-            Ok(()) => decision,
-            Err(fault) => Decision::Settled(Outcome::Failed(fault)),
-        }
+    /// identical. The decision has this `outcome`, or the failure to flush.
+    fn sync_if_skipped(&self, case: &Case<'_>, outcome: Outcome) -> Decision {
+        let is_kept =
+            matches!(outcome, Outcome::Skipped(_)) && case.existing.is_some_and(Meta::is_file);
+        let synced = match is_kept && self.job.plan.moving.is_some() {
+            true => self.publisher.durability.sync_kept(case.dir, case.node, case.name),
+            false => Ok(()),
+        };
+        Decision::Settled(synced.map_or_else(Outcome::Failed, |()| outcome))
     }
 
     /// Keeps the content of an entry. A file gets the source's attributes that it lacks, and the
     /// leftovers of an earlier job are removed.
-    pub(super) fn keep_existing(&self, case: &Case<'_>, found: Changes) -> io::Result<Decision> {
+    pub(super) fn keep_existing(&self, case: &Case<'_>, found: Changes) -> io::Result<Outcome> {
         let Case { dir, node, name, entry, existing } = *case;
         let left = kept_or_updated(found);
         if !matches!(entry.kind, Kind::File { .. }) {
-            return Ok(Decision::Settled(left));
+            return Ok(left);
         }
-        let kept = self.publisher.naming.update_attributes(node, name, entry, existing);
-        if let Err(fault) = kept.and_then(|()| self.publisher.durability.sync_kept(dir, node, name))
-        {
-            return Ok(Decision::Settled(Outcome::Failed(fault)));
+        let (naming, durability) = (&self.publisher.naming, &self.publisher.durability);
+        let kept = naming.update_attributes(node, name, entry, existing);
+        if let Err(fault) = kept.and_then(|()| durability.sync_kept(dir, node, name)) {
+            return Ok(Outcome::Failed(fault));
         }
         if let (Some(source), false) = (self.job.resumable(entry), self.job.plan.dry_run)
             && node.handle()?.remove_leftovers(name, &source)
         {
             dir.touch();
         }
-        Ok(Decision::Settled(left))
+        Ok(left)
     }
 }

@@ -8,7 +8,8 @@ use crate::job::Reach;
 use crate::link::SenderPort;
 use crate::{Job, JobError, Monitor, origin, rules};
 use haul_model::{
-    Fault, FaultKind, FileId, Kept, Mirror, Name, Naming, Scope, Side, Task, escape_bytes, words,
+    Fault, FaultKind, FileId, Kept, Mirror, Name, Naming, OrFault, Scope, Side, Task, escape_bytes,
+    words,
 };
 use haul_proto::Named;
 use haul_sys::Dir;
@@ -43,20 +44,27 @@ pub(crate) struct Destination {
     pub(crate) sources_are_local: bool,
     /// Directories that hold a source, or are one, as far as known: none is an extra.
     pub(crate) source_lineage: HashSet<FileId>,
-    /// The base directories of a mirror.
-    pub(crate) bases: Vec<Arc<dyn TreeDir>>,
-    /// The backup directory, if there is one.
-    pub(crate) backups: Option<Arc<dyn TreeDir>>,
-    /// The directory of staged files, if they are not staged beside their final names.
-    pub(crate) staging: Option<Arc<Dir>>,
-    /// The chunk cache of this machine, if the job may use it.
-    pub(crate) cache: Option<ChunkCache>,
-    /// Base directories that could not be opened, and why.
-    pub(crate) missing_bases: Vec<(Vec<u8>, io::Error)>,
+    /// The other directories of this machine that the job uses.
+    pub(crate) others: OtherDirs,
     /// Directories that no source of a peer may be.
     pub(crate) dest_lineage: DestLineage,
     /// The rules in files above it, where something may be removed.
     pub(crate) scope: Scope,
+}
+
+/// Directories that a job uses besides its destination.
+#[derive(Default)]
+pub(crate) struct OtherDirs {
+    /// The base directories of a mirror.
+    pub(crate) bases: Vec<Arc<dyn TreeDir>>,
+    /// Base directories that could not be opened, and why.
+    pub(crate) missing_bases: Vec<(Vec<u8>, io::Error)>,
+    /// The backup directory, if there is one.
+    pub(crate) backups: Option<Arc<dyn TreeDir>>,
+    /// The directory of staged files, if they are not staged beside their final names.
+    pub(crate) staging: Option<Arc<Dir>>,
+    /// The chunk cache, if the job may use it.
+    pub(crate) cache: Option<ChunkCache>,
 }
 
 /// The directories that a job created on the way to its destination.
@@ -95,20 +103,17 @@ impl Destination {
         let removes = |mirror: &Mirror| mirror.delete.is_some() || mirror.replaces_dirs;
         if job.task.mirrors().is_some_and(removes) {
             let begun = rules::begin(&job.filter, tree, path, true);
-            destination.scope = begun.map_err(|unruly| {
-                let fault = unruly.fault(Side::Destination);
-                JobError::Destination { path: escape_bytes(path), fault }
-            })?;
+            destination.scope =
+                begun.map_err(|unruly| unusable(path, unruly.fault(Side::Destination)))?;
         }
         destination.open_bases(tree, job);
         destination.open_backups(tree, job, dry_run || destination.absent)?;
         destination.open_staging(tree, job)?;
         if job.task.copies().is_some_and(|policy| policy.sync) && !dry_run {
-            destination.sync_ancestors().map_err(|error| {
-                let action = "flush the directories above it";
-                let fault = Fault::from_io(Side::Destination, action, &error);
-                JobError::Destination { path: escape_bytes(path), fault }
-            })?;
+            destination
+                .sync_ancestors()
+                .or_fault(Side::Destination, "flush the directories above it")
+                .map_err(|fault| unusable(path, fault))?;
         }
         Ok(destination)
     }
@@ -142,11 +147,7 @@ impl Destination {
             has_basic_attributes: false,
             sources_are_local: false,
             source_lineage: HashSet::new(),
-            bases: Vec::new(),
-            cache: None,
-            missing_bases: Vec::new(),
-            backups: None,
-            staging: None,
+            others: OtherDirs::default(),
             dest_lineage: DestLineage::default(),
             scope: Scope::default(),
         }
@@ -188,8 +189,7 @@ impl Destination {
 
     fn find_or_create(tree: &dyn Tree, job: &Job, dry_run: bool) -> Result<Self, JobError> {
         let (path, into_dir) = (&*job.dest, job.into_dir);
-        let fails = |fault| JobError::Destination { path: escape_bytes(path), fault };
-        let open_fault = |part: &[u8], error| fails(ancestors::open_fault(tree, path, part, error));
+        let open_fault = |part: &[u8], error| cant_open(tree, path, part, error);
         let split = words::split(path);
         match tree.open(split.whole) {
             Ok(root) => {
@@ -213,9 +213,7 @@ impl Destination {
             let with_parents = creates_parents.unwrap_or(true);
             return Self::create(tree, path, with_parents, dry_run);
         }
-        let name = Name::new(name).map_err(|error| {
-            fails(Fault::new(Side::Destination, FaultKind::TooLong, error.to_string()))
-        })?;
+        let name = name_in(path, name)?;
         if into_dir {
             return Err(JobError::Usage(format!(
                 "{}: not a directory, which several sources need; add a slash to create it",
@@ -241,18 +239,14 @@ impl Destination {
         with_parents: bool,
         dry_run: bool,
     ) -> Result<Self, JobError> {
-        let fails = |fault| JobError::Destination { path: escape_bytes(path), fault };
-        let open_fault = |part: &[u8], error| fails(ancestors::open_fault(tree, path, part, error));
+        let open_fault = |part: &[u8], error| cant_open(tree, path, part, error);
         let (mut missing, mut rest) = (Vec::new(), path);
         let mut dir = loop {
             let split = words::split(rest);
             let Some(name) = split.name else {
                 return Err(open_fault(split.whole, ancestors::missing()));
             };
-            let name = Name::new(name).map_err(|error| {
-                fails(Fault::new(Side::Destination, FaultKind::TooLong, error.to_string()))
-            })?;
-            missing.push((name, split.whole));
+            missing.push((name_in(path, name)?, split.whole));
             match tree.open(split.parent) {
                 Ok(dir) => break dir,
                 Err(error)
@@ -271,8 +265,8 @@ impl Destination {
         let (mut made, dirs_created) = (CreatedDirs::default(), missing.len());
         for (name, part) in missing.into_iter().rev() {
             let below = ancestors::create(&*dir, &name);
-            let below =
-                below.map_err(|error| fails(ancestors::create_fault(path, part, &error)))?;
+            let below = below
+                .map_err(|error| unusable(path, ancestors::create_fault(path, part, &error)))?;
             made.0.push((std::mem::replace(&mut dir, below), name));
         }
         Ok(Self { dirs_created, made, ..Self::of(path, dir) })
@@ -307,8 +301,8 @@ impl Destination {
         for base in &job.bases {
             let path = self.path_from_destination(tree, job, base);
             match tree.open(&path) {
-                Ok(dir) => self.bases.push(dir),
-                Err(error) => self.missing_bases.push((path, error)),
+                Ok(dir) => self.others.bases.push(dir),
+                Err(error) => self.others.missing_bases.push((path, error)),
             }
         }
     }
@@ -333,21 +327,15 @@ impl Destination {
             return Ok(());
         };
         let path = [&*self.path_from_destination(tree, job, dir), b"/"].concat();
-        self.backups = match tree.open(&path) {
+        self.others.backups = match tree.open(&path) {
             Ok(dir) => Some(dir),
             Err(error) if FaultKind::of(&error) == FaultKind::ForeignLink => {
-                return Err(Self::foreign_link_error(tree, &path, error));
+                return Err(cant_open(tree, &path, words::split(&path).whole, error));
             }
             Err(_) if dry_run => None,
             Err(_) => Some(Self::create(tree, &path, true, dry_run)?.root),
         };
         Ok(())
-    }
-
-    /// The error of a job whose `path` leads over another user's link.
-    fn foreign_link_error(tree: &dyn Tree, path: &[u8], error: io::Error) -> JobError {
-        let fault = ancestors::open_fault(tree, path, words::split(path).whole, error);
-        JobError::Destination { path: escape_bytes(path), fault }
     }
 
     /// Opens the directory of staged files.
@@ -356,14 +344,14 @@ impl Destination {
         let path = self.path_from_destination(tree, job, staging);
         let opened = tree.open(&path).and_then(|dir| dir.local_dir());
         let opened = opened.map_err(|error| match FaultKind::of(&error) {
-            FaultKind::ForeignLink => Self::foreign_link_error(tree, &path, error),
+            FaultKind::ForeignLink => cant_open(tree, &path, words::split(&path).whole, error),
             _ => {
                 let why = Fault::from_io(Side::Destination, "open the directory", &error).message;
                 let path = escape_bytes(&path);
                 JobError::Usage(format!("{path}: can't create temporary files there: {why}"))
             }
         })?;
-        self.staging = Some(Arc::new(opened));
+        self.others.staging = Some(Arc::new(opened));
         Ok(())
     }
 
@@ -372,12 +360,13 @@ impl Destination {
     /// # Errors
     /// If one can't be opened.
     pub(crate) fn handles(&self) -> io::Result<Reach> {
-        let dirs = [&self.root].into_iter().chain(&self.backups).chain(&self.bases);
+        let OtherDirs { bases, backups, staging, cache, .. } = &self.others;
+        let dirs = [&self.root].into_iter().chain(backups).chain(bases);
         let handles = dirs.map(|dir| dir.local_dir());
-        let others = self.staging.iter().map(|dir| dir.try_clone());
-        let below = handles.chain(others).chain(self.cache.iter().map(ChunkCache::dir));
-        let root = self.cache.as_ref().map(|_| self.root.local_dir()).transpose()?;
-        let reads = self.cache.iter().zip(&root).flat_map(|(it, root)| it.destinations(root));
+        let others = staging.iter().map(|dir| dir.try_clone());
+        let below = handles.chain(others).chain(cache.iter().map(ChunkCache::dir));
+        let root = cache.as_ref().map(|_| self.root.local_dir()).transpose()?;
+        let reads = cache.iter().zip(&root).flat_map(|(it, root)| it.destinations(root));
         let reads = reads.collect();
         Ok(Reach { below: below.collect::<io::Result<_>>()?, reads })
     }
@@ -424,6 +413,23 @@ impl Destination {
             self.source_lineage.extend(file.and_then(|file| file.id));
         }
     }
+}
+
+/// The error of a job whose destination `path` can't be used.
+fn unusable(path: &[u8], fault: Fault) -> JobError {
+    JobError::Destination { path: escape_bytes(path), fault }
+}
+
+/// The error of a job that can't open `part` of `path`.
+fn cant_open(tree: &dyn Tree, path: &[u8], part: &[u8], error: io::Error) -> JobError {
+    unusable(path, ancestors::open_fault(tree, path, part, error))
+}
+
+/// The name `name` in `path`, if it is not too long.
+fn name_in(path: &[u8], name: &[u8]) -> Result<Name, JobError> {
+    Name::new(name).map_err(|error| {
+        unusable(path, Fault::new(Side::Destination, FaultKind::TooLong, error.to_string()))
+    })
 }
 
 /// A directory and all its parents; empty if it is not on this machine.

@@ -6,7 +6,7 @@ use crate::dirs::DirNode;
 use crate::prefetch::Prefetched;
 use haul_model::{Attributes, Kept, Name, Scope, words};
 use haul_store::{RowNumber, StaleStages};
-use haul_tree::{PRIVATE_DIR_MODE, TreeDir};
+use haul_tree::{Meta, PRIVATE_DIR_MODE, TreeDir};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::io;
@@ -244,6 +244,16 @@ impl RecvDir {
             (!tells_apart).then(Claims::default)
         };
         self.lazy.claims.get_or_init(needed).as_ref()
+    }
+
+    /// Claims the entry `name`, which this job has just created in it.
+    pub(crate) fn claim_new(&self, handle: &dyn TreeDir, name: &Name) -> io::Result<()> {
+        if let Some(claims) = self.claims()
+            && let Some(Meta { id: Some(id), .. }) = handle.stat(name, false)?
+        {
+            claims.bring(id);
+        }
+        Ok(())
     }
 
     /// The maximum permissions of its new entries, if the sources' modes are not kept.

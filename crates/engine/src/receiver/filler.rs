@@ -187,34 +187,41 @@ impl Filler<'_> {
     }
 
     /// True if a file is requested again because its source changed while it was read. That happens
-    /// once, unless the policy requires that sources do not change. `counted` bytes of the first
-    /// attempt were counted as done.
-    pub(super) fn restart_file(&self, pending: &mut Pending, fault: &Fault, counted: u64) -> bool {
+    /// once, unless the policy requires that sources do not change. See [`Self::start_over`].
+    pub(super) fn restart_file(
+        &self,
+        pending: &mut Pending,
+        fault: &Fault,
+        counted: (u64, u64),
+    ) -> bool {
         let has_changed = (fault.side, fault.kind) == (Side::Source, FaultKind::Changed);
         let is_over = self.job.plan.strict_source || self.job.control.stopped();
         if !has_changed || is_over || pending.reading.is_retry {
             return false;
         }
-        self.job.reporter.restart_file(counted, pending.resumed * BLOCK_LEN);
-        pending.reading.is_retry = true;
-        pending.resumed = 0;
-        self.forget_parts(pending);
+        self.start_over(pending, counted);
         true
     }
 
-    /// True if a file is requested again, whole, because local content did not match. The old
-    /// version or a file with its chunks has changed, or the sums are of other blocks. `counted`
-    /// bytes were counted as done, `matched` of them from local content.
-    pub(super) fn retry_whole(&self, pending: &mut Pending, counted: u64, matched: u64) -> bool {
-        let is_whole = !pending.reused.has_parts && pending.reused.old.is_none();
-        if is_whole || self.job.control.stopped() {
-            return false;
-        }
+    /// Prepares a file for another attempt. `counted` bytes of the first were counted as done,
+    /// `matched` of them from local content.
+    fn start_over(&self, pending: &mut Pending, (counted, matched): (u64, u64)) {
         self.job.reporter.restart_file(counted, pending.resumed * BLOCK_LEN);
         self.job.reporter.uncount_matched(matched);
         pending.reading.is_retry = true;
         pending.resumed = 0;
         self.forget_parts(pending);
+    }
+
+    /// True if a file is requested again, whole, because local content did not match. The old
+    /// version or a file with its chunks has changed, or the sums are of other blocks. See
+    /// [`Self::start_over`].
+    pub(super) fn retry_whole(&self, pending: &mut Pending, counted: (u64, u64)) -> bool {
+        let is_whole = !pending.reused.has_parts && pending.reused.old.is_none();
+        if is_whole || self.job.control.stopped() {
+            return false;
+        }
+        self.start_over(pending, counted);
         true
     }
 

@@ -5,7 +5,7 @@
 mod cost;
 
 use super::pending::Settled;
-use super::publish::naming;
+
 use super::publish::waiting::WaitingFile;
 use super::{
     Completion, Decider, Decision, DirState, JobContext, Pending, Publisher, RecvDir, parent_fault,
@@ -144,6 +144,11 @@ impl Linker<'_> {
         for dir in dirs {
             self.completion.settle(dir);
         }
+    }
+
+    /// Reports the outcome of one file, of which `moved` bytes were counted as done.
+    pub(super) fn report_one(&self, pending: Pending, moved: u64, outcome: Outcome) {
+        self.report_settled(vec![(pending, moved, outcome)]);
     }
 
     /// Takes an entry with several names. Returns its outcome if it is settled at once. `take`
@@ -346,7 +351,7 @@ impl Linker<'_> {
             let linker = &receiver.linker;
             if !linker.job.control.stopped() {
                 let outcome = linker.link(&first, &mut pending);
-                linker.report_settled(vec![(pending, 0, outcome)]);
+                linker.report_one(pending, 0, outcome);
             }
         });
     }
@@ -433,13 +438,9 @@ impl Linker<'_> {
         if let (Some(claims), Some(id)) = (dir.claims(), first.id()) {
             claims.find(id, &*handle);
         }
-        match named? {
-            Some(outcome) => {
-                dir.remove_stale(name);
-                Ok(Linked::Now(outcome))
-            }
-            None => Err(naming::name_taken()),
-        }
+        let outcome = named?;
+        dir.remove_stale(name);
+        Ok(Linked::Now(outcome))
     }
 }
 

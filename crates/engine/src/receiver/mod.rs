@@ -42,6 +42,7 @@ pub(crate) use context::JobContext;
 use context::ProtocolViolation;
 use context::ending::Ending;
 use crossbeam_channel::RecvTimeoutError;
+use destination::OtherDirs;
 pub(crate) use destination::{CreatedDirs, Destination};
 pub(crate) use filler::Filler;
 pub(crate) use filler::small::{run_downloads, run_uploads};
@@ -66,7 +67,7 @@ use dirs::{DirState, RecvDir};
 pub(crate) use ends::Ends;
 use filler::incoming::{DirectWriter, Incoming, Piece};
 use filler::providers::{self, Providers};
-use haul_model::{BlockHash, Fault, FaultKind, Kind, Name, Side};
+use haul_model::{BlockHash, Fault, FaultKind, Kind, Name, OrFault, Side};
 use haul_plan::Plan;
 use haul_proto::ListItem;
 use haul_sys::Dir;
@@ -136,14 +137,15 @@ impl<'a> Receiver<'a> {
         let proves = if removes { job.task.keeps() } else { modes::given(&job.task, settable) };
         let plan = Plan::of(&job.task, proves.and(keeps));
         let ends = Ends::of(capabilities, &*sender, &plan);
-        let chunks = Chunks::of(destination.cache, &*destination.root, job, &ends).map(Arc::new);
+        let OtherDirs { bases, missing_bases, backups, staging, cache } = destination.others;
+        let chunks = Chunks::of(cache, &*destination.root, job, &ends).map(Arc::new);
         let root = DirNode::root(destination.root, None, &Arc::new(OpenDirs::default()))?;
         let state = if destination.absent { DirState::Absent } else { DirState::Open(root) };
         let root = RecvDir::new(None, None, state, false, None);
         root.set_rules(destination.scope);
-        root.set_bases(providers::roots(destination.bases)?);
-        providers::report_missing(destination.missing_bases, control.monitor(), &*sender);
-        let backup = BackupLocation::of(job.backup.as_ref(), destination.backups)?;
+        root.set_bases(providers::roots(bases)?);
+        providers::report_missing(missing_bases, control.monitor(), &*sender);
+        let backup = BackupLocation::of(job.backup.as_ref(), backups)?;
         if !removes && (job.task.mirrors().is_some() || job.task.moving().is_none()) {
             owners::warn_unsupported(control.monitor(), &destination.path, job.task.keeps(), has);
         }
@@ -179,7 +181,7 @@ impl<'a> Receiver<'a> {
         publisher.take_over_lot_in(&root);
         owners.warn_unknown();
         let listing = Mutex::new(Listing::of(root));
-        let (requested, staging, job) = (requested.map(Mutex::new), destination.staging, context);
+        let (requested, job) = (requested.map(Mutex::new), context);
         Ok(Arc::new(Self {
             job,
             owners,
@@ -276,4 +278,12 @@ fn is_stage(kind: &Kind, name: Option<&Name>) -> bool {
 
 fn parent_fault() -> Fault {
     Fault::new(Side::Destination, FaultKind::Parent, "the directory above it failed")
+}
+
+/// What was `found` by reading metadata.
+///
+/// # Errors
+/// The fault of an entry whose metadata can't be read.
+fn metadata<T>(found: io::Result<T>) -> Result<T, Fault> {
+    found.or_fault(Side::Destination, "read the metadata of the destination")
 }

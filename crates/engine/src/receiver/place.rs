@@ -1,12 +1,11 @@
 //! Creates directories, links and special files at their places as soon as they are listed.
 
-use super::publish::naming;
 use super::{Creator, DirState, Pending, RecvDir, parent_fault};
 use crate::prefetch::Prefetched;
 use haul_model::{Changes, Entry, Fault, Kept, Kind, Name, NewEntry, Outcome, Side, Skip};
 use haul_proto::OutcomeItem;
 use haul_store::{OnExisting, Publication};
-use haul_tree::{Meta, PendingOperation};
+use haul_tree::PendingOperation;
 use std::io;
 use std::sync::Arc;
 
@@ -20,7 +19,7 @@ impl Creator<'_> {
         on_existing: OnExisting,
     ) -> Outcome {
         let DirState::Open(node) = &dir.state else { return Outcome::Failed(parent_fault()) };
-        if let Err(fault) = self.publisher.removals.clear_place(dir, name, on_existing) {
+        if let Err(fault) = self.filler.publisher.removals.clear_place(dir, name, on_existing) {
             return Outcome::Failed(fault);
         }
         let action = match entry.kind {
@@ -31,8 +30,13 @@ impl Creator<'_> {
         if entry.special.is_none() && !self.job.plan.new_links_get_times {
             keeps = keeps.without(Kept::TIMES);
         }
-        let created =
-            self.publisher.naming.assign_name(action, dir, name, entry, on_existing, |how| {
+        let created = self.filler.publisher.naming.assign_name(
+            action,
+            dir,
+            name,
+            entry,
+            on_existing,
+            |how| {
                 let handle = node.handle()?;
                 let new = match (&entry.kind, entry.special) {
                     (Kind::Symlink { target }, _) => NewEntry::Symlink(target),
@@ -40,24 +44,16 @@ impl Creator<'_> {
                     (_, None) => return Err(io::ErrorKind::Unsupported.into()),
                 };
                 let created = handle.make_entry(new, name, attributes, keeps, how)?;
-                if created == Publication::Published
-                    && let Some(claims) = dir.claims()
-                    && let Some(Meta { id: Some(id), .. }) = handle.stat(name, false)?
-                {
-                    claims.bring(id);
+                if created == Publication::Published {
+                    dir.claim_new(&*handle, name)?;
                 }
                 Ok(created)
-            });
-        match created {
-            Ok(Some(outcome)) => {
-                if outcome == Outcome::Copied {
-                    dir.remove_stale(name);
-                }
-                outcome
-            }
-            Ok(None) => Outcome::Failed(naming::name_taken()),
-            Err(fault) => Outcome::Failed(fault),
+            },
+        );
+        if created == Ok(Outcome::Copied) {
+            dir.remove_stale(name);
         }
+        created.unwrap_or_else(Outcome::Failed)
     }
 
     /// Creates or opens a directory, into which entries are listed next. Returns no outcome while
@@ -83,14 +79,19 @@ impl Creator<'_> {
         // a mirror.
         let is_mirrored = name.is_some() || self.job.plan.updates_root;
         let gets_attributes = is_mirrored && (fresh || !entry.is_implied_dir);
-        let mut outcome =
-            self.publisher.sealing.dir_outcome(parent, entry, &state, outcome, gets_attributes);
+        let mut outcome = self.filler.publisher.sealing.dir_outcome(
+            parent,
+            entry,
+            &state,
+            outcome,
+            gets_attributes,
+        );
         let has_failed = matches!(outcome, Outcome::Failed(_));
         let is_open = gets_attributes && !has_failed && matches!(state, DirState::Open(_));
         let has_other_time = matches!(outcome, Outcome::Synced(found) if found.has(Changes::TIME));
         let keeps_time = self.job.kept_of_dirs().has(Kept::TIMES);
         if is_open && keeps_time && (is_new || has_other_time) {
-            self.times.check_time(parent, entry);
+            self.filler.times.check_time(parent, entry);
         }
         let attributes = if is_open { self.job.final_attributes(entry) } else { None };
         let shown = entry.name.clone();
@@ -104,11 +105,11 @@ impl Creator<'_> {
         };
         let mut dir = of(state, attributes);
         *dir.prefetched.lock() = prefetched;
-        self.publisher.take_over_lot_in(&dir);
+        self.filler.publisher.take_over_lot_in(&dir);
         if !self.job.plan.dry_run && !dir.is_searchable() {
             dir.make_writable();
         }
-        if let Err(fault) = self.publisher.removals.record_existing_names(&dir) {
+        if let Err(fault) = self.filler.publisher.removals.record_existing_names(&dir) {
             // The parent has counted both directories, and waits for only one.
             parent.settle_one();
             dir = of(DirState::Failed, None);
@@ -185,7 +186,7 @@ impl Creator<'_> {
         self.job.report(item.index, || dir.path_of(None), &Kind::Dir, 0, &item.outcome);
         self.job.close(cost);
         self.job.send_outcomes(vec![item]);
-        self.completion.settle(dir);
+        self.filler.completion.settle(dir);
     }
 
     /// Creates a link, FIFO, socket or device in a worker, where that takes round trips.
@@ -194,6 +195,6 @@ impl Creator<'_> {
             return;
         }
         let outcome = self.create(&link.dir, &link.name, &link.entry, link.on_existing);
-        self.linker.report_settled(vec![(link, 0, outcome)]);
+        self.filler.linker.report_one(link, 0, outcome);
     }
 }

@@ -11,10 +11,10 @@ pub(super) mod waiting;
 
 use super::{Backups, Durability, JobContext, Naming, Pending, Removals, Sealing, Times};
 use crate::originals::Originals;
-use haul_model::{Fault, FileId, Outcome, Side};
+use haul_model::{Fault, FaultKind, FileId, Outcome, Side};
 use haul_tree::SealedFile;
 use hold::Holding;
-use naming::name_taken;
+
 use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
@@ -84,20 +84,12 @@ impl Publisher<'_> {
         let outcome = self
             .naming
             .assign_name(ACTION, dir, name, entry, *on_existing, |how| sealed.publish(name, how));
-        match outcome {
-            Ok(Some(outcome)) => {
-                if outcome == Outcome::Copied {
-                    dir.remove_stale(name);
-                } else {
-                    sealed.discard();
-                }
-                Ok(outcome)
-            }
-            Ok(None) => {
-                sealed.discard();
-                Err(name_taken())
-            }
-            Err(error) => Err(error),
+        match &outcome {
+            Ok(Outcome::Copied) => dir.remove_stale(name),
+            // A later job can use the content.
+            Err(fault) if fault.kind != FaultKind::Taken => {}
+            _ => sealed.discard(),
         }
+        outcome
     }
 }

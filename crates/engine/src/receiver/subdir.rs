@@ -2,7 +2,7 @@
 
 use super::publish::naming;
 use super::self_copy::is_same_object;
-use super::{Creator, DirState, RecvDir, self_copy};
+use super::{Creator, DirState, RecvDir, metadata, self_copy};
 use crate::beneath;
 use crate::dirs::DirNode;
 use haul_model::{Entry, Fault, FaultKind, Name, OrFault, Outcome, Side, Skip};
@@ -57,7 +57,7 @@ impl Creator<'_> {
         let has_exact_spelling =
             || match self.job.plan.finds_extras && !handle.capabilities().has_object_ids {
                 true => handle.has_spelling(name),
-                false => self.publisher.naming.has_exact_spelling(above, &*handle, name),
+                false => self.filler.publisher.naming.has_exact_spelling(above, &*handle, name),
             };
         if !created && !has_exact_spelling().map_err(|e| fault("read the directory", e))? {
             return Err(naming::name_taken());
@@ -87,8 +87,6 @@ impl Creator<'_> {
         name: &Name,
         entry: &Entry,
     ) -> Result<Presence, Fault> {
-        let fault =
-            |action: &str, error: io::Error| Fault::from_io(Side::Destination, action, &error);
         let open = || self.open_existing(parent, name, entry.is_implied_dir);
         // Directories on the way to a source stay as they are.
         let found_or_replaced = |found| match entry.is_implied_dir {
@@ -109,9 +107,7 @@ impl Creator<'_> {
         }
         let creates_nothing = self.job.creates_nothing();
         if self.job.plan.dry_run || creates_nothing {
-            let existing = handle.stat(name, false);
-            let exists =
-                existing.map_err(|e| fault("read the metadata of the destination", e))?.is_some();
+            let exists = metadata(handle.stat(name, false))?.is_some();
             return match (exists, creates_nothing) {
                 (true, _) => found_or_replaced(open()),
                 (false, true) => Ok(Presence::Ruled),
@@ -128,7 +124,7 @@ impl Creator<'_> {
                 Ok(Presence::Created(open()))
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => found_or_replaced(open()),
-            Err(error) => Err(fault("create the directory", error)),
+            Err(error) => Err(Fault::from_io(Side::Destination, "create the directory", &error)),
         }
     }
 
@@ -176,22 +172,19 @@ impl Creator<'_> {
             return Ok(Presence::Ruled);
         }
         // Entries that this job has brought are not replaced.
-        let existing = handle.stat(name, false);
-        let is_unclaimed = existing.and_then(|existing| match existing {
-            Some(existing) => self.publisher.naming.is_unclaimed(above, handle, name, &existing),
-            None => Ok(true),
-        });
-        let looked_at =
-            |e| Fault::from_io(Side::Destination, "read the metadata of the destination", &e);
-        if !is_unclaimed.map_err(looked_at)? {
-            return Err(naming::name_taken());
+        if let Some(existing) = metadata(handle.stat(name, false))? {
+            self.filler.publisher.naming.check_claim(above, handle, name, &existing)?;
         }
         if self.job.plan.dry_run {
             return Ok(Presence::Absent);
         }
         above.expect_change();
-        let cleared =
-            self.publisher.backups.back_up(parent, name).and_then(|()| handle.remove_file(name));
+        let cleared = self
+            .filler
+            .publisher
+            .backups
+            .back_up(parent, name)
+            .and_then(|()| handle.remove_file(name));
         let mode = self.job.initial_dir_mode(above, entry);
         cleared
             .and_then(|()| handle.make_dir(name, mode, None))

@@ -28,7 +28,7 @@ pub(crate) fn copy_files(
         let mut counted = 0;
         let mut copied = copy_file(filler, &mut pending, &file, scratch, &mut counted);
         if let Err(fault) = &copied
-            && filler.restart_file(&mut pending, fault, counted)
+            && filler.restart_file(&mut pending, fault, (counted, 0))
         {
             copied = copy_file(filler, &mut pending, &file, scratch, &mut counted);
         }

@@ -9,7 +9,9 @@ use crate::digest::{changed, seal_of};
 use crate::link::SourceHandle;
 use crate::receiver::deciding::Case;
 use crate::receiver::decision::{Base, outcome_of};
-use crate::receiver::{Decision, DirState, Filler, Pending, as_source_fault, parent_fault};
+use crate::receiver::{
+    Decision, DirState, Filler, Pending, as_source_fault, metadata, parent_fault,
+};
 use haul_model::{
     BlockRanges, Changes, ContentHash, Fault, Name, OrFault, Outcome, Side, Skip, Updating,
 };
@@ -209,10 +211,20 @@ impl Filler<'_> {
             let is_whole = one.own.is_some() && one.of_source.is_some();
             if is_whole { hashing.remove(&index) } else { None }
         };
-        let Some(whole) = whole else { return };
-        let Hashing { pending, own, of_source, hashed, counted, .. } = whole;
-        let (candidates, hashes, otherwise) = (whole.candidates, whole.hashes, whole.otherwise);
-        let (Some(own), Some(of_source)) = (own, of_source) else { return };
+        let Some(Hashing {
+            own: Some(own),
+            of_source: Some(of_source),
+            pending,
+            hashed,
+            counted,
+            candidates,
+            hashes,
+            otherwise,
+            ..
+        }) = whole
+        else {
+            return;
+        };
         if self.job.control.stopped() {
             // The job was stopped; the file is not at fault.
             return;
@@ -237,14 +249,10 @@ impl Filler<'_> {
         }
         match (otherwise, of_source) {
             (Decision::Hash, of_source) => self.end_hashing(pending, of_source, own, counted),
-            (_, Err(fault)) => {
-                self.linker.report_settled(vec![(pending, counted, Outcome::Failed(fault))]);
-            }
-            (Decision::Settled(outcome), _) => {
-                self.linker.report_settled(vec![(pending, counted, outcome)])
-            }
+            (_, Err(fault)) => self.linker.report_one(pending, counted, Outcome::Failed(fault)),
+            (Decision::Settled(outcome), _) => self.linker.report_one(pending, counted, outcome),
             _ if self.job.plan.dry_run => {
-                self.linker.report_settled(vec![(pending, counted, Outcome::WouldCopy)]);
+                self.linker.report_one(pending, counted, Outcome::WouldCopy);
             }
             _ => self.want_now(pending, counted),
         }
@@ -284,56 +292,38 @@ impl Filler<'_> {
         own: Result<FileSeal, Fault>,
         counted: u64,
     ) {
-        let outcome = match (of_source, own) {
-            (Err(fault), _) => Outcome::Failed(fault),
-            // A file that can't be read here is replaced. So is one whose source has changed.
-            (Ok(source), own) => {
-                let is_same = own.is_ok_and(|own| own.hash == source.hash);
-                let is_kept = is_same && pending.matches_listing(&source);
-                if is_kept {
-                    self.job.reporter.hashed(pending.index, source.hash);
-                }
-                if !is_kept && self.job.plan.updating == Updating::Appends {
-                    // Nothing can be appended: the file is as long as the source.
-                    let ruled = Outcome::Skipped(Skip::Ruled);
-                    return self.linker.report_settled(vec![(pending, counted, ruled)]);
-                }
-                if !is_kept {
-                    pending.found = pending.found.with(Changes::CONTENT).with(Changes::SENT);
-                }
-                match self.decide_hashed(&pending, is_kept) {
-                    Decision::Settled(outcome) => outcome,
-                    _ => return self.want_now(pending, counted),
-                }
-            }
+        let source = match of_source {
+            Ok(source) => source,
+            Err(fault) => return self.linker.report_one(pending, counted, Outcome::Failed(fault)),
         };
-        self.linker.report_settled(vec![(pending, counted, outcome)]);
+        // A file that can't be read here is replaced. So is one whose source has changed.
+        let is_same = own.is_ok_and(|own| own.hash == source.hash);
+        let outcome = if is_same && pending.matches_listing(&source) {
+            self.job.reporter.hashed(pending.index, source.hash);
+            self.keep_hashed(&pending).unwrap_or_else(Outcome::Failed)
+        } else if self.job.plan.updating == Updating::Appends {
+            // Nothing can be appended: the file is as long as the source.
+            Outcome::Skipped(Skip::Ruled)
+        } else {
+            pending.found = pending.found.with(Changes::CONTENT).with(Changes::SENT);
+            if !self.job.plan.dry_run {
+                return self.want_now(pending, counted);
+            }
+            Outcome::WouldCopy
+        };
+        self.linker.report_one(pending, counted, outcome);
     }
 
-    /// Decides about a file of a mirror once its content was compared.
-    fn decide_hashed(&self, pending: &Pending, is_same: bool) -> Decision {
-        let Pending { dir, name, entry, found, on_existing, .. } = pending;
-        let DirState::Open(node) = &dir.state else {
-            return Decision::Settled(Outcome::Failed(parent_fault()));
-        };
-        match is_same {
-            false if self.job.plan.dry_run => Decision::Settled(Outcome::WouldCopy),
-            false => Decision::Copy(*on_existing),
-            true => {
-                let stat_result =
-                    node.handle().and_then(|handle| self.job.stat_entry(&*handle, name));
-                let left = stat_result.and_then(|there| {
-                    let entry = self.times.as_kept(entry, node, there.as_ref());
-                    let (entry, existing) = (&*entry, there.as_ref());
-                    self.decider.keep_existing(&Case { dir, node, name, entry, existing }, *found)
-                });
-                left.unwrap_or_else(|error| {
-                    let action = "read the metadata of the destination";
-                    let fault = Fault::from_io(Side::Destination, action, &error);
-                    Decision::Settled(Outcome::Failed(fault))
-                })
-            }
-        }
+    /// Keeps a file of a mirror whose content equals the source's. Returns its outcome.
+    fn keep_hashed(&self, pending: &Pending) -> Result<Outcome, Fault> {
+        let Pending { dir, name, entry, found, .. } = pending;
+        let DirState::Open(node) = &dir.state else { return Err(parent_fault()) };
+        let there = node.handle().and_then(|handle| self.job.stat_entry(&*handle, name));
+        metadata(there.and_then(|there| {
+            let existing = there.as_ref();
+            let entry = &*self.times.as_kept(entry, node, existing);
+            self.decider.keep_existing(&Case { dir, node, name, entry, existing }, *found)
+        }))
     }
 
     /// Requests the content of a file after the comparison.

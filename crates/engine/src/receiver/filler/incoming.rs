@@ -367,30 +367,26 @@ impl IncomingState {
             (Ok(seal), None) => self.seal(filler, &seal),
         };
         match outcome {
-            Err(fault) if has_changed && self.restart_file(filler, &fault) => {}
-            Err(fault) if !is_fault_of_sender && self.retry_whole(filler, &fault) => {}
+            Err(fault) if self.request_again(filler, &fault, has_changed, is_fault_of_sender) => {}
             outcome => self.settle(filler, outcome),
         }
     }
 
-    /// Requests the file again, if its source changed. Returns whether it did.
-    fn restart_file(&mut self, filler: &Filler<'_>, fault: &Fault) -> bool {
-        let counted = self.counted;
-        let again = self.pending.take_if(|file| filler.restart_file(file, fault, counted));
-        let Some(pending) = again else { return false };
-        filler.job.reporter.uncount_matched(self.matched);
-        self.abandon_stage(true);
-        filler.want_again(pending);
-        true
-    }
-
-    /// Requests the whole file again, if local content did not match. Returns whether it did.
-    fn retry_whole(&mut self, filler: &Filler<'_>, fault: &Fault) -> bool {
-        if !matches!(fault.kind, FaultKind::Corrupt | FaultKind::Changed) {
-            return false;
-        }
-        let (counted, matched) = (self.counted, self.matched);
-        let again = self.pending.take_if(|file| filler.retry_whole(file, counted, matched));
+    /// Requests the file again after `fault`: if its source `has_changed`, or if local content did
+    /// not match. Returns whether it did.
+    fn request_again(
+        &mut self,
+        filler: &Filler<'_>,
+        fault: &Fault,
+        has_changed: bool,
+        is_fault_of_sender: bool,
+    ) -> bool {
+        let counted = (self.counted, self.matched);
+        let may_mismatch = matches!(fault.kind, FaultKind::Corrupt | FaultKind::Changed);
+        let again = self.pending.take_if(|file| {
+            has_changed && filler.restart_file(file, fault, counted)
+                || !is_fault_of_sender && may_mismatch && filler.retry_whole(file, counted)
+        });
         let Some(pending) = again else { return false };
         self.abandon_stage(true);
         filler.want_again(pending);

@@ -71,7 +71,7 @@ impl Uploading<'_, '_, '_> {
             // It has grown.
             Ok(None) => self.queue_for_worker(pending, file.clone()),
             Err(_) if self.filler.job.control.stopped() => {}
-            Err(fault) if self.filler.restart_file(&mut pending, &fault, 0) => {
+            Err(fault) if self.filler.restart_file(&mut pending, &fault, (0, 0)) => {
                 self.queue_for_worker(pending, file.clone());
             }
             Err(fault) => self.fail(pending, fault),
@@ -180,7 +180,7 @@ impl Uploading<'_, '_, '_> {
     }
 
     fn report(&self, pending: Pending, moved: u64, outcome: Outcome) {
-        self.filler.linker.report_settled(vec![(pending, moved, outcome)]);
+        self.filler.linker.report_one(pending, moved, outcome);
     }
 }
 

@@ -139,14 +139,7 @@ impl Publisher<'_> {
                 true => make_durable(&*whole.sealed),
                 false => Ok(()),
             };
-            let outcome = match durable {
-                Ok(()) => self.publish(&pending, whole.sealed),
-                Err(fault) => {
-                    whole.sealed.discard();
-                    Err(fault)
-                }
-            };
-            return vec![(pending, moved, outcome.unwrap_or_else(Outcome::Failed))];
+            return vec![self.publish_if(durable, Held { pending, moved, whole })];
         }
         whole.sealed.start_write_back();
         {
@@ -156,6 +149,19 @@ impl Publisher<'_> {
         }
         // At once: a single pack can bring more files than may be open.
         if self.holding.is_full() { self.publish_held() } else { Vec::new() }
+    }
+
+    /// Publishes a file if it is `durable`, and discards it otherwise.
+    fn publish_if(&self, durable: Result<(), Fault>, file: Held) -> Settled {
+        let Held { pending, moved, whole } = file;
+        let outcome = match durable {
+            Ok(()) => self.publish(&pending, whole.sealed),
+            Err(fault) => {
+                whole.sealed.discard();
+                Err(fault)
+            }
+        };
+        (pending, moved, outcome.unwrap_or_else(Outcome::Failed))
     }
 
     /// Settles the fault of a file, or publishes or holds it as [`Self::publish_or_hold`] does.
@@ -197,19 +203,11 @@ impl Publisher<'_> {
         };
         run_shared(self.job.control, "waiting", concurrency - 1, work);
         let mut settled = Vec::with_capacity(held.len());
-        for (Held { pending, moved, whole }, result) in held.into_iter().zip(results) {
-            let result = result.into_inner();
+        for (file, result) in held.into_iter().zip(results) {
             if self.job.control.stopped() {
                 return Vec::new();
             }
-            let outcome = match result {
-                Ok(()) => self.publish(&pending, whole.sealed),
-                Err(fault) => {
-                    whole.sealed.discard();
-                    Err(fault)
-                }
-            };
-            settled.push((pending, moved, outcome.unwrap_or_else(Outcome::Failed)));
+            settled.push(self.publish_if(result.into_inner(), file));
         }
         settled
     }

@@ -81,14 +81,9 @@ impl Naming<'_> {
         let Some(id) = existing.id else {
             return Err(failed(&io::ErrorKind::Unsupported.into()));
         };
-        if let Some(claims) = dir.claims()
-            && !claims.has(id)
-            && !node
-                .handle()
-                .and_then(|handle| self.is_unclaimed(dir, &*handle, name, existing))
-                .map_err(|error| failed(&error))?
-        {
-            return Err(crate::receiver::publish::naming::name_taken());
+        if dir.claims().is_some_and(|claims| !claims.has(id)) {
+            let handle = node.handle().map_err(|error| failed(&error))?;
+            self.check_claim(dir, &*handle, name, existing)?;
         }
         // Another entry may be another name of the same file: they are updated one by one.
         let _turn = (existing.links != 1).then(|| self.updating.lock());

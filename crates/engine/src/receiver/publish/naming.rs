@@ -13,7 +13,7 @@ use crate::dirs::DirNode;
 use crate::originals::Originals;
 use crate::receiver::owners::loss_check;
 use crate::receiver::self_copy::is_same_object;
-use crate::receiver::{Backups, DirState, JobContext, Owners, RecvDir, parent_fault};
+use crate::receiver::{Backups, DirState, JobContext, Owners, RecvDir, metadata, parent_fault};
 use haul_model::{Entry, Fault, FaultKind, Name, Outcome, Side, Skip};
 use haul_plan::{changes, refusal};
 use haul_store::{OnExisting, Publication};
@@ -67,8 +67,10 @@ impl<'a> Naming<'a> {
 }
 
 impl Naming<'_> {
-    /// Gives an entry of `dir` its name with `publish`, called `action` in faults. `None` if
-    /// another entry of the job has the name.
+    /// Gives an entry of `dir` its name with `publish`, called `action` in faults.
+    ///
+    /// # Errors
+    /// Also if another entry of the job has the name.
     pub(crate) fn assign_name(
         &self,
         action: &str,
@@ -77,27 +79,25 @@ impl Naming<'_> {
         entry: &Entry,
         on_existing: OnExisting,
         mut publish: impl FnMut(OnExisting) -> io::Result<Publication>,
-    ) -> Result<Option<Outcome>, Fault> {
+    ) -> Result<Outcome, Fault> {
         let failed = |error: io::Error| loss_check::not_kept(self.job.plan.moving, action, &error);
         if publish(on_existing).map_err(failed)? == Publication::Published {
-            return Ok(Some(Outcome::Copied));
+            return Ok(Outcome::Copied);
         }
         let DirState::Open(node) = &dir.state else { return Err(parent_fault()) };
         let handle = node.handle().map_err(failed)?;
         let existing = match handle.capabilities().has_object_ids {
             // The directory has another spelling of the name.
-            false if !handle.has_spelling(name).map_err(failed)? => return Ok(None),
+            false if !handle.has_spelling(name).map_err(failed)? => return Err(name_taken()),
             false => None,
             true => handle.stat(name, false).map_err(failed)?,
         };
-        if let Some(existing) = &existing
-            && !self.is_unclaimed(dir, &*handle, name, existing).map_err(failed)?
-        {
-            return Ok(None);
+        if let Some(existing) = &existing {
+            self.check_claim(dir, &*handle, name, existing)?;
         }
         // Another program created it first.
         if self.job.plan.keeps_existing {
-            return Ok(Some(Outcome::Skipped(Skip::Exists)));
+            return Ok(Outcome::Skipped(Skip::Exists));
         }
         if let Some(refusal) =
             existing.and_then(|existing| refusal(&existing, is_same_object(entry, existing.id)))
@@ -106,7 +106,7 @@ impl Naming<'_> {
         }
         self.backups.back_up(node, name).map_err(not_backed_up)?;
         publish(OnExisting::Replace).map_err(failed)?;
-        Ok(Some(Outcome::Copied))
+        Ok(Outcome::Copied)
     }
 
     /// False if `name` may lead to an object that another entry brought under another spelling, in
@@ -122,19 +122,24 @@ impl Naming<'_> {
         Ok(!needs_check || handle.has_distinct_names() || handle.has_spelling(name)?)
     }
 
-    /// False if `existing`, to which the name of an entry leads in `dir`, belongs to another entry.
-    pub(crate) fn is_unclaimed(
+    /// Checks that `existing`, to which the name of an entry leads in `dir`, belongs to no other
+    /// entry.
+    ///
+    /// # Errors
+    /// [`name_taken`], or a failure to read the directory.
+    pub(crate) fn check_claim(
         &self,
         dir: &RecvDir,
         handle: &dyn TreeDir,
         name: &Name,
         existing: &Meta,
-    ) -> io::Result<bool> {
+    ) -> Result<(), Fault> {
         let is_same_object = match (dir.claims(), existing.id) {
             (Some(claims), Some(id)) => claims.find(id, handle),
             _ => true,
         };
-        Ok(is_same_object && self.has_exact_spelling(dir, handle, name)?)
+        let is_it = is_same_object && metadata(self.has_exact_spelling(dir, handle, name))?;
+        if is_it { Ok(()) } else { Err(name_taken()) }
     }
 }
 

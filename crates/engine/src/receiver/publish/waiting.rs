@@ -362,12 +362,9 @@ impl Publisher<'_> {
         // Only the name and the kind matter by now.
         let none = Attributes::new(0, Timestamp { secs: 0, nanos: 0 });
         let entry = Entry::new(Some(name.clone()), Kind::File { size: 0 }, none);
-        let named = self.naming.assign_name(ACTION, dir, name, &entry, row.on_existing, |how| {
+        self.naming.assign_name(ACTION, dir, name, &entry, row.on_existing, |how| {
             handle.publish_delayed(batch, row, name, how)
-        });
-        if named?.is_none() {
-            return Err(naming::name_taken());
-        }
+        })?;
         // The partial files of this file are not needed any more.
         handle.remove_stale(name, seen);
         Ok(())

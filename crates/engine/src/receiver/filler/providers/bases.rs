@@ -168,7 +168,7 @@ impl Decider<'_> {
             let Some(there) = self.job.stat_entry(&*handle, name)? else { continue };
             let target = target_of(&*handle, name, entry, &there)?;
             let entry = &self.job.with_mode(entry, dir, &there);
-            let entry = self.times.as_kept(entry, base, Some(&there));
+            let entry = self.publisher.times.as_kept(entry, base, Some(&there));
             let found = changes(&entry, &there, target.as_deref(), self.job.plan.keeps);
             if found.has(Changes::KIND) {
                 continue;
@@ -256,7 +256,7 @@ impl BaseDirs {
             }
             _ => unreachable!("a base has it"),
         };
-        filler.linker.report_settled(vec![(pending, counted, outcome)]);
+        filler.linker.report_one(pending, counted, outcome);
     }
 
     /// Links or copies a file from its base, and reports the outcome. `counted` bytes were counted
@@ -272,7 +272,7 @@ impl BaseDirs {
             return;
         }
         match self.link_if_wanted(filler, &mut file, differs) {
-            Some(outcome) => filler.linker.report_settled(vec![(file, counted, outcome)]),
+            Some(outcome) => filler.linker.report_one(file, counted, outcome),
             None => {
                 filler.job.reporter.restart_file(counted, 0);
                 let dir = file.dir();
@@ -331,11 +331,7 @@ impl BaseDirs {
             }
             let linked = handle.make_hard_link(&*from, name, None, name, on_existing)?;
             if linked == Publication::Published {
-                if let Some(claims) = dir.claims()
-                    && let Some(Meta { id: Some(id), .. }) = handle.stat(name, false)?
-                {
-                    claims.bring(id);
-                }
+                dir.claim_new(&*handle, name)?;
                 dir.remove_stale(name);
             }
             Ok::<_, io::Error>(linked)

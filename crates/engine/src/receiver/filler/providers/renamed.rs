@@ -241,7 +241,7 @@ impl Renames {
         // First, so that the last file does not end the job before the extras are removed.
         self.end_renaming(filler);
         match is_linked {
-            true => filler.linker.report_settled(vec![(file, 0, Outcome::Copied)]),
+            true => filler.linker.report_one(file, 0, Outcome::Copied),
             false => filler.want_now(file, 0),
         }
     }
