@@ -146,7 +146,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let haul = args.program()?;
     let space = Space::new(args.dir.as_deref())?;
     let cache = space.path().join("cache");
-    let sshd = Sshd::builder().env("HAUL_CACHE_DIR", cache.display().to_string()).start()?;
+    let sshd = Sshd::builder().usual_logins();
+    let sshd = sshd.env("HAUL_CACHE_DIR", cache.display().to_string()).start()?;
     let mut bench = Bench::new(&haul, &sshd, space.path(), args.scale(), args.rounds())?;
     let mut report = Report::new(&haul, space.kind(), "loopback", args);
     for workload in workloads {

@@ -61,7 +61,8 @@ impl Lab {
         let congestion = set_congestion(&ends, plan.congestion.as_deref())?;
         let cache = TempDir::with_prefix("haul-lab-")?;
         let place = cache.path().join("cache").display().to_string();
-        let builder = Sshd::builder().host(HOST).listen_on(SERVER).env("HAUL_CACHE_DIR", place);
+        let builder = Sshd::builder().usual_logins().host(HOST).listen_on(SERVER);
+        let builder = builder.env("HAUL_CACHE_DIR", place);
         let sshd = server.inside(|| builder.start())??;
         let link = plan.link.clone();
         Ok(Lab { sshd, cable, client, server, link, congestion, _cache: cache })

@@ -10,9 +10,7 @@ mod matrix;
 
 use haul_testkit::haul::Outcome;
 use haul_testkit::served::Served;
-use haul_testkit::{
-    Compare, Haul, Snapshot, Sshd, SshdBuilder, TempDir, campaign, nasty, snapshot,
-};
+use haul_testkit::{Compare, Haul, Snapshot, Sshd, TempDir, campaign, nasty, snapshot};
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
 use std::fs::{self, Permissions};
@@ -97,7 +95,7 @@ impl World {
 
     /// The server, started when it is first asked for.
     pub(crate) fn sshd(&self) -> &Sshd {
-        self.sshd.get_or_init(|| quick_sshd().start().expect("sshd starts"))
+        self.sshd.get_or_init(|| Sshd::builder().start().expect("sshd starts"))
     }
 
     fn served(&self) -> &Served {
@@ -134,11 +132,6 @@ impl Drop for World {
         // Who is not root can't remove what is in a directory without rights.
         let _ = nasty::unlock(self.path());
     }
-}
-
-/// A server whose key exchange is a cheap one: these tests connect often.
-pub(crate) fn quick_sshd() -> SshdBuilder {
-    Sshd::builder().cheap_logins()
 }
 
 /// The journals of uploads through SFTP, where `state` is the directory for the state of

@@ -63,7 +63,7 @@ fn at_servers_behind(before: &str, lines: &[&str], test: impl Fn(&Scene<'_>, &Ss
         &WAYS,
         |_| {},
         |scene| {
-            let sshd = lines.iter().fold(quick_sshd(), |sshd, line| sshd.server_line(*line));
+            let sshd = lines.iter().fold(Sshd::builder(), |sshd, line| sshd.server_line(*line));
             let sshd = sshd.start().expect("sshd starts");
             let ssh = format!("{before}\nexec {} \"$@\"", sshd.rsh());
             let rsh = script(&scene.mkdir("bin").join("ssh"), &ssh);

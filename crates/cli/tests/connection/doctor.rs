@@ -174,7 +174,7 @@ fn a_host_without_haul_is_reported_and_haul_is_advised() {
         return;
     }
     let home = scene.mkdir("home").display().to_string();
-    let builder = quick_sshd().env("PATH", "/usr/bin:/bin").env("HOME", home);
+    let builder = Sshd::builder().env("PATH", "/usr/bin:/bin").env("HOME", home);
     let server = builder.start().expect("sshd starts");
     let asked = |words: &[&str]| {
         scene.haul().arg("doctor").args(["--rsh", &server.rsh()]).args(words).run()

@@ -1,8 +1,8 @@
 //! Programs that are found on the host under the name of haul.
 
 use crate::common::*;
-use haul_testkit::fixture;
 use haul_testkit::haul::Outcome;
+use haul_testkit::{Sshd, fixture};
 use std::path::Path;
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ fn a_host_without_haul_is_reported_where_it_was_looked_for() {
         return fixture::skip("this machine has haul in a usual place");
     }
     let home = scene.mkdir("home");
-    let bare = quick_sshd().env("PATH", "/usr/bin:/bin").env("HOME", home.display().to_string());
+    let bare = Sshd::builder().env("PATH", "/usr/bin:/bin").env("HOME", home.display().to_string());
     let bare = bare.start().expect("sshd starts");
     for words in [["copy", "a", "haul-test:b"], ["copy", "haul-test:b", "b"]] {
         let haul = scene.haul().args(words).args(["--transport", "haul"]);
@@ -69,11 +69,12 @@ fn haul_is_found_on_the_path_of_the_host_and_in_the_usual_places() {
     let bin = scene.mkdir("bin");
     std::os::unix::fs::symlink(HAUL, bin.join("haul")).expect("a link");
     let path = format!("{}:/usr/bin:/bin", bin.display());
-    let on_path = quick_sshd().env("PATH", path).start().expect("sshd starts");
+    let on_path = Sshd::builder().env("PATH", path).start().expect("sshd starts");
     let home = scene.mkdir("home");
     scene.mkdir("home/.local/bin");
     scene.symlink(HAUL, "home/.local/bin/haul");
-    let in_home = quick_sshd().env("PATH", "/usr/bin:/bin").env("HOME", home.display().to_string());
+    let in_home =
+        Sshd::builder().env("PATH", "/usr/bin:/bin").env("HOME", home.display().to_string());
     let in_home = in_home.start().expect("sshd starts");
     for (server, dest) in [(on_path, "by-path"), (in_home, "in-home")] {
         let haul = scene.haul().args(["copy", "a", "--rsh", &server.rsh()]);

@@ -39,7 +39,7 @@ fn cpu_has_aes() -> bool {
 #[test]
 fn aes_gcm_comes_first_unless_the_user_has_chosen_ciphers() {
     let world = World::new();
-    let chosen = quick_sshd().ciphers("aes256-ctr").start().expect("sshd starts");
+    let chosen = Sshd::builder().ciphers("aes256-ctr").start().expect("sshd starts");
     for (server, way, is_chosen) in
         [(world.sshd(), Way::Upload, false), (&chosen, Way::Download, true)]
     {

@@ -33,7 +33,7 @@ impl<'w> Host<'w> {
         let scene = world.scene(Way::Upload);
         let home = scene.mkdir("home");
         mode(&home, 0o755);
-        let server = quick_sshd().env("PATH", "/usr/bin:/bin");
+        let server = Sshd::builder().env("PATH", "/usr/bin:/bin");
         let server = server.env("HOME", home.display().to_string());
         let server = change(server).start().expect("sshd starts");
         Self { scene, server }

@@ -169,7 +169,7 @@ fn a_host_that_says_nonsense_of_itself_is_reported_with_its_words() {
     let odd = format!("{}:/usr/bin:/bin", bin.display());
     let scene = world.scene_called("home-of-odd", Way::Upload);
     let server =
-        quick_sshd().env("PATH", odd).env("HOME", scene.mkdir("home").display().to_string());
+        Sshd::builder().env("PATH", odd).env("HOME", scene.mkdir("home").display().to_string());
     let host = Host { server: server.start().expect("sshd starts"), scene };
     let run = host.deploy(&[]).run().expect_code(4);
     let first = &said(&run)[0];
@@ -204,7 +204,7 @@ fn a_home_directory_that_sftp_does_not_see_is_reported() {
         return fixture::missing("the right to mount");
     }
     let server =
-        quick_sshd().sftp(odd.display().to_string()).env("HOME", home.display().to_string());
+        Sshd::builder().sftp(odd.display().to_string()).env("HOME", home.display().to_string());
     let host = Host { server: server.start().expect("sshd starts"), scene };
     let run = host.deploy(&[]).run().expect_code(4);
     assert!(

@@ -22,7 +22,7 @@ impl<'w> Login<'w> {
         scene.symlink(scene.path("outside"), "backup/absolute");
         scene.symlink("../outside/secret", "backup/leak");
         scene.symlink("d/../own", "backup/inner");
-        let server = quick_sshd().start().expect("sshd starts");
+        let server = Sshd::builder().start().expect("sshd starts");
         let dir = server.ssh_config().parent().expect("a directory").to_owned();
         let key = fs::read_to_string(dir.join("user_key.pub")).expect("a key");
         let root = scene.path("backup");

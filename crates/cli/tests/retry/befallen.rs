@@ -261,7 +261,7 @@ fn befall_all(via: &str) {
         |_| {},
         |scene| {
             // Agents are told apart by their servers.
-            let sshd = quick_sshd().start().expect("sshd starts");
+            let sshd = Sshd::builder().start().expect("sshd starts");
             let ssh = script(&scene.path("ssh"), &format!("exec {} \"$@\"", sshd.rsh()));
             let mut reached = scene.another(&format!("{:?}-reached", scene.way));
             reached.reach_by(ssh);

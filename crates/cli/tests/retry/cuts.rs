@@ -3,7 +3,7 @@
 
 use crate::common::*;
 use crate::link::*;
-use haul_testkit::{Link, Tcp, assert_same, holds_within, proc, tree};
+use haul_testkit::{Link, Sshd, Tcp, assert_same, holds_within, proc, tree};
 use std::time::Duration;
 
 /// Content of the tree, in bytes: many files, and two that have journals.
@@ -65,7 +65,7 @@ fn as_many_cuts_of_all_connections_cost_the_blocks_that_were_in_transit() {
         let large = 120 << 20;
         tree::random_file(scene.path("tree/large"), large, 2).expect("a file");
         tree::many(scene.path("tree/small"), 50, 4 << 10, 8, 1).expect("a tree");
-        let sshd = quick_sshd().start().expect("sshd starts");
+        let sshd = Sshd::builder().start().expect("sshd starts");
         let rsh = script(&scene.path("ssh"), &format!("exec {} \"$@\"", sshd.rsh()));
         let mut reached = scene.another(&format!("{:?}-reached", scene.way));
         reached.reach_by(rsh);

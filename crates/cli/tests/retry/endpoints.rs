@@ -82,7 +82,7 @@ impl<'s> Host<'s> {
         let (link, place) = match endpoint {
             Endpoint::Ssh | Endpoint::Kept => {
                 // Agents are told apart by their servers.
-                let sshd = quick_sshd().start().expect("sshd starts");
+                let sshd = Sshd::builder().start().expect("sshd starts");
                 (Link::to(&sshd), Place::Login(sshd))
             }
             Endpoint::ServerTcp | Endpoint::ServerQuic => {

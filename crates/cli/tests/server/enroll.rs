@@ -15,7 +15,7 @@ fn host(server: &Server) -> Sshd {
     let config = server.path("home/.config/haul");
     fs::create_dir_all(&config).expect("a directory");
     fs::write(config.join("server.toml"), format!("port = {port}\n")).expect("written");
-    let sshd = Sshd::builder().cheap_logins();
+    let sshd = Sshd::builder();
     let sshd = sshd.env("PATH", format!("{}:/usr/bin:/bin", bin.display()));
     let sshd = sshd.env("HOME", server.path("home").display().to_string());
     sshd.start().expect("sshd starts")

@@ -4,7 +4,7 @@ use crate::common::*;
 use crate::without_haul::bare;
 use crate::{by_sftp, copy, each_remote_way_by_pipe, rules, strays, summary};
 use haul_testkit::haul::Outcome;
-use haul_testkit::{assert_same_with, nasty, tree};
+use haul_testkit::{Sshd, assert_same_with, nasty, tree};
 use std::fs;
 
 /// Two files with their times, and a directory that gets them.
@@ -46,7 +46,7 @@ fn a_tree_arrives_as_it_is_and_is_unchanged_the_next_time() {
 fn without_haul_there_one_line_reports_what_would_be_faster() {
     let world = World::new();
     let up = world.scene(Way::Upload);
-    let Some(server) = bare(&up, quick_sshd()) else { return };
+    let Some(server) = bare(&up, Sshd::builder()) else { return };
     let down = world.scene(Way::Download);
     for scene in [&up, &down] {
         scene.file("tree/a", "abc");

@@ -25,7 +25,7 @@ fn relative_paths_begin_where_the_session_does_and_so_does_a_tilde() {
     let start = scene.mkdir("start");
     scene.file("start/marker-of-the-start", "abc");
     scene.file("start/~other", "");
-    let server = quick_sshd().sftp(format!("internal-sftp -d {}", start.display()));
+    let server = Sshd::builder().sftp(format!("internal-sftp -d {}", start.display()));
     let server = server.start().expect("sshd starts");
     let ask = |server: &Sshd, words: &[&str]| {
         scene.haul().args(words).args(["--rsh", &server.rsh()]).run().expect_ok().out()
@@ -52,9 +52,9 @@ fn an_sftp_server_that_is_none_or_not_there_is_reported_with_what_to_do() {
         assert!(run.err().contains(&format!("haul: {error}")), "{run}");
         assert!(run.err().contains("  hint: ") && run.err().contains(hint), "{run}");
     };
-    let bare = quick_sshd().without_sftp().start().expect("sshd starts");
+    let bare = Sshd::builder().without_sftp().start().expect("sshd starts");
     says(&bare, "haul-test offers no sftp\n", "'Subsystem sftp'");
-    let talking = quick_sshd().sftp("/bin/echo Welcome to the machine").start();
+    let talking = Sshd::builder().sftp("/bin/echo Welcome to the machine").start();
     says(
         &talking.expect("sshd starts"),
         "haul-test: the host sent text instead of SFTP: \"Welcome to the machine\"\n",

@@ -29,7 +29,7 @@ fn ls_stat_and_hash_continue_through_sftp_and_report_it_once() {
     let world = World::new();
     let scene = world.scene(Way::Download);
     let path = scene.file("a", "abc");
-    let Some(server) = bare(&scene, quick_sshd()) else { return };
+    let Some(server) = bare(&scene, Sshd::builder()) else { return };
     let hash = "6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85";
     for (words, answer) in [
         (&["ls"][..], format!("{}\n", path.display())),
@@ -61,7 +61,7 @@ fn a_host_that_allows_sftp_alone_is_asked_through_it() {
     let world = World::new();
     let scene = world.scene(Way::Download);
     scene.file("a", "abc");
-    let server = quick_sshd().server_line("ForceCommand internal-sftp").sftp("internal-sftp");
+    let server = Sshd::builder().server_line("ForceCommand internal-sftp").sftp("internal-sftp");
     let server = server.start().expect("sshd starts");
     let run = ask(&scene, &server, &["stat"]).run().expect_ok();
     assert_eq!(run.err(), TOLD, "{run}");
@@ -76,7 +76,7 @@ fn who_asks_for_haul_gets_haul_or_an_error() {
     let world = World::new();
     let scene = world.scene(Way::Download);
     scene.file("a", "abc");
-    let Some(server) = bare(&scene, quick_sshd()) else { return };
+    let Some(server) = bare(&scene, Sshd::builder()) else { return };
     let run = ask(&scene, &server, &["stat", "--transport", "haul"]).run().expect_code(3);
     assert_eq!(errors(&run), ["haul was not found on haul-test"], "{run}");
     let named = ["stat", "--remote-haul", "/nowhere/haul"];
@@ -96,7 +96,7 @@ fn who_asks_for_haul_gets_haul_or_an_error() {
 fn without_haul_and_without_sftp_the_missing_haul_is_the_error() {
     let world = World::new();
     let scene = world.scene(Way::Download);
-    let Some(server) = bare(&scene, quick_sshd().without_sftp()) else { return };
+    let Some(server) = bare(&scene, Sshd::builder().without_sftp()) else { return };
     let run = ask(&scene, &server, &["stat"]).run().expect_code(3);
     assert_eq!(errors(&run), ["haul was not found on haul-test"], "{run}");
     assert!(run.err().contains("  hint: run 'haul deploy haul-test' to install it"), "{run}");
@@ -107,7 +107,7 @@ fn without_haul_and_without_sftp_the_missing_haul_is_the_error() {
 fn a_pattern_has_the_host_asked_for_haul_once() {
     let world = World::new();
     let scene = world.scene(Way::Download);
-    let Some(server) = bare(&scene, quick_sshd()) else { return };
+    let Some(server) = bare(&scene, Sshd::builder()) else { return };
     for name in ["1.gz", "2.gz", "3.txt"] {
         scene.file(format!("logs/{name}"), name);
     }
