@@ -1,15 +1,15 @@
 //! A large file of which the Receiver has an older version. Parts that the old version has are sent
 //! as a Reuse with their old position; the rest is sent as content.
 
-use super::item::{Sent, given_up};
+use super::item::Unsent;
 use super::offers::Part;
 use super::pieces::{Outgoing, PIECE_LEN};
 use super::read::read;
 use crate::control::CopyStep as Progress;
-use crate::link::wire::{Body, OutFrame};
+use crate::link::wire::Body;
 use haul_delta::{DeltaStep, Matcher};
 use haul_model::BLOCK_LEN;
-use haul_proto::{Message, Reuse, data_head};
+use haul_proto::{Message, Reuse};
 use haul_sys::{VectorWork, with_vectors};
 use haul_tree::changed;
 use std::ops::Range;
@@ -82,12 +82,10 @@ impl VectorWork for Next<'_> {
 
 impl Outgoing<'_, '_, '_> {
     /// Sends the content up to `end`, and Reuses for the parts that the Receiver has.
-    pub(super) fn send_differences(&mut self, search: &mut Search, end: u64) -> Sent {
+    pub(super) fn send_differences(&mut self, search: &mut Search, end: u64) -> Result<(), Unsent> {
         search.window.clear();
         while self.sent(&search.window) < end {
-            if !self.reader.sender.ledger.is_awaited(self.item.index) {
-                return Some(Err(given_up()));
-            }
+            self.check_awaited()?;
             let Search { matcher, window, .. } = search;
             let read_to = self.sent(window) + window.unsent().len() as u64;
             let step = match window.unsent() {
@@ -99,14 +97,11 @@ impl Outgoing<'_, '_, '_> {
                     self.catch_up(window);
                     let room = window.room();
                     let len = room.len().min((end - read_to) as usize);
-                    match self.source.read_at(&mut room[..len], read_to) {
-                        Ok(read) if read == len => {
-                            self.source.release(read_to..read_to + len as u64);
-                            window.read += len;
-                        }
-                        Ok(_) => return Some(Err(changed())),
-                        Err(error) => return Some(Err(read(error))),
+                    if self.source.read_at(&mut room[..len], read_to).map_err(read)? < len {
+                        return Err(changed().into());
                     }
+                    self.source.release(read_to..read_to + len as u64);
+                    window.read += len;
                 }
                 DeltaStep::Literal(len) => {
                     self.send_reuse(&mut search.reuse)?;
@@ -119,8 +114,7 @@ impl Outgoing<'_, '_, '_> {
             }
         }
         self.catch_up(&mut search.window);
-        self.send_reuse(&mut search.reuse)?;
-        Some(Ok(()))
+        self.send_reuse(&mut search.reuse)
     }
 
     /// The end of the content that was sent, in bytes.
@@ -134,8 +128,7 @@ impl Outgoing<'_, '_, '_> {
         window.sent.start = window.sent.end;
     }
 
-    fn send_literal(&mut self, mut bytes: &[u8]) -> Option<()> {
-        let super::read::Reader { pool, control, .. } = self.reader;
+    fn send_literal(&mut self, mut bytes: &[u8]) -> Result<(), Unsent> {
         while !bytes.is_empty() {
             let at = self.passed.len();
             let end = (at + PIECE_LEN - at % PIECE_LEN).min(at + bytes.len() as u64);
@@ -148,21 +141,18 @@ impl Outgoing<'_, '_, '_> {
                 self.send_known(at)?;
                 continue;
             }
-            let mut body = pool.take(len, control)?;
+            let mut body = self.buffer(len)?;
             body.copy_from_slice(now);
-            let head = data_head(self.item.index, at, len);
             let effort = self.reader.effort(Some(self.item.index));
-            let counts = self.counts(len as u64);
-            self.reader.send_content(effort, head, Body::Bytes(body), counts)?;
-            self.record_passed(len as u64);
+            self.send_content(effort, at, Body::Bytes(body), len)?;
             self.seal_block()?;
         }
-        Some(())
+        Ok(())
     }
 
     /// Records that the next `len` bytes are in the old file at `old`. The Reuse is sent once its
     /// full length is known.
-    fn reuse(&mut self, search: &mut Search, mut old: u64, mut len: usize) -> Option<()> {
+    fn reuse(&mut self, search: &mut Search, mut old: u64, mut len: usize) -> Result<(), Unsent> {
         let Search { window, reuse, .. } = search;
         while len > 0 {
             let at = self.sent(window);
@@ -190,13 +180,10 @@ impl Outgoing<'_, '_, '_> {
             }
             (old, len) = (old + now as u64, len - now);
         }
-        Some(())
+        Ok(())
     }
 
-    fn send_reuse(&self, pending: &mut Option<Reuse>) -> Option<()> {
-        match pending.take() {
-            Some(reuse) => self.reader.outbox().send(OutFrame::message(&Message::Reuse(reuse))),
-            None => Some(()),
-        }
+    fn send_reuse(&self, pending: &mut Option<Reuse>) -> Result<(), Unsent> {
+        pending.take().map_or(Ok(()), |reuse| self.send_message(&Message::Reuse(reuse)))
     }
 }

@@ -117,8 +117,30 @@ impl Item {
     }
 }
 
-/// `None` if the job ends; a fault if the file can't be sent.
-pub(super) type Sent<T = ()> = Option<Result<T, Fault>>;
+/// The reason why content was not sent.
+pub(super) enum Unsent {
+    /// The job ends, or the lane is lost.
+    Stopped,
+    /// The file can't be sent.
+    Failed(Fault),
+}
+
+impl From<Fault> for Unsent {
+    fn from(fault: Fault) -> Self {
+        Self::Failed(fault)
+    }
+}
+
+impl Unsent {
+    /// What was `sent`, or the fault of its file. `None` if it was stopped.
+    pub(super) fn unless_stopped<T>(sent: Result<T, Self>) -> Option<Result<T, Fault>> {
+        match sent {
+            Ok(sent) => Some(Ok(sent)),
+            Err(Self::Failed(fault)) => Some(Err(fault)),
+            Err(Self::Stopped) => None,
+        }
+    }
+}
 
 /// The Receiver gave the file up, and has reported the reason itself.
 pub(super) fn given_up() -> Fault {

@@ -3,16 +3,17 @@
 
 use super::Item;
 use super::differences::Search;
-use super::item::{Sent, given_up};
+use super::item::{Unsent, given_up};
 use super::offers::Part;
 use super::passed::Passed;
 use super::read::{Reader, read};
-use super::stripes::{BlockTask, SentBlock, Striped};
+use super::stripes::{BlockTask, Striped};
 use crate::control::CopyStep;
 use crate::digest::hash_again;
-use crate::link::wire::{Body, Counted, OutFrame, SentTally};
+use crate::link::wire::{Body, Counted, Effort, OutFrame, SentTally};
+use crate::pool::Buf;
 use haul_delta::Matcher;
-use haul_model::{BLOCK_LEN, BlockRange, ContentHash, Fault};
+use haul_model::{BLOCK_LEN, BlockHash, BlockRange, ContentHash, Fault};
 use haul_proto::{BlockSeal, FileSeal, Message, Reuse, data_head};
 use haul_tree::{SharedBlock, SourceFile, changed, has_grown};
 use std::sync::Arc;
@@ -50,9 +51,9 @@ impl<'r, 'a> Reader<'r, 'a> {
         item: &Item,
         source: Arc<dyn SourceFile>,
         part: &mut [u8],
-    ) -> Sent<FileSeal> {
+    ) -> Result<FileSeal, Unsent> {
         if !item.is_still_wanted(&*source) {
-            return Some(Err(changed()));
+            return Err(changed().into());
         }
         self.sender.ledger.record_opened(item.index, source.seal().size);
         let mut pieces = self.pieces(item, source, 0, part);
@@ -62,7 +63,7 @@ impl<'r, 'a> Reader<'r, 'a> {
         }
         let Some(signature) = self.sender.signatures.take(item.index) else {
             // Its outcome arrived meanwhile.
-            return Some(Err(given_up()));
+            return Err(given_up().into());
         };
         let shape = *signature.shape();
         pieces.search = Some(Search::new(Matcher::new(signature), shape.block_len()));
@@ -96,22 +97,23 @@ impl<'r, 'a> Reader<'r, 'a> {
         file: &Arc<Striped>,
         block_task: &BlockTask,
         part: &mut [u8],
-    ) -> SentBlock {
+    ) -> Result<Option<BlockHash>, Unsent> {
         let (block, size) = (block_task.block, file.source.seal().size);
         let mut pieces = self.pieces(&file.item, Arc::clone(&file.source), block, part);
         pieces.counted = block_task.tally.get();
         pieces.tally = Some(block_task.tally.clone());
         let range = BlockRange { start: block, end: Some(block + 1) };
-        let mut sent = pieces.send_range(range, size)?;
-        if block_task.is_repeated && sent.is_ok() {
-            sent = has_grown(&*file.source).map(drop);
-        }
-        let sent = sent.map(|()| pieces.passed.last());
-        let (index, hash) = (file.item.index, sent.as_ref().ok().copied().flatten());
+        let sent = match pieces.send_range(range, size) {
+            Ok(()) if block_task.is_repeated => has_grown(&*file.source).map(drop),
+            Ok(()) => Ok(()),
+            Err(Unsent::Failed(fault)) => Err(fault),
+            Err(Unsent::Stopped) => return Err(Unsent::Stopped),
+        };
+        let hash = pieces.passed.last().filter(|_| sent.is_ok());
         let len = if sent.is_ok() { file.block_len(block) as u32 } else { 0 };
-        let seal = BlockSeal { index, block, len, hash };
-        self.outbox().send(OutFrame::message(&Message::BlockSeal(seal)))?;
-        Some(sent)
+        let seal = BlockSeal { index: file.item.index, block, len, hash };
+        pieces.send_message(&Message::BlockSeal(seal))?;
+        Ok(sent.map(|()| hash)?)
     }
 
     /// The end of a source, with the `hash` of the sent content if one is wanted. If the source has
@@ -134,54 +136,72 @@ impl<'r, 'a> Reader<'r, 'a> {
 }
 
 impl Outgoing<'_, '_, '_> {
-    fn send(mut self) -> Sent<FileSeal> {
-        let seal = self.source.seal();
-        let item = self.item;
+    fn send(mut self) -> Result<FileSeal, Unsent> {
+        let (seal, item) = (self.source.seal(), self.item);
         for range in item.blocks.iter() {
             self.next_block = range.start;
-            if let Err(fault) = self.send_range(range, seal.size)? {
-                return Some(Err(fault));
-            }
+            self.send_range(range, seal.size)?;
+        }
+        if item.how.wants_whole_hash() {
+            self.hash_up_to(seal.size)?;
         }
         let is_whole = item.how.wants_whole_hash() || item.blocks.is_all();
-        if item.how.wants_whole_hash()
-            && let Err(fault) = self.hash_up_to(seal.size)?
-        {
-            return Some(Err(fault));
-        }
         let sealed = self.reader.seal_at_end(&*self.source, self.passed.finish(!is_whole));
-        if self.reader.control.stopped() {
-            return None;
+        self.check_running()?;
+        Ok(sealed?)
+    }
+
+    fn check_running(&self) -> Result<(), Unsent> {
+        if self.reader.control.stopped() { Err(Unsent::Stopped) } else { Ok(()) }
+    }
+
+    /// Checks that the Receiver still waits for the file.
+    pub(super) fn check_awaited(&self) -> Result<(), Unsent> {
+        match self.reader.sender.ledger.is_awaited(self.item.index) {
+            true => Ok(()),
+            false => Err(given_up().into()),
         }
-        Some(sealed)
+    }
+
+    pub(super) fn send_message(&self, message: &Message) -> Result<(), Unsent> {
+        self.reader.outbox().send(OutFrame::message(message)).ok_or(Unsent::Stopped)
+    }
+
+    /// Sends `len` bytes of content that belong at `at`.
+    pub(super) fn send_content(
+        &mut self,
+        effort: Option<Effort>,
+        at: u64,
+        body: Body,
+        len: usize,
+    ) -> Result<(), Unsent> {
+        let counts = self.counts(len as u64).into_iter().collect();
+        let frame = self.reader.frame(effort, data_head(self.item.index, at, len), body);
+        self.reader.outbox().send(frame.counting(counts)).ok_or(Unsent::Stopped)?;
+        self.record_passed(len as u64);
+        Ok(())
+    }
+
+    /// A buffer for `len` bytes.
+    pub(super) fn buffer(&self, len: usize) -> Result<Buf, Unsent> {
+        self.reader.pool.take(len, self.reader.control).ok_or(Unsent::Stopped)
     }
 
     /// Sends a range of a file of `size` bytes.
-    fn send_range(&mut self, range: BlockRange, size: u64) -> Sent {
+    fn send_range(&mut self, range: BlockRange, size: u64) -> Result<(), Unsent> {
         let (start, end) = range.bytes(size);
-        if self.item.how.wants_whole_hash() {
-            if let Err(fault) = self.hash_up_to(start)? {
-                return Some(Err(fault));
-            }
-        } else {
+        match self.item.how.wants_whole_hash() {
+            true => self.hash_up_to(start)?,
             // Skipped content is not hashed, and the hash of the tail does not need it.
-            self.passed.skip_to(range.start);
+            false => self.passed.skip_to(range.start),
         }
         while self.passed.len() < end {
-            let data = match self.source.next_data(self.passed.len()) {
-                Ok(Some(data)) => data.start.min(end)..data.end.min(end),
-                Ok(None) => end..end,
-                Err(error) => return Some(Err(read(error))),
-            };
-            let sent = match self.send_hole(data.start)? {
-                Ok(()) => self.send_dense(data.end)?,
-                Err(fault) => Err(fault),
-            };
-            if let Err(fault) = sent {
-                return Some(Err(fault));
-            }
+            let data = self.source.next_data(self.passed.len()).map_err(read)?;
+            let data = data.map_or(end..end, |data| data.start.min(end)..data.end.min(end));
+            self.send_hole(data.start)?;
+            self.send_dense(data.end)?;
         }
-        Some(Ok(()))
+        Ok(())
     }
 
     /// The number of the next `len` bytes that were not counted before.
@@ -192,14 +212,14 @@ impl Outgoing<'_, '_, '_> {
     }
 
     /// The next `len` bytes of the file, as far as they count when they leave.
-    pub(super) fn counts(&mut self, len: u64) -> Option<Counted> {
+    fn counts(&mut self, len: u64) -> Option<Counted> {
         let len = self.uncounted(len);
         let counted = self.reader.sender.ledger.counts(self.item.index, len)?;
         Some(Counted { tally: self.tally.clone(), ..counted })
     }
 
     /// Sends the content up to `end`, or Reuses for parts that the Receiver has.
-    fn send_dense(&mut self, end: u64) -> Sent {
+    fn send_dense(&mut self, end: u64) -> Result<(), Unsent> {
         let Some(mut search) = self.search.take() else { return self.send_new(end) };
         let sent = self.send_differences(&mut search, end);
         self.search = Some(search);
@@ -207,7 +227,7 @@ impl Outgoing<'_, '_, '_> {
     }
 
     /// Sends the content up to `end`, or Reuses for chunks that the Receiver has.
-    fn send_new(&mut self, end: u64) -> Sent {
+    fn send_new(&mut self, end: u64) -> Result<(), Unsent> {
         if !self.item.how.wants_chunks() {
             return self.send_data(end);
         }
@@ -215,25 +235,17 @@ impl Outgoing<'_, '_, '_> {
             let at = self.passed.len();
             // Answers to offers may arrive while the next block is sent.
             let block_end = ((at / BLOCK_LEN + 1) * BLOCK_LEN).min(end);
-            let sent = match self.next_part(at, block_end) {
+            match self.next_part(at, block_end) {
                 Part::New(to) => self.send_data(to)?,
-                Part::Known(to) => match self.hash((to - at) as usize) {
-                    Ok(()) if !self.reader.sender.ledger.is_awaited(self.item.index) => {
-                        Err(given_up())
-                    }
-                    Ok(()) => {
-                        self.source.release(at..to);
-                        self.send_known(at)?;
-                        Ok(())
-                    }
-                    changed => changed,
-                },
-            };
-            if let Err(fault) = sent {
-                return Some(Err(fault));
+                Part::Known(to) => {
+                    self.hash((to - at) as usize)?;
+                    self.check_awaited()?;
+                    self.source.release(at..to);
+                    self.send_known(at)?;
+                }
             }
         }
-        Some(Ok(()))
+        Ok(())
     }
 
     /// The next part, from `at` up to at most `end`.
@@ -246,7 +258,7 @@ impl Outgoing<'_, '_, '_> {
     }
 
     /// Sends a Reuse for the passed content from `at` on, within one block.
-    pub(super) fn send_known(&mut self, at: u64) -> Option<()> {
+    pub(super) fn send_known(&mut self, at: u64) -> Result<(), Unsent> {
         let (sender, index) = (self.reader.sender, self.item.index);
         let len = self.passed.len() - at;
         let uncounted = self.uncounted(len);
@@ -254,47 +266,36 @@ impl Outgoing<'_, '_, '_> {
         self.tally.iter().for_each(|tally| tally.add(uncounted));
         sender.offers.passed(index, len);
         let reuse = Reuse { index, at, from: None, len: len as u32 };
-        self.reader.outbox().send(OutFrame::message(&Message::Reuse(reuse)))?;
+        self.send_message(&Message::Reuse(reuse))?;
         self.seal_block()
     }
 
     /// Sends the content up to `end`.
-    fn send_data(&mut self, end: u64) -> Sent {
-        let Reader { sender, pool, control, .. } = self.reader;
+    fn send_data(&mut self, end: u64) -> Result<(), Unsent> {
         while self.passed.len() < end {
-            if !sender.ledger.is_awaited(self.item.index) {
-                return Some(Err(given_up()));
-            }
-            let (index, at) = (self.item.index, self.passed.len());
+            self.check_awaited()?;
             if let Some(block) = self.shared_block(end) {
-                match block {
-                    Ok(block) => self.send_shared(&block)?,
-                    Err(fault) => return Some(Err(fault)),
-                }
+                self.send_shared(&block?)?;
                 continue;
             }
+            let at = self.passed.len();
             let len = (PIECE_LEN - at % PIECE_LEN).min(end - at) as usize;
-            let effort = self.reader.effort(Some(index));
-            let (body, hashed) = if self.splices && effort.is_none() {
-                let hashed = self.hash(len);
-                (Body::Range { source: Arc::clone(&self.source), offset: at, len }, hashed)
+            let effort = self.reader.effort(Some(self.item.index));
+            let body = if self.splices && effort.is_none() {
+                self.hash(len)?;
+                Body::Range { source: Arc::clone(&self.source), offset: at, len }
             } else {
-                let mut bytes = pool.take(len, control)?;
-                let mut parts = bytes.chunks_mut(self.part.len());
-                let (source, passed) = (&*self.source, &mut self.passed);
-                let hashed = parts.try_for_each(|part| read_part(source, passed, part));
-                source.release(at..at + len as u64);
-                (Body::Bytes(bytes), hashed)
+                let mut bytes = self.buffer(len)?;
+                for part in bytes.chunks_mut(self.part.len()) {
+                    read_part(&*self.source, &mut self.passed, part)?;
+                }
+                self.source.release(at..at + len as u64);
+                Body::Bytes(bytes)
             };
-            if let Err(fault) = hashed {
-                return Some(Err(fault));
-            }
-            let counts = self.counts(len as u64);
-            self.reader.send_content(effort, data_head(index, at, len), body, counts)?;
-            self.record_passed(len as u64);
+            self.send_content(effort, at, body, len)?;
             self.seal_block()?;
         }
-        Some(Ok(()))
+        Ok(())
     }
 
     /// Records `len` more passed bytes.
@@ -318,20 +319,17 @@ impl Outgoing<'_, '_, '_> {
     }
 
     /// Sends the next block.
-    fn send_shared(&mut self, block: &Arc<SharedBlock>) -> Option<()> {
-        let Reader { pool, control, .. } = self.reader;
-        let (index, start) = (self.item.index, self.passed.len());
+    fn send_shared(&mut self, block: &Arc<SharedBlock>) -> Result<(), Unsent> {
+        let start = self.passed.len();
         self.passed.take(block);
         let mut at = start;
         while at < self.passed.len() {
             let len = PIECE_LEN.min(self.passed.len() - at) as usize;
             let from = (at - start) as usize;
-            let effort = self.reader.effort(Some(index));
+            let effort = self.reader.effort(Some(self.item.index));
             let (block, part) = (Arc::clone(block), from..from + len);
-            let body = Body::Shared { block, part, _held: pool.take(0, control)? };
-            let counts = self.counts(len as u64);
-            self.reader.send_content(effort, data_head(index, at, len), body, counts)?;
-            self.record_passed(len as u64);
+            let body = Body::Shared { block, part, _held: self.buffer(0)? };
+            self.send_content(effort, at, body, len)?;
             at += len as u64;
         }
         self.source.release(start..at);
@@ -339,52 +337,43 @@ impl Outgoing<'_, '_, '_> {
     }
 
     /// Passes a hole up to `end`, and sends the hash of each block.
-    fn send_hole(&mut self, end: u64) -> Sent {
-        let Reader { sender, control, .. } = self.reader;
+    fn send_hole(&mut self, end: u64) -> Result<(), Unsent> {
         while self.passed.len() < end {
-            if !sender.ledger.is_awaited(self.item.index) {
-                return Some(Err(given_up()));
-            }
+            self.check_awaited()?;
+            self.check_running()?;
             let block_end = (self.passed.len() / BLOCK_LEN + 1).saturating_mul(BLOCK_LEN);
-            if control.stopped() {
-                return None;
-            }
             let len = block_end.min(end) - self.passed.len();
             self.passed.update_zeros(len);
-            let uncounted = self.uncounted(len);
-            sender.ledger.count_progress(self.item.index, CopyStep::Passed(uncounted));
+            let (index, uncounted) = (self.item.index, self.uncounted(len));
+            self.reader.sender.ledger.count_progress(index, CopyStep::Passed(uncounted));
             self.record_passed(len);
             self.tally.iter().for_each(|tally| tally.add(uncounted));
             self.seal_block()?;
         }
-        Some(Ok(()))
+        Ok(())
     }
 
     /// Sends the hash of the block that has just become complete, if any.
-    pub(super) fn seal_block(&mut self) -> Option<()> {
+    pub(super) fn seal_block(&mut self) -> Result<(), Unsent> {
         if let Some(hash) = self.passed.block(self.next_block) {
             let (block, len) = (self.next_block, BLOCK_LEN as u32);
             let seal = BlockSeal { index: self.item.index, block, len, hash };
-            self.reader.outbox().send(OutFrame::message(&Message::BlockSeal(seal)))?;
+            self.send_message(&Message::BlockSeal(seal))?;
             self.next_block += 1;
         }
-        Some(())
+        Ok(())
     }
 
     /// Hashes content before `end` that is not sent.
-    fn hash_up_to(&mut self, end: u64) -> Sent {
+    fn hash_up_to(&mut self, end: u64) -> Result<(), Unsent> {
         while self.passed.len() < end {
-            if self.reader.control.stopped() {
-                return None;
-            }
+            self.check_running()?;
             let at = self.passed.len();
             let len = (end - at).min(PIECE_LEN);
-            if let Err(fault) = self.hash(len as usize) {
-                return Some(Err(fault));
-            }
+            self.hash(len as usize)?;
             self.source.release(at..at + len);
         }
-        Some(Ok(()))
+        Ok(())
     }
 
     /// Hashes the next `len` bytes in parts that fit into the processor's cache.

@@ -1,15 +1,14 @@
 //! The Sender's workers on a wire. They read wanted contents, hash them, and queue them for the
 //! writer of the connection. Small files are packed; large files are sent in pieces (`pieces.rs`).
 
+use super::item::Unsent;
 use super::leases::{Lease, Stripes};
 use super::stripes::Striped;
 use super::{Item, Sender};
 use crate::control::Control;
 use crate::copy::STEP_LEN;
 use crate::digest::{has_grown, seal_of};
-use crate::link::wire::{
-    Body, Counted, Effort, FrameCompressor, Lane, Lanes, Load, OutFrame, Outbox,
-};
+use crate::link::wire::{Body, Effort, FrameCompressor, Lane, Lanes, Load, OutFrame, Outbox};
 use crate::pool::Pool;
 use haul_model::{BLOCK_LEN, ContentHash, Fault, FaultKind, Side};
 use haul_proto::{FileEnd, FileSeal, Message, PACK_FILE_MAX, PACK_TARGET, PackBuilder, PackItem};
@@ -214,20 +213,7 @@ impl Reader<'_, '_> {
             .filter(|_| self.compressor.borrow_mut().may_shrink(file))
     }
 
-    /// Sends content after its `head`. `counts` is the part that counts as progress when it leaves.
-    /// `None` if the job ends.
-    pub(super) fn send_content(
-        &self,
-        effort: Option<Effort>,
-        head: Vec<u8>,
-        body: Body,
-        counts: Option<Counted>,
-    ) -> Option<()> {
-        let counts = counts.into_iter().collect();
-        self.outbox().send(self.frame(effort, head, body).counting(counts))
-    }
-
-    fn frame(&self, effort: Option<Effort>, head: Vec<u8>, body: Body) -> OutFrame {
+    pub(super) fn frame(&self, effort: Option<Effort>, head: Vec<u8>, body: Body) -> OutFrame {
         match effort {
             Some(effort) => self.compressor.borrow_mut().content(effort, head, body),
             None => OutFrame::content(head, body),
@@ -321,7 +307,8 @@ impl Reader<'_, '_> {
         if let Some(striped) = self.start_stripes(&item, &source) {
             return self.help(&striped, scratch);
         }
-        match self.send_pieces(&item, source, &mut scratch[..STEP_LEN]) {
+        let sent = self.send_pieces(&item, source, &mut scratch[..STEP_LEN]);
+        match Unsent::unless_stopped(sent) {
             Some(result) => self.send_end(&item, result),
             None => self.lost(Lease::Whole(item.index)),
         }
@@ -374,7 +361,7 @@ impl Reader<'_, '_> {
                 file.record_reuse();
             }
             let lease = Lease::Block(Arc::clone(file), block_task.clone());
-            match sent {
+            match Unsent::unless_stopped(sent) {
                 Some(sent) => {
                     file.record_queued(block_task.block, sent);
                     self.send_leased(OutFrame::mark(), lease)?;

@@ -2,7 +2,6 @@
 //! leased to a worker until it has arrived. Blocks that are lost with a lane are returned here.
 
 use super::Item;
-use super::item::Sent;
 use crate::control::{CANCEL_POLL, Control};
 use crate::link::wire::SentTally;
 use haul_model::{BLOCK_LEN, BlockHash, BlockTree, ContentHash, Fault};
@@ -279,6 +278,3 @@ impl StripeState {
         }
     }
 }
-
-/// The hash of a sent block, if one is wanted, or the reason why it was not sent.
-pub(super) type SentBlock = Sent<Option<BlockHash>>;
