@@ -58,22 +58,23 @@ pub(crate) fn diagnose(
     let last_lines = || tail.lines.back().map(|line| shown(line)).unwrap_or_default();
     let is_agent_of_server =
         matches!(&peer.remote_program, RemoteProgram::Haul { command: Subcommand::Server, .. });
-    let missing = match &peer.remote_program {
-        RemoteProgram::Haul { path, address, .. } => Some(ConnectError::HaulMissing {
-            host: host(),
-            tried: path.clone(),
-            address: address.clone(),
-        }),
+    let (missing, is_reported) = match &peer.remote_program {
+        RemoteProgram::Haul { path, address, .. } => {
+            let (tried, address) = (path.clone(), address.clone());
+            (Some(ConnectError::HaulMissing { host: host(), tried, address }), tail.haul_missing)
+        }
         // A "not found" of this shell is not about an installed haul.
-        RemoteProgram::Deploy => None,
+        RemoteProgram::Deploy => (None, false),
         RemoteProgram::Subsystem(name) => {
-            return diagnose_subsystem(peer, name, status, tail, has_received);
+            let is_refused = tail.lines.iter().any(|line| contains(line, SUBSYSTEM_REFUSED));
+            (Some(ConnectError::SubsystemMissing { host: host(), name }), is_refused)
         }
     };
     let missing = match missing {
-        Some(missing) if tail.haul_missing => return Err(missing),
+        Some(missing) if is_reported => return Err(missing),
         missing => missing,
     };
+    let is_haul = matches!(missing, Some(ConnectError::HaulMissing { .. }));
     let Some(status) = status else {
         return recognised(peer, tail, has_received).map_or(Ok(()), Err);
     };
@@ -81,13 +82,17 @@ pub(crate) fn diagnose(
         (Some(0), _) => Ok(()),
         (Some(NOT_FOUND), Some(missing)) => Err(missing),
         // csh exits with the ordinary status 1 for a missing command.
-        (Some(1), Some(missing)) if ends_with(tail, b"Command not found.") => Err(missing),
-        (Some(NOT_EXECUTABLE), Some(_)) => {
+        (Some(1), Some(missing)) if is_haul && ends_with(tail, b"Command not found.") => {
+            Err(missing)
+        }
+        (Some(NOT_EXECUTABLE), Some(_)) if is_haul => {
             Err(ConnectError::HaulUnusable { host: host(), detail: last_lines() })
         }
+        // The server has configured a command for the subsystem, but the command can't be run.
+        (Some(NOT_EXECUTABLE), Some(missing)) => Err(missing),
         (Some(SSH_FAILED), _) => Err(failed(peer, tail, has_received)),
         // A shell that fails before it runs haul may exit with the same status.
-        (Some(status), Some(_)) if status == i32::from(CLIENT_LOST_STATUS) && has_received => {
+        (Some(status), _) if is_haul && status == i32::from(CLIENT_LOST_STATUS) && has_received => {
             let detail = "the host timed out".to_owned();
             Err(ConnectError::Lost { host: host(), detail })
         }
@@ -102,35 +107,6 @@ pub(crate) fn diagnose(
                 None => last_lines(),
             },
         }),
-    }
-}
-
-/// [`diagnose`] for a subsystem, which the server may lack.
-fn diagnose_subsystem(
-    peer: &Peer,
-    name: &'static str,
-    status: Option<ExitStatus>,
-    tail: &StderrTail,
-    has_received: bool,
-) -> Result<(), ConnectError> {
-    let host = || peer.name.clone();
-    let detail = tail.lines.back().map(|line| shown(line)).unwrap_or_default();
-    let missing = || ConnectError::SubsystemMissing { host: host(), name };
-    if tail.lines.iter().any(|line| contains(line, SUBSYSTEM_REFUSED)) {
-        return Err(missing());
-    }
-    match status.map(|status| (status.code(), status.signal())) {
-        Some((Some(0), _)) => Ok(()),
-        // The server has configured a command for it, but the command is missing.
-        Some((Some(NOT_FOUND | NOT_EXECUTABLE), _)) => Err(missing()),
-        Some((Some(SSH_FAILED), _)) => Err(failed(peer, tail, has_received)),
-        Some((Some(status), _)) => Err(ConnectError::Agent { host: host(), status, detail }),
-        Some((None, Some(signal))) => Err(ConnectError::Lost {
-            host: host(),
-            detail: format!("ssh was killed by signal {signal}"),
-        }),
-        Some((None, None)) => Err(ConnectError::Lost { host: host(), detail }),
-        None => recognised(peer, tail, has_received).map_or(Ok(()), Err),
     }
 }
 
