@@ -8,7 +8,8 @@ use crate::duplex::Established;
 use crate::listen_target::Forwarded;
 use crate::tls::{accept_only, client_config, server_config, tls_error};
 use crate::{Identity, Killer, PublicKey};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use haul_sys::wait_ready;
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::{Errno, FdFlags};
 use rustix::net::{self, AddressFamily, SocketType};
 use rustls::pki_types::ServerName;
@@ -117,17 +118,14 @@ impl DirectListener {
         timeout: Duration,
         ended: Option<&PipeReader>,
     ) -> io::Result<Option<DirectCaller>> {
-        let timeout = Timespec::try_from(timeout).unwrap_or_default();
         let fd = match &self.callers {
             Callers::Port(socket) => socket.as_fd(),
             Callers::Server(forwarded) => forwarded.socket().as_fd(),
         };
         let fds = [Some(fd), ended.map(AsFd::as_fd)].into_iter().flatten();
         let mut fds: Vec<_> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-        match poll(&mut fds, Some(&timeout)) {
-            Ok(0) | Err(Errno::INTR) => return Ok(None),
-            Ok(_) => {}
-            Err(error) => return Err(error.into()),
+        if !wait_ready(&mut fds, Some(timeout))? {
+            return Ok(None);
         }
         let accepted = match &self.callers {
             Callers::Port(socket) => {
@@ -261,14 +259,9 @@ fn connect_tcp(
     }
     let deadline = Instant::now() + timeout;
     while should_continue() && Instant::now() < deadline {
-        let step = Timespec::try_from(POLL_INTERVAL).unwrap_or_default();
-        match poll(&mut [PollFd::new(&socket, PollFlags::OUT)], Some(&step)) {
-            Ok(0) | Err(Errno::INTR) => {}
-            Ok(_) => {
-                net::sockopt::socket_error(&socket)??;
-                return Ok(socket.into());
-            }
-            Err(error) => return Err(error.into()),
+        if wait_ready(&mut [PollFd::new(&socket, PollFlags::OUT)], Some(POLL_INTERVAL))? {
+            net::sockopt::socket_error(&socket)??;
+            return Ok(socket.into());
         }
     }
     Err(io::Error::new(io::ErrorKind::TimedOut, "its port does not answer"))

@@ -3,8 +3,9 @@
 //! would then never see the end. The client of an agent may keep its connection open without
 //! sending.
 
+use haul_sys::wait_ready;
 use parking_lot::Mutex;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use std::io::{self, IoSlice, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -54,10 +55,7 @@ impl Interrupt {
     /// Waits until `stream` may be ready, or is released.
     fn wait(&self, stream: BorrowedFd<'_>, ready: PollFlags) -> io::Result<()> {
         let watched = PollFd::new(&self.watched, PollFlags::IN);
-        match poll(&mut [PollFd::from_borrowed_fd(stream, ready), watched], None) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        wait_ready(&mut [PollFd::from_borrowed_fd(stream, ready), watched], None).map(drop)
     }
 }
 
@@ -67,10 +65,8 @@ impl Interrupt {
 /// Errors of `poll`; a broken pipe if `interrupt` has released it.
 pub(crate) fn wait_writable(pipe: BorrowedFd<'_>, interrupt: Option<&Interrupt>) -> io::Result<()> {
     let Some(interrupt) = interrupt else {
-        return match poll(&mut [PollFd::from_borrowed_fd(pipe, PollFlags::OUT)], None) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
-        };
+        let mut polled = [PollFd::from_borrowed_fd(pipe, PollFlags::OUT)];
+        return wait_ready(&mut polled, None).map(drop);
     };
     interrupt.wait(pipe, PollFlags::OUT)?;
     if interrupt.is_released() { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }

@@ -144,13 +144,11 @@ impl Child {
 /// for it.
 #[cfg(target_os = "linux")]
 fn wait_for_end(pid: Pid, timeout: Duration) -> bool {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use crate::waiting::wait_ready;
+    use rustix::event::{PollFd, PollFlags};
     use rustix::process::{PidfdFlags, pidfd_open};
     let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
-    let timeout = Timespec::try_from(timeout).ok();
-    // An interrupted call is repeated by the caller.
-    let waited = poll(&mut [PollFd::new(&process, PollFlags::IN)], timeout.as_ref());
-    matches!(waited, Ok(_) | Err(rustix::io::Errno::INTR))
+    wait_ready(&mut [PollFd::new(&process, PollFlags::IN)], Some(timeout)).is_ok()
 }
 
 elsewhere!(fn wait_for_end(Pid, Duration) -> bool = false);

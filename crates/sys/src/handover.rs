@@ -3,8 +3,8 @@
 
 use crate::passing::pass;
 use crate::rendezvous::{Rendezvous, SECRET_LEN};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use crate::waiting::wait_ready;
+use rustix::event::{PollFd, PollFlags};
 use std::fs::File;
 use std::io::{self, ErrorKind, PipeReader, Read};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -59,13 +59,10 @@ impl Handover {
         ended: Option<&PipeReader>,
     ) -> io::Result<Option<HandedOver>> {
         let listener = &self.0.listener;
-        let timeout = Timespec::try_from(timeout).unwrap_or_default();
         let mut fds = vec![PollFd::new(listener, PollFlags::IN)];
         fds.extend(ended.map(|ended| PollFd::new(ended, PollFlags::IN)));
-        match poll(&mut fds, Some(&timeout)) {
-            Ok(0) | Err(Errno::INTR) => return Ok(None),
-            Ok(_) => {}
-            Err(error) => return Err(error.into()),
+        if !wait_ready(&mut fds, Some(timeout))? {
+            return Ok(None);
         }
         match listener.accept() {
             Ok((stream, _)) => Ok(self.receive(stream)),

@@ -51,7 +51,7 @@
 //! - `pattern.rs`: names that match a pattern. `routes.rs`: network paths, and statistics about
 //!   their packets.
 //! - `schedule.rs`: the scheduling of a thread. `vectors.rs`: instructions that only some
-//!   processors have.
+//!   processors have. `waiting.rs`: waits for descriptors.
 
 /// Defines a function that needs Linux for other systems, with its result there.
 macro_rules! elsewhere {
@@ -103,6 +103,7 @@ mod space;
 mod stat;
 mod unnamed;
 mod vectors;
+mod waiting;
 
 pub use accounts::{
     AccountKind, account_name, account_number, home_of_user, is_in_group, preload_accounts,
@@ -120,7 +121,7 @@ pub use durability::{
     write_out_at,
 };
 pub use early::is_stdout_closed;
-pub use generated::{is_generated, is_readable_within, memory_file};
+pub use generated::{is_generated, memory_file};
 pub use handover::{Giver, HandedOver, Handover, HandoverTarget};
 pub use held::Held;
 pub use inspect_process::{has_session, has_terminal, round_trip_of};
@@ -151,3 +152,4 @@ pub use schedule::use_batch_scheduling;
 pub use space::{is_out_of_space, reserve};
 pub use stat::{Stat, file_stat};
 pub use vectors::{VectorWork, with_vectors};
+pub use waiting::{wait_for_input, wait_ready};

@@ -47,7 +47,7 @@ impl Spooled {
         let mut to = Dir::open(into)?.create_nameless()?;
         let mut part = vec![0; PART_LEN];
         loop {
-            while !haul_sys::is_readable_within(&from, STOP_POLL)? {
+            while !haul_sys::wait_for_input(&from, STOP_POLL)? {
                 if !should_continue() {
                     return Err(io::ErrorKind::Interrupted.into());
                 }
