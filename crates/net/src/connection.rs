@@ -3,14 +3,12 @@
 use crate::diagnosis::{Peer, RemoteProgram, diagnose};
 use crate::error::CLOSED;
 use crate::interrupt::{FlagsGuard, Interrupt, Interruptible, wait_writable};
-use crate::kept::{IdleConnections, Keeper, Streams};
+use crate::kept::{IdleConnections, Keeper, Streams, duplicate};
 use crate::process::Process;
 use crate::stderr::{Diagnostics, StderrReader};
 use crate::{ConnectError, ExtraLogins, Refusal, Timeouts};
-use haul_sys::PacketStats;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use haul_sys::{PacketStats, wait_for_input};
 use rustix::fs::FileType;
-use rustix::io::Errno;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -89,16 +87,16 @@ impl Connection {
         extra_logins: ExtraLogins,
         diagnostics: Diagnostics,
     ) -> io::Result<Self> {
-        let Streams { input, output, errors } = &streams;
-        let handles = Streams::of(input, output, errors)?;
-        let connection = Self::from_streams(File::from(streams.input), File::from(streams.output))?;
-        let errors = StderrReader::start(File::from(streams.errors), diagnostics)?;
-        let Self { reader, writer, mut closer } = connection;
+        let handles = duplicate(streams.each_ref().map(AsFd::as_fd))?;
+        let [input, output, errors] = streams.map(File::from);
+        let mut connection = Self::from_streams(input, output)?;
+        let closer = &mut connection.closer;
+        closer._stderr = Some(StderrReader::start(errors, diagnostics)?);
         closer.timeouts = extra_logins.0.timeouts();
         closer.name = Some(extra_logins.0.display());
-        let kept = Kept { streams: handles, keeper, extra_logins, _errors: Some(errors) };
-        closer.kept = Some(Box::new(kept));
-        Ok(Self { reader, writer, closer })
+        closer.kept = Some(Kept::Held(handles, keeper));
+        closer.extra_logins = Some(extra_logins);
+        Ok(connection)
     }
 
     /// Closes an idle connection whose peer exits by itself.
@@ -109,7 +107,7 @@ impl Connection {
 
     /// Sets where in this process the connection is kept while it is idle.
     pub(crate) fn idle_connections(mut self, host: String, place: IdleConnections) -> Self {
-        self.closer.kept_by_process = Some((host, place));
+        self.closer.kept = Some(Kept::Here(host, place));
         self
     }
 
@@ -138,22 +136,6 @@ impl Connection {
     pub fn with_timeouts(mut self, timeouts: Timeouts) -> Self {
         self.closer.timeouts = timeouts;
         self
-    }
-}
-
-/// Waits up to `timeout` until `stream` has input or has ended. Returns whether it has.
-///
-/// # Errors
-/// Errors of `poll`.
-pub fn wait_for_input(stream: BorrowedFd<'_>, timeout: Duration) -> io::Result<bool> {
-    let timeout = Timespec::try_from(timeout).ok();
-    loop {
-        let mut input = [PollFd::from_borrowed_fd(stream, PollFlags::IN)];
-        match poll(&mut input, timeout.as_ref()) {
-            Ok(ready) => return Ok(ready > 0),
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
     }
 }
 
@@ -282,24 +264,24 @@ pub struct Closer {
     /// The flags of streams that were given to this process. They are restored when this is
     /// dropped.
     before: Option<[FlagsGuard; 2]>,
-    /// Set if a process keeps the connection while it is idle.
-    kept: Option<Box<Kept>>,
-    /// Set if this process keeps the idle connection: the target's name and the place.
-    kept_by_process: Option<(String, IdleConnections)>,
+    /// Set if the connection is kept while it is idle.
+    kept: Option<Kept>,
+    /// Opens another login to the host, if the remote program is `haul serve`.
+    extra_logins: Option<ExtraLogins>,
     /// The peer's name, if no ssh of this process leads to it.
     name: Option<String>,
+    /// Reads standard error of a kept connection, unless an ssh of this process has a reader for it.
+    _stderr: Option<StderrReader>,
     /// This connection by ssh replaces a server that does not answer.
     is_fallback: bool,
 }
 
-/// The streams and handles for keeping an idle connection.
-pub(crate) struct Kept {
-    pub(crate) streams: Streams,
-    pub(crate) keeper: Keeper,
-    /// Opens another login to the host.
-    pub(crate) extra_logins: ExtraLogins,
-    /// Reads its standard error, unless an ssh of this process has a reader for it.
-    pub(crate) _errors: Option<StderrReader>,
+/// How an idle connection is kept.
+pub(crate) enum Kept {
+    /// By a process, which gets these streams.
+    Held(Streams, Keeper),
+    /// In this process: the target's name and the place.
+    Here(String, IdleConnections),
 }
 
 /// A line to the peer that any thread can close.
@@ -364,8 +346,6 @@ pub(crate) struct Ssh {
     pub(crate) has_received: Arc<AtomicBool>,
     /// False for another program in place of ssh.
     pub(crate) is_ssh: bool,
-    /// Opens another login, if the remote program is `haul serve`.
-    pub(crate) extra_logins: Option<ExtraLogins>,
 }
 
 impl Closer {
@@ -373,32 +353,37 @@ impl Closer {
         ssh: Ssh,
         interrupt: Option<Arc<Interrupt>>,
         timeouts: Timeouts,
-        kept: Option<Box<Kept>>,
-        kept_by_process: Option<(String, IdleConnections)>,
+        kept: Option<Kept>,
+        extra_logins: Option<ExtraLogins>,
     ) -> Self {
         let mut closer = Self::default();
         (closer.ssh, closer.interrupt, closer.timeouts) =
             (Some(Box::new(ssh)), interrupt, timeouts);
-        (closer.kept, closer.kept_by_process) = (kept, kept_by_process);
+        (closer.kept, closer.extra_logins) = (kept, extra_logins);
         closer
     }
 
     /// True if the connection is kept while it is idle.
     pub fn keeps(&self) -> bool {
-        self.kept.is_some() || self.kept_by_process.is_some()
+        self.kept.is_some()
     }
 
     /// Keeps the idle connection; `reader` and `writer` are its streams. If that fails, the
     /// connection is closed.
     pub fn keep(mut self, reader: Box<dyn Read + Send>, writer: Writer) {
-        if let Some((host, idle_connections)) = self.kept_by_process.take() {
-            return idle_connections.put(host, Connection { reader, writer, closer: self });
-        }
+        let (streams, keeper) = match self.kept.take() {
+            Some(Kept::Here(host, idle_connections)) => {
+                return idle_connections.put(host, Connection { reader, writer, closer: self });
+            }
+            Some(Kept::Held(streams, keeper)) => (streams, keeper),
+            None => {
+                drop((reader, writer));
+                return self.leave();
+            }
+        };
         drop((reader, writer));
         // The flags are restored before another process gets the streams.
         self.before = None;
-        let Some(kept) = self.kept.take() else { return self.leave() };
-        let Kept { streams, keeper, .. } = *kept;
         match keeper.give(&streams) {
             // Its ssh lives on, and the system reaps it.
             Ok(()) => drop(self.ssh.take()),
@@ -466,8 +451,7 @@ impl Closer {
 
     /// Opens another login to the host, if ssh leads to it.
     pub fn extra_logins(&self) -> Option<ExtraLogins> {
-        let of_kept = || self.kept.as_ref().map(|kept| kept.extra_logins.clone());
-        self.ssh.as_ref().and_then(|ssh| ssh.extra_logins.clone()).or_else(of_kept)
+        self.extra_logins.clone()
     }
 
     /// A handle to inspect this connection's ssh. `None` if there is none, or another program in

@@ -13,12 +13,12 @@ pub(crate) use self::limits::source;
 use self::own_keys::OwnKeys;
 use crate::direct::is_caller_error;
 use crate::duplex::{Established, Opening};
-use crate::quic::{JobStream, QuicGate};
+use crate::quic::{JobStream, QuicGate, Setup};
 use crate::tls::server_config;
 use crate::{Congestion, Connection, Forwarder, Identity, PublicKey, QuicChild, Refusal, Timeouts};
+use haul_sys::wait_ready;
 use parking_lot::Mutex;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use rustix::event::{PollFd, PollFlags};
 use rustls::ServerConfig;
 use socket2::{Domain, Socket, Type};
 use std::collections::{HashMap, VecDeque};
@@ -41,12 +41,16 @@ const REFUSED_LEN_MAX: u64 = 1 << 20;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Keys of clients, each with its time of expiry.
-pub(crate) type AcceptedKeys = Arc<Mutex<HashMap<PublicKey, Option<SystemTime>>>>;
+pub(crate) type KnownKeys = HashMap<PublicKey, Option<SystemTime>>;
+
+/// The known keys, shared with the handshakes that check them.
+pub(crate) type AcceptedKeys = Arc<Mutex<KnownKeys>>;
 
 /// Listens for callers and checks their keys.
 pub struct Gate {
     listeners: Vec<TcpListener>,
-    quic: QuicGate,
+    /// The same for QUIC.
+    pub quic: QuicGate,
     limits: GateLimits,
     own: Vec<Identity>,
     known: AcceptedKeys,
@@ -85,33 +89,20 @@ impl Gate {
         Self { quic: QuicGate::new(sockets, congestion), ..self }
     }
 
-    /// Prepares a process for QUIC. `None` if QUIC has no sockets. Call [`Self::set_quic_process`]
+    /// Prepares a process for QUIC. `None` if QUIC has no sockets. Call [`QuicGate::set_process`]
     /// once the process runs.
     ///
     /// # Errors
     /// When there are no descriptors left.
     pub fn prepare_quic(&mut self) -> io::Result<Option<QuicChild>> {
-        self.quic.begin(&self.own, snapshot(&self.known), self.limits)
+        let setup = self.setup();
+        self.quic.prepare(setup)
     }
 
-    /// Records the running process for QUIC.
-    pub fn set_quic_process(&mut self, process: haul_sys::Child) {
-        self.quic.set_process(process);
-    }
-
-    /// True unless a process for QUIC is needed and none runs.
-    pub fn is_quic_served(&self) -> bool {
-        self.quic.is_served()
-    }
-
-    /// The process ID of the process for QUIC, if one runs.
-    pub fn quic_process(&self) -> Option<u32> {
-        self.quic.process()
-    }
-
-    /// Lets the process for QUIC exit once it has sent all remaining data of the jobs.
-    pub fn stop_quic(&mut self) {
-        self.quic.end();
+    /// The settings for the process for QUIC.
+    fn setup(&self) -> Setup {
+        let (congestion, is_open) = (self.quic.congestion, self.quic.is_open);
+        Setup::new(&self.own, self.known.lock().clone(), self.limits, congestion, is_open)
     }
 
     /// Forwards callers that name the key of `job` to it, until `job` is dropped.
@@ -130,7 +121,8 @@ impl Gate {
     }
 
     fn update_quic(&mut self) {
-        self.quic.update(&self.own, snapshot(&self.known), self.limits);
+        let setup = self.setup();
+        self.quic.send(setup, false);
     }
 
     /// Replaces the server's own keys; see [`Self::new`].
@@ -162,8 +154,9 @@ impl Gate {
     ) -> io::Result<()> {
         prepare(&listeners)?;
         self.listeners = listeners;
-        let known = snapshot(&self.known);
-        self.quic.listen(sockets, congestion, &self.own, known, self.limits);
+        (self.quic.sockets, self.quic.congestion) = (sockets, congestion);
+        let setup = self.setup();
+        self.quic.send(setup, true);
         Ok(())
     }
 
@@ -173,7 +166,7 @@ impl Gate {
     /// Errors of `dup`.
     pub fn quic_socket(&self, address: SocketAddr) -> io::Result<Option<UdpSocket>> {
         let is_it = |it: &&UdpSocket| it.local_addr().is_ok_and(|found| found == address);
-        self.quic.sockets().iter().find(is_it).map(UdpSocket::try_clone).transpose()
+        self.quic.sockets.iter().find(is_it).map(UdpSocket::try_clone).transpose()
     }
 
     /// The addresses of the QUIC sockets.
@@ -181,7 +174,7 @@ impl Gate {
     /// # Errors
     /// Errors of `getsockname`.
     pub fn quic_addresses(&self) -> io::Result<Vec<SocketAddr>> {
-        self.quic.sockets().iter().map(UdpSocket::local_addr).collect()
+        self.quic.sockets.iter().map(UdpSocket::local_addr).collect()
     }
 
     /// A second handle of the listener at `address`, if there is one.
@@ -213,11 +206,14 @@ impl Gate {
         self.quic.close_in_child();
     }
 
-    /// Stops accepting callers.
+    /// Stops accepting callers. Existing connections continue.
     pub fn close(&mut self) {
         self.listeners.clear();
         self.handshakes.clear();
-        self.quic.close(&self.own, self.limits);
+        self.known.lock().clear();
+        self.quic.is_open = false;
+        self.update_quic();
+        self.quic.sockets.clear();
     }
 
     /// Waits until a caller or one of `others` is ready, or `timeout` is over. Then continues all
@@ -249,11 +245,7 @@ impl Gate {
         );
         // Rounded up, since a timeout below a millisecond would become a busy wait.
         let timeout = timeout.map(|left| left + Duration::from_millis(1));
-        let timeout = timeout.map(|left| Timespec::try_from(left).unwrap_or_default());
-        match poll(&mut fds, timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
+        wait_ready(&mut fds, timeout)?;
         let mut is_ready = fds.iter().map(|fd| !fd.revents().is_empty());
         let ready = is_ready.by_ref().take(others.len()).collect();
         let arrives = is_ready.by_ref().take(quics).any(|arrives| arrives);
@@ -379,12 +371,6 @@ fn prepare(listeners: &[TcpListener]) -> io::Result<()> {
         rustix::net::listen(listener, BACKLOG)?;
     }
     Ok(())
-}
-
-/// A copy of the known keys.
-fn snapshot(known: &AcceptedKeys) -> Vec<(PublicKey, Option<SystemTime>)> {
-    let known = known.lock();
-    known.iter().map(|(key, expires)| (*key, *expires)).collect()
 }
 
 /// The TLS configuration of a server with the keys `own`, for the clients in `known`.

@@ -23,7 +23,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
@@ -105,26 +105,14 @@ impl fmt::Debug for IdleConnections {
     }
 }
 
-/// The streams of a connection.
-#[derive(Debug)]
-pub(crate) struct Streams {
-    /// Bytes from the host.
-    pub(crate) input: OwnedFd,
-    /// Bytes to it.
-    pub(crate) output: OwnedFd,
-    /// Messages of ssh, and of the program on the host.
-    pub(crate) errors: OwnedFd,
-}
+/// The streams of a connection: bytes from the host, bytes to it, and the messages of ssh and of
+/// the program on the host.
+pub(crate) type Streams = [OwnedFd; 3];
 
-impl Streams {
-    /// Duplicates these streams.
-    pub(crate) fn of(input: impl AsFd, output: impl AsFd, errors: impl AsFd) -> io::Result<Self> {
-        Ok(Self {
-            input: input.as_fd().try_clone_to_owned()?,
-            output: output.as_fd().try_clone_to_owned()?,
-            errors: errors.as_fd().try_clone_to_owned()?,
-        })
-    }
+/// Duplicates the streams of a connection.
+pub(crate) fn duplicate([input, output, errors]: [BorrowedFd<'_>; 3]) -> io::Result<Streams> {
+    let [input, output] = [input.try_clone_to_owned()?, output.try_clone_to_owned()?];
+    Ok([input, output, errors.try_clone_to_owned()?])
 }
 
 /// Passes the streams of an idle connection to a holder.
@@ -163,15 +151,13 @@ impl Keeper {
     /// Passes the streams to the holder, and waits for its confirmation.
     pub(crate) fn give(self, streams: &Streams) -> io::Result<()> {
         let seconds = u32::try_from(self.keep_time.as_secs()).unwrap_or(u32::MAX);
-        let Streams { input, output, errors } = streams;
-        let passed = [input.as_fd(), output.as_fd(), errors.as_fd()];
-        holder::give(&self.holder, seconds, &passed)
+        holder::give(&self.holder, seconds, streams)
     }
 }
 
-/// Takes over the kept connection to `target`, if there is one that no other job uses. Its messages
-/// go to `diagnostics`.
-pub(crate) fn take(target: &SshTarget, diagnostics: Diagnostics) -> Option<Connection> {
+/// Takes over the kept connection to the haul of `target`, if there is one that no other job uses.
+/// Its messages go to `diagnostics`.
+pub fn connect_kept(target: &SshTarget, diagnostics: Diagnostics) -> Option<Connection> {
     let (dir, keep_time) = match target.keep()? {
         Keep::Here(idle_connections) => return idle_connections.take(&name_of(target)),
         Keep::Held { dir, keep_time, .. } => (dir, *keep_time),
@@ -223,8 +209,8 @@ fn make_private(dir: &Path) -> io::Result<()> {
 
 /// Refuses a directory that others than the user may enter.
 fn check_private(dir: &Path) -> io::Result<()> {
-    let find_program = haul_sys::path_stat(dir.as_os_str().as_bytes(), false)?;
-    if find_program.is_dir() && find_program.is_private() {
+    let found = haul_sys::path_stat(dir.as_os_str().as_bytes(), false)?;
+    if found.is_dir() && found.is_private() {
         Ok(())
     } else {
         Err(ErrorKind::PermissionDenied.into())

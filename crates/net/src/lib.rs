@@ -65,28 +65,29 @@ mod target;
 mod timeouts;
 mod tls;
 
-pub use connection::{Closer, Connection, Killer, SshProcess, Writer, wait_for_input};
+pub use connection::{Closer, Connection, Killer, SshProcess, Writer};
 pub use diagnosis::CLIENT_LOST_STATUS;
 pub use direct::{Direct, DirectCaller, DirectListener};
 pub use encryption_rate::DirectCipher;
 pub use error::{ConnectError, NO_LOGIN};
 pub use gate::{Caller, Gate, GateLimits, Turn, listen_on};
-pub use haul_sys::PacketStats;
+pub use haul_sys::{PacketStats, wait_for_input};
 pub use host_addresses::{HostAddresses, check_host_address, check_route_between};
 pub use identity::{Identity, InvalidKey, PublicKey, random_seed};
 pub use invitation::{Enrolment, InvalidInvitation, Invitation, is_client_name};
-pub use kept::{Held, IdleConnections, Keep, hold, list, stop};
+pub use kept::{Held, IdleConnections, Keep, connect_kept, hold, list, stop};
 pub use listen_target::{Forwarded, Forwarder, ListenTarget};
 pub use pipe::enlarge_pipe;
 pub use quic::{
-    Congestion, QUIC_SOCKETS_MAX, QuicChild, UnknownCongestion, bind_udp, check_quic_messages,
+    Congestion, QUIC_SOCKETS_MAX, QuicChild, QuicGate, UnknownCongestion, bind_udp,
+    check_quic_messages,
 };
 pub use refusal::Refusal;
 pub use remote_command::{DEPLOY_DIR, DEPLOY_MARKER, DEPLOYED_NAME, STAGED_PREFIX};
 pub use server::{ConnectOptions, ServerAddress, ServerVia, connect_server};
 pub use ssh::{
-    connect, connect_briefly, connect_deploy, connect_kept, connect_over_shared,
-    connect_server_command, connect_sftp,
+    connect, connect_briefly, connect_deploy, connect_over_shared, connect_server_command,
+    connect_sftp,
 };
 pub use ssh_configuration::configured_hosts;
 pub use stderr::Diagnostics;

@@ -25,8 +25,8 @@ mod udp;
 pub(crate) use self::client::{OutgoingConnection, call};
 pub use self::config::{Congestion, UnknownCongestion};
 pub(crate) use self::ends::JobStream;
-pub use self::gate::QuicChild;
-pub(crate) use self::gate::QuicGate;
+pub use self::gate::{QuicChild, QuicGate};
+pub(crate) use self::messages::Setup;
 pub use self::messages::{SOCKETS_MAX as QUIC_SOCKETS_MAX, check_quic_messages};
 pub use self::udp::bind_udp;
 

@@ -6,7 +6,7 @@ use crate::connection::{Closer, Connection, FirstByteReader, Kept, Ssh, Writer};
 use crate::diagnosis::{Peer, RemoteProgram};
 use crate::error::shown;
 use crate::interrupt::{Interrupt, Interruptible};
-use crate::kept::{self, Keep, Keeper, Streams};
+use crate::kept::{Keep, Keeper, duplicate, name_of};
 use crate::pipe::{enlarge_pipe, stdout_pair};
 use crate::process::{Process, status_of};
 use crate::remote_command::{DEPLOY, Subcommand, remote_command};
@@ -14,7 +14,7 @@ use crate::stderr::{Diagnostics, StderrReader};
 use crate::{ConnectError, ExtraLogins, SshTarget};
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -258,16 +258,9 @@ fn start(
     let stderr = stderr.expect("standard error was asked to be a pipe");
     // Other remote commands get no further login, and their connections are not kept.
     let is_agent = matches!(remote_program, RemoteProgram::Haul { command: Subcommand::Serve, .. });
-    let extra_logins = is_agent.then(|| ExtraLogins(Arc::new(target.clone())));
-    let kept = match (&extra_logins, traffic) {
-        (Some(extra_logins), Traffic::Content | Traffic::Requests) => {
-            kept(extra_logins, (&stdout, &stdin, &stderr), &diagnostics)
-        }
-        _ => None,
-    };
-    let kept_by_process = match (target.keep(), &extra_logins, traffic) {
-        (Some(Keep::Here(idle_connections)), Some(_), Traffic::Content | Traffic::Requests) => {
-            Some((kept::name_of(target), idle_connections.clone()))
+    let kept = match traffic {
+        Traffic::Content | Traffic::Requests if is_agent => {
+            kept(target, [stdout.as_fd(), stdin.as_fd(), stderr.as_fd()], &diagnostics)
         }
         _ => None,
     };
@@ -296,40 +289,36 @@ fn start(
             Some(interrupt) => Writer::interruptible(stdin, interrupt).map_err(start_error)?,
         },
         closer: Closer::new(
-            Ssh { process, stderr, peer, has_received, is_ssh: shell.is_ssh(), extra_logins },
+            Ssh { process, stderr, peer, has_received, is_ssh: shell.is_ssh() },
             interrupt,
             target.timeouts(),
             kept,
-            kept_by_process,
+            is_agent.then(|| ExtraLogins(Arc::new(target.clone()))),
         ),
     })
 }
 
-/// Prepares to keep a connection with these streams, if a process is to keep it. If that fails,
-/// `diagnostics` gets the reason.
+/// Prepares to keep a connection with these streams while it is idle, if that is wanted. If that
+/// fails, `diagnostics` gets the reason.
 fn kept(
-    extra_logins: &ExtraLogins,
-    (input, output, errors): (impl AsFd, impl AsFd, impl AsFd),
+    target: &SshTarget,
+    streams: [BorrowedFd<'_>; 3],
     diagnostics: &Diagnostics,
-) -> Option<Box<Kept>> {
-    let Keep::Held { dir, keep_time, holder } = extra_logins.0.keep()? else { return None };
-    let streams = Streams::of(input, output, errors);
-    let kept = streams.and_then(|streams| {
-        let keeper = Keeper::start(dir, *keep_time, holder, &extra_logins.0)?;
-        Ok(Box::new(Kept { streams, keeper, extra_logins: extra_logins.clone(), _errors: None }))
+) -> Option<Kept> {
+    let (dir, keep_time, holder) = match target.keep()? {
+        Keep::Here(place) => return Some(Kept::Here(name_of(target), place.clone())),
+        Keep::Held { dir, keep_time, holder } => (dir, *keep_time, holder),
+    };
+    let kept = duplicate(streams).and_then(|streams| {
+        Ok(Kept::Held(streams, Keeper::start(dir, keep_time, holder, target)?))
     });
     if let Err(error) = &kept {
-        let (host, why) = (extra_logins.0.display(), haul_model::os_text(error));
+        let (host, why) = (target.display(), haul_model::os_text(error));
         let dir = dir.display();
         let line = format!("haul: the connection to {host} is not kept: {dir}: {why}");
         diagnostics(line.as_bytes());
     }
     kept.ok()
-}
-
-/// The kept connection to the haul of `target`, if there is one.
-pub fn connect_kept(target: &SshTarget, diagnostics: Diagnostics) -> Option<Connection> {
-    kept::take(target, diagnostics)
 }
 
 /// The arguments before the ciphers and the host.

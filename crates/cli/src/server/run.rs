@@ -58,7 +58,7 @@ pub(crate) fn run(listen: &[String]) -> Result<ExitCode, CommandError> {
     server.announce();
     system::notify("READY=1");
     let ended = server.serve();
-    server.gate.stop_quic();
+    server.gate.quic.end();
     server.control.iter().for_each(Control::remove);
     ended.map_err(CommandError::io)?;
     Ok(ExitCode::Success)
@@ -173,7 +173,7 @@ impl Server {
     /// Starts the QUIC process, unless it runs, is not needed, or must wait.
     fn start_quic(&mut self) {
         let now = Instant::now();
-        if self.gate.is_quic_served() || self.quic_restart_delay().is_some() {
+        if self.gate.quic.is_served() || self.quic_restart_delay().is_some() {
             return;
         }
         if self.quic_since.is_some() {
@@ -188,7 +188,7 @@ impl Server {
                 self.close_in_child();
                 process.take().map_or(1, |process| process.run(parent))
             })?;
-            self.gate.set_quic_process(child);
+            self.gate.quic.set_process(child);
             Ok(())
         });
         if let Err(error) = started {
@@ -198,7 +198,7 @@ impl Server {
 
     /// The time until the QUIC process may start again; `None` if it may start now, or runs.
     fn quic_restart_delay(&self) -> Option<Duration> {
-        let since = self.quic_since.filter(|_| !self.gate.is_quic_served())?;
+        let since = self.quic_since.filter(|_| !self.gate.quic.is_served())?;
         let left = QUIC_RESTART_INTERVAL.saturating_sub(since.elapsed());
         (!left.is_zero()).then_some(left)
     }
@@ -279,7 +279,7 @@ impl Server {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             listen: self.addresses(),
             quic: self.quic_addresses(),
-            quic_process: self.gate.quic_process(),
+            quic_process: self.gate.quic.process(),
             key: self.keys.newest(),
             clients: self.records.clients.len(),
             jobs: self.jobs.0.iter().map(Job::status).collect(),

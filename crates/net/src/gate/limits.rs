@@ -1,6 +1,7 @@
 //! The bounds of a gate.
 
 use crate::direct::HANDSHAKE_MAX;
+use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use std::time::Duration;
 const SUBSCRIBER_BITS: u32 = 64;
 
 /// Bounds of a [`Gate`](crate::Gate).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateLimits {
     /// Concurrent handshakes. A new one replaces the oldest.
     pub handshakes_max: usize,

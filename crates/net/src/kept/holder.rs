@@ -5,13 +5,12 @@
 //! stream.
 
 use super::{ANSWER_MAX, Streams, check_private};
-use haul_sys::{is_of_user, pass, receive_passed};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use haul_sys::{is_of_user, pass, receive_passed, wait_ready};
+use rustix::event::{PollFd, PollFlags};
 use rustix::time::{ClockId, clock_gettime};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -45,14 +44,10 @@ pub struct Held {
 }
 
 /// Passes streams to a holder, with the time to keep them in seconds.
-pub(super) fn give(
-    holder: &UnixStream,
-    seconds: u32,
-    streams: &[BorrowedFd<'_>; 3],
-) -> io::Result<()> {
+pub(super) fn give(holder: &UnixStream, seconds: u32, streams: &Streams) -> io::Result<()> {
     let [a, b, c, d] = seconds.to_le_bytes();
     holder.set_read_timeout(Some(ANSWER_MAX))?;
-    pass(holder, &[GIVEN, a, b, c, d], streams)?;
+    pass(holder, &[GIVEN, a, b, c, d], &streams.each_ref().map(AsFd::as_fd))?;
     let mut answer = [0];
     (&*holder).read_exact(&mut answer)
 }
@@ -60,13 +55,15 @@ pub(super) fn give(
 /// Takes the streams from the holder at `path`; `None` if another command has them.
 pub(super) fn take(path: &Path) -> io::Result<Option<(Streams, UnixStream)>> {
     let holder = ask(path, TAKE)?;
-    let mut answer = [0];
-    let (len, streams) = receive_passed(&holder, &mut answer)?;
-    let streams = <[OwnedFd; 3]>::try_from(streams).ok();
-    let Some([input, output, errors]) = streams.filter(|_| len == 1 && answer == [GIVEN]) else {
-        return Ok(None);
-    };
-    Ok(Some((Streams { input, output, errors }, holder)))
+    Ok(receive::<1>(&holder)?.map(|(_, streams)| (streams, holder)))
+}
+
+/// Receives streams in a message of `N` bytes. `None` if anything else arrives.
+fn receive<const N: usize>(from: &UnixStream) -> io::Result<Option<([u8; N], Streams)>> {
+    let mut words = [0; N];
+    let (len, streams) = receive_passed(from, &mut words)?;
+    let is_given = len == N && words[0] == GIVEN;
+    Ok(Streams::try_from(streams).ok().filter(|_| is_given).map(|streams| (words, streams)))
 }
 
 /// Connects to the holder at `path`, and sends `letter`.
@@ -201,35 +198,26 @@ struct Holder {
     since: u64,
 }
 
-/// The location of the streams.
-enum StreamLocation {
-    /// A command is using them.
-    Used(UnixStream),
-    /// The holder has them.
-    Kept { streams: Streams, until: Instant, time_asleep: Duration },
+/// The streams while the holder has them.
+struct KeptStreams {
+    streams: Streams,
+    until: Instant,
+    /// See [`time_asleep`]; at the time when they were returned.
+    time_asleep: Duration,
 }
 
 impl Holder {
-    fn run(&self, user: UnixStream) -> io::Result<()> {
-        let mut state = StreamLocation::Used(user);
-        loop {
-            state = match state {
-                StreamLocation::Used(user) => match self.wait_for_return(user)? {
-                    Some(kept) => kept,
-                    None => return Ok(()),
-                },
-                StreamLocation::Kept { streams, until, time_asleep } => {
-                    match self.wait_for_user(streams, until, time_asleep)? {
-                        Some(used) => used,
-                        None => return Ok(()),
-                    }
-                }
-            }
+    /// Serves the command `user`, which has the streams, and the following ones.
+    fn run(&self, mut user: UnixStream) -> io::Result<()> {
+        while let Some(kept) = self.wait_for_return(user)? {
+            let Some(next) = self.wait_for_user(&kept)? else { break };
+            user = next;
         }
+        Ok(())
     }
 
     /// Waits until the command returns the streams; `None` if it ends without doing so.
-    fn wait_for_return(&self, user: UnixStream) -> io::Result<Option<StreamLocation>> {
+    fn wait_for_return(&self, user: UnixStream) -> io::Result<Option<KeptStreams>> {
         loop {
             let [returned, asked] = ready([user.as_fd(), self.listener.as_fd()], None)?;
             if asked {
@@ -241,35 +229,22 @@ impl Holder {
             if !returned {
                 continue;
             }
-            let mut words = [0; 5];
-            let (len, streams) = receive_passed(&user, &mut words)?;
-            let [letter, seconds @ ..] = words;
-            let streams = <[OwnedFd; 3]>::try_from(streams).ok();
-            let Some([input, output, errors]) = streams.filter(|_| len == 5 && letter == GIVEN)
-            else {
-                return Ok(None);
-            };
+            let Some(([_, seconds @ ..], streams)) = receive::<5>(&user)? else { return Ok(None) };
             let keep_time = Duration::from_secs(u32::from_le_bytes(seconds).into());
             let until = Instant::now() + keep_time;
             // A command that misses this confirmation has passed its streams all the same.
             let _ = (&user).write_all(&[GIVEN]);
-            let streams = Streams { input, output, errors };
-            return Ok(Some(StreamLocation::Kept { streams, until, time_asleep: time_asleep() }));
+            return Ok(Some(KeptStreams { streams, until, time_asleep: time_asleep() }));
         }
     }
 
     /// Waits until a command takes the streams; `None` when the connection must end.
-    fn wait_for_user(
-        &self,
-        streams: Streams,
-        until: Instant,
-        time_asleep_before: Duration,
-    ) -> io::Result<Option<StreamLocation>> {
+    fn wait_for_user(&self, kept: &KeptStreams) -> io::Result<Option<UnixStream>> {
+        let [input, ..] = &kept.streams;
         loop {
-            let left = until.saturating_duration_since(Instant::now());
-            let [spoken, asked] =
-                ready([streams.input.as_fd(), self.listener.as_fd()], Some(left))?;
-            let has_slept = time_asleep().saturating_sub(time_asleep_before) > SLEEP_MAX;
+            let left = kept.until.saturating_duration_since(Instant::now());
+            let [spoken, asked] = ready([input.as_fd(), self.listener.as_fd()], Some(left))?;
+            let has_slept = time_asleep().saturating_sub(kept.time_asleep) > SLEEP_MAX;
             // The only input to expect from an idle host is the end of the stream.
             if spoken || has_slept || left.is_zero() {
                 return Ok(None);
@@ -291,10 +266,8 @@ impl Holder {
                 return Ok(None);
             }
             let Some(user) = user else { continue };
-            let Streams { input, output, errors } = &streams;
-            let passed = [input.as_fd(), output.as_fd(), errors.as_fd()];
-            if pass(&user, &[GIVEN], &passed).is_ok() {
-                return Ok(Some(StreamLocation::Used(user)));
+            if pass(&user, &[GIVEN], &kept.streams.each_ref().map(AsFd::as_fd)).is_ok() {
+                return Ok(Some(user));
             }
         }
     }
@@ -332,12 +305,9 @@ impl Holder {
 
 /// Waits up to `timeout` until a stream is readable or has ended. Reports each.
 fn ready(streams: [BorrowedFd<'_>; 2], timeout: Option<Duration>) -> io::Result<[bool; 2]> {
-    let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
     let mut polled = streams.map(|stream| PollFd::from_borrowed_fd(stream, PollFlags::IN));
-    match poll(&mut polled, timeout.as_ref()) {
-        Ok(_) | Err(Errno::INTR) => Ok(polled.map(|one| !one.revents().is_empty())),
-        Err(error) => Err(error.into()),
-    }
+    wait_ready(&mut polled, timeout)?;
+    Ok(polled.map(|one| !one.revents().is_empty()))
 }
 
 fn unix_seconds() -> u64 {

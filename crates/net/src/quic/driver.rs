@@ -7,13 +7,13 @@ use super::udp::{Datagrams, Inbox, Udp};
 use crate::GateLimits;
 use crate::gate::source;
 use bytes::{Bytes, BytesMut};
+use haul_sys::wait_ready;
 use quinn_proto::{
     ClientConfig, Connection, ConnectionError, ConnectionHandle, DatagramEvent, Endpoint,
     EndpointConfig, EndpointEvent, Event, Incoming, ServerConfig, StreamEvent, Transmit,
     TransportErrorCode,
 };
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use rustix::event::{PollFd, PollFlags};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -287,7 +287,6 @@ impl Driver {
         let next = next.min().map(|at| at.saturating_duration_since(now));
         let timeout = if is_due { Some(Duration::ZERO) } else { next };
         let timeout = [timeout, wait_max].into_iter().flatten().min();
-        let timeout = timeout.map(|left| Timespec::try_from(left).unwrap_or_default());
         let mut fds: Vec<PollFd<'_>> =
             others.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
         for socket in self.sockets.values() {
@@ -303,10 +302,7 @@ impl Driver {
                 fds.push(PollFd::from_borrowed_fd(link.fd(), flags));
             }
         }
-        match poll(&mut fds, timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
+        wait_ready(&mut fds, timeout)?;
         let mut events = fds.iter().map(PollFd::revents);
         let ready = events.by_ref().take(others.len()).map(|events| !events.is_empty()).collect();
         let of_sockets: Vec<PollFlags> = events.by_ref().take(self.sockets.len()).collect();

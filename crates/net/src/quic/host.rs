@@ -63,7 +63,7 @@ impl QuicChild {
         let newest = setup.own()?;
         let driver = Driver::new(config::endpoint(newest.first())?, None);
         let mut host = Host { control, known: AcceptedKeys::default(), driver };
-        host.set_up(&setup)?;
+        host.set_up(setup)?;
         host.driver.listen(sockets)?;
         host.run()
     }
@@ -91,13 +91,13 @@ struct Host {
 }
 
 impl Host {
-    fn set_up(&mut self, setup: &Setup) -> io::Result<()> {
-        *self.known.lock() = setup.known().collect();
+    fn set_up(&mut self, setup: Setup) -> io::Result<()> {
+        let own = setup.own()?;
+        *self.known.lock() = setup.known;
         if !setup.is_open {
             self.driver.set_rules(None);
             return Ok(());
         }
-        let own = setup.own()?;
         let newest = own.first().ok_or(io::ErrorKind::InvalidData)?;
         let settings = TransportSettings {
             congestion: setup.congestion,
@@ -106,7 +106,7 @@ impl Host {
             packet_len_max: config::PACKET_LEN_MAX,
         };
         let config = config::server(&*tls_config(&own, &self.known)?, newest, settings)?;
-        let rules = Rules { config: config.into(), settings, limits: setup.limits() };
+        let rules = Rules { config: config.into(), settings, limits: setup.limits };
         self.driver.set_rules(Some(rules));
         Ok(())
     }
@@ -117,7 +117,7 @@ impl Host {
             if asked.first() == Some(&true) {
                 match Setup::receive(&self.control)? {
                     Some((setup, sockets)) => {
-                        self.set_up(&setup)?;
+                        self.set_up(setup)?;
                         sockets.map_or(Ok(()), |sockets| self.driver.listen(sockets))?;
                     }
                     None => return self.drain(),

@@ -3,6 +3,7 @@
 
 use super::config::Congestion;
 use super::ends::Ends;
+use crate::gate::KnownKeys;
 use crate::{GateLimits, Identity, PublicKey};
 use haul_sys::{pass, receive_passed};
 use serde::de::DeserializeOwned;
@@ -11,7 +12,6 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The longest message, in bytes. The longest one carries the keys of all clients.
 const LEN_MAX: usize = 16 << 20;
@@ -27,14 +27,11 @@ const LABEL_LEN_MAX: usize = 255;
 
 /// The settings of the process for QUIC. They replace the previous ones.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Setup {
+pub(crate) struct Setup {
     /// The seeds of the server's keys, the newest first.
     own: Vec<[u8; 32]>,
-    /// Keys of clients, each with its time of expiry in seconds since 1970.
-    known: Vec<([u8; 32], Option<u64>)>,
-    handshakes_max: u64,
-    per_source_max: u64,
-    handshake_max: Duration,
+    pub(super) known: KnownKeys,
+    pub(super) limits: GateLimits,
     pub(super) congestion: Congestion,
     /// Callers are accepted.
     pub(super) is_open: bool,
@@ -43,25 +40,15 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    pub(super) fn new(
+    pub(crate) fn new(
         own: &[Identity],
-        known: impl IntoIterator<Item = (PublicKey, Option<SystemTime>)>,
+        known: KnownKeys,
         limits: GateLimits,
         congestion: Congestion,
         is_open: bool,
     ) -> Self {
-        let seconds = |at: SystemTime| at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let known = known.into_iter().map(|(key, expires)| (*key.as_bytes(), expires.map(seconds)));
-        Self {
-            own: own.iter().map(|own| *own.seed()).collect(),
-            known: known.collect(),
-            handshakes_max: limits.handshakes_max as u64,
-            per_source_max: limits.per_source_max as u64,
-            handshake_max: limits.handshake_max,
-            congestion,
-            is_open,
-            has_sockets: false,
-        }
+        let own = own.iter().map(|own| *own.seed()).collect();
+        Self { own, known, limits, congestion, is_open, has_sockets: false }
     }
 
     /// The server's keys, the newest first.
@@ -70,25 +57,6 @@ impl Setup {
     /// None that is known.
     pub(super) fn own(&self) -> io::Result<Vec<Identity>> {
         self.own.iter().map(Identity::from_seed).collect()
-    }
-
-    /// Keys of clients, each with its time of expiry.
-    pub(super) fn known(&self) -> impl Iterator<Item = (PublicKey, Option<SystemTime>)> {
-        let time = |seconds| UNIX_EPOCH.checked_add(Duration::from_secs(seconds));
-        self.known.iter().map(move |(key, expires)| {
-            // A time that can't be represented counts as expired.
-            let expires = expires.map(|seconds| time(seconds).unwrap_or(UNIX_EPOCH));
-            (PublicKey::new(*key), expires)
-        })
-    }
-
-    pub(super) fn limits(&self) -> GateLimits {
-        let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-        GateLimits {
-            handshakes_max: number(self.handshakes_max),
-            per_source_max: number(self.per_source_max),
-            handshake_max: self.handshake_max,
-        }
     }
 
     /// Sends the settings, with new sockets if given.
@@ -176,7 +144,6 @@ pub fn check_quic_messages(bytes: &[u8], descriptors: usize) -> io::Result<[usiz
     while let Ok(Some((setup, sockets))) = Setup::receive(&from) {
         assert_eq!(setup.has_sockets, sockets.is_some());
         assert_eq!(setup.own()?.len(), setup.own.len());
-        assert_eq!(setup.known().count(), setup.known.len());
         let again = postcard::to_stdvec(&setup).map_err(io::Error::other)?;
         assert_eq!(postcard::from_bytes(&again), Ok(setup));
         setups += 1;
@@ -229,6 +196,7 @@ fn receive<T: DeserializeOwned>(mut from: &UnixStream) -> io::Result<Option<(T, 
 mod tests {
     use super::*;
     use std::net::Ipv4Addr;
+    use std::time::UNIX_EPOCH;
 
     fn arrival() -> Arrival {
         let key = Identity::new().expect("a key").key();
@@ -254,16 +222,16 @@ mod tests {
     fn a_setup_arrives_as_it_was_sent() {
         let (here, there) = UnixStream::pair().expect("a pair");
         let own = [Identity::new().expect("a key")];
-        let known = [(own[0].key(), None), (own[0].key(), Some(UNIX_EPOCH))];
-        let setup = Setup::new(&own, known, GateLimits::default(), Congestion::Cubic, true);
+        let other = Identity::new().expect("a key").key();
+        let known = KnownKeys::from([(own[0].key(), None), (other, Some(UNIX_EPOCH))]);
+        let setup = Setup::new(&own, known.clone(), GateLimits::default(), Congestion::Cubic, true);
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
         let address = socket.local_addr().expect("an address");
         for sockets in [None, Some(std::slice::from_ref(&socket))] {
             setup.clone().send(&here, sockets).expect("sent");
             let (received, passed) = Setup::receive(&there).expect("received").expect("one");
             assert_eq!(received.own().expect("keys")[0].key(), own[0].key());
-            assert!(received.known().eq(known));
-            assert_eq!(received.limits(), GateLimits::default());
+            assert_eq!((received.known, received.limits), (known.clone(), GateLimits::default()));
             assert_eq!(passed.is_some(), sockets.is_some());
             let passed = passed.unwrap_or_default();
             assert!(passed.iter().all(|it| it.local_addr().expect("an address") == address));
@@ -275,7 +243,7 @@ mod tests {
         let framed =
             |message: Vec<u8>| [&(message.len() as u32).to_le_bytes()[..], &message].concat();
         let own = [Identity::new().expect("a key")];
-        let known = [(own[0].key(), Some(UNIX_EPOCH))];
+        let known = KnownKeys::from([(own[0].key(), Some(UNIX_EPOCH))]);
         let setup = Setup::new(&own, known, GateLimits::default(), Congestion::Bbr, false);
         let setup = framed(postcard::to_stdvec(&setup).expect("encoded"));
         let arrival = framed(postcard::to_stdvec(&arrival()).expect("encoded"));

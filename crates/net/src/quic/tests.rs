@@ -4,7 +4,9 @@
 use super::config::{self, TransportSettings, packet_len_of};
 use super::driver::{Driver, Rules};
 use super::gate::QuicGate;
+use super::messages::Setup;
 use super::{Congestion, bind_udp};
+use crate::gate::KnownKeys;
 use crate::gate::{AcceptedKeys, tls_config};
 use crate::tls::{accept_only, client_config};
 use crate::{
@@ -42,8 +44,9 @@ impl Server {
         let socket = local();
         let address = socket.local_addr().expect("an address");
         let mut gate = QuicGate::new(vec![socket], Congestion::default());
-        let begun = gate.begin(&own, vec![(client, None)], limits);
-        let begun = begun.expect("descriptors").expect("a socket");
+        let known = KnownKeys::from([(client, None)]);
+        let setup = Setup::new(&own, known, limits, gate.congestion, gate.is_open);
+        let begun = gate.prepare(setup).expect("descriptors").expect("a socket");
         thread::spawn(move || begun.serve().expect("served"));
         thread::spawn(move || {
             loop {
