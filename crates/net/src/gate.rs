@@ -13,7 +13,7 @@ pub(crate) use self::limits::source;
 use self::own_keys::OwnKeys;
 use crate::direct::is_caller_error;
 use crate::duplex::{Established, Opening};
-use crate::quic::{JobStream, QuicGate, Setup};
+use crate::quic::{Ends, QuicGate, Setup};
 use crate::tls::server_config;
 use crate::{Congestion, Connection, Forwarder, Identity, PublicKey, QuicChild, Refusal, Timeouts};
 use haul_sys::wait_ready;
@@ -404,7 +404,7 @@ pub struct Caller {
 /// The connection to a caller.
 pub(crate) enum Line {
     Tls(Box<Established>),
-    Quic { job_stream: JobStream, reached: SocketAddr, label: Option<String> },
+    Quic { ends: Ends, reached: SocketAddr, label: Option<String> },
 }
 
 impl Caller {
@@ -450,7 +450,7 @@ impl Caller {
     pub fn socket(&self) -> BorrowedFd<'_> {
         match &self.line {
             Line::Tls(established) => established.socket.as_fd(),
-            Line::Quic { job_stream, .. } => job_stream.stream().as_fd(),
+            Line::Quic { ends, .. } => ends.stream.as_fd(),
         }
     }
 
@@ -471,9 +471,7 @@ impl Caller {
         let timeout = Timeouts::default();
         match self.line {
             Line::Tls(established) => established.into_connection(peer, timeout, opening),
-            Line::Quic { job_stream, .. } => {
-                job_stream.into_connection(peer, timeout, opening, None)
-            }
+            Line::Quic { ends, .. } => ends.into_connection(peer, timeout, opening, None),
         }
     }
 

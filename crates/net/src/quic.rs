@@ -22,9 +22,9 @@ mod link;
 mod messages;
 mod udp;
 
-pub(crate) use self::client::{OutgoingConnection, call};
+pub(crate) use self::client::call;
 pub use self::config::{Congestion, UnknownCongestion};
-pub(crate) use self::ends::JobStream;
+pub(crate) use self::ends::Ends;
 pub use self::gate::{QuicChild, QuicGate};
 pub(crate) use self::messages::Setup;
 pub use self::messages::{SOCKETS_MAX as QUIC_SOCKETS_MAX, check_quic_messages};

@@ -201,10 +201,10 @@ pub fn connect_server(
                 }
                 Protocol::Quic => {
                     let (silence_max, congestion) = (timeout.silence_max, options.congestion);
-                    let quic::OutgoingConnection { job_stream, linger } =
+                    let (job, linger) =
                         quic::call(address, server, identity, left, silence_max, congestion)?;
                     Box::new(move |opening| {
-                        job_stream.into_connection(host, timeout, opening, Some(linger))
+                        job.into_connection(host, timeout, opening, Some(linger))
                     })
                 }
             })

@@ -2,7 +2,7 @@
 
 use super::config::{self, Congestion, TransportSettings};
 use super::driver::{Driver, DriverEvent, is_wrong_key, was_refused};
-use super::ends::{Ends, JobStream};
+use super::ends::Ends;
 use super::udp::{Udp, bind_udp};
 use crate::tls::{TlsFailure, accept_only, client_config};
 use crate::{Identity, PacketStats, PublicKey};
@@ -13,13 +13,6 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-
-/// A connection whose handshake is complete on this side.
-pub(crate) struct OutgoingConnection {
-    pub(crate) job_stream: JobStream,
-    /// Dropping it waits until all written data has arrived.
-    pub(crate) linger: Box<dyn Send + Sync>,
-}
 
 /// The thread of a connection. It ends when the connection does.
 struct Thread(Option<JoinHandle<()>>);
@@ -32,7 +25,8 @@ impl Drop for Thread {
 }
 
 /// Connects to the server with the key `server` at `address`, within `timeout`. Later the server
-/// is considered lost if it is silent for `silence_max`.
+/// is considered lost if it is silent for `silence_max`. Returns the job's side, and a value whose
+/// drop waits until all written data has arrived.
 ///
 /// # Errors
 /// When no server answers, or one with another key ([`TlsFailure::WrongKey`]).
@@ -43,7 +37,7 @@ pub(crate) fn call(
     timeout: Duration,
     silence_max: Option<Duration>,
     congestion: Congestion,
-) -> io::Result<OutgoingConnection> {
+) -> io::Result<(Ends, Box<dyn Send + Sync>)> {
     let tls = client_config(identity, accept_only(server))?;
     let any: IpAddr = match address {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -61,7 +55,7 @@ pub(crate) fn call(
     let thread = Thread(Some(thread));
     let ended = || io::Error::other("the thread of the connection has ended");
     received.recv().map_err(|_| ended())??;
-    Ok(OutgoingConnection { job_stream: JobStream::new(job), linger: Box::new(thread) })
+    Ok((job, Box::new(thread)))
 }
 
 /// A connection attempt.

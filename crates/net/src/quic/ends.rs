@@ -16,35 +16,31 @@ use std::net::{Shutdown, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-/// How a direction ends.
+/// How a direction ends. The value is the byte that is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
 pub(super) enum StreamEnd {
     /// All data was sent.
-    Ended,
+    Ended = b'e',
     /// It was cut off.
-    CutOff,
+    CutOff = b'c',
     /// The peer does not accept this side's key.
-    Refused,
+    Refused = b'r',
 }
 
 impl StreamEnd {
-    const ALL: [(Self, u8); 3] = [(Self::Ended, b'e'), (Self::CutOff, b'c'), (Self::Refused, b'r')];
-
     /// Sends the fate to the other end.
     pub(super) fn send(self, to: &UnixStream) {
-        let byte = Self::ALL.iter().find(|(it, _)| *it == self).map_or(b'c', |(_, byte)| *byte);
         // The other end may be closed.
-        let _ = send(to, &[byte], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        let _ = send(to, &[self as u8], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     }
 
     /// Reads the fate at the end of the other end's stream. Without one, the stream was cut off.
     pub(super) fn receive(from: &UnixStream) -> Self {
         let mut byte = [0];
         match recv(from, &mut byte, RecvFlags::DONTWAIT) {
-            Ok((_, 1)) => {
-                let known = Self::ALL.iter().find(|(_, known)| *known == byte[0]);
-                known.map_or(Self::CutOff, |(it, _)| *it)
-            }
+            Ok((_, 1)) if byte == [Self::Ended as u8] => Self::Ended,
+            Ok((_, 1)) if byte == [Self::Refused as u8] => Self::Refused,
             _ => Self::CutOff,
         }
     }
@@ -52,8 +48,8 @@ impl StreamEnd {
 
 /// One side of the two pairs.
 #[derive(Debug)]
-pub(super) struct Ends {
-    pub(super) stream: UnixStream,
+pub(crate) struct Ends {
+    pub(crate) stream: UnixStream,
     pub(super) stream_end: UnixStream,
     /// The measurements, set at the end. Both sides share them if they are in one process.
     pub(super) packet_stats: Arc<Mutex<Option<PacketStats>>>,
@@ -76,24 +72,8 @@ impl Ends {
     pub(super) fn of(stream: UnixStream, stream_end: UnixStream) -> Self {
         Self { stream, stream_end, packet_stats: Arc::default() }
     }
-}
 
-/// A connection whose handshake is complete, for a job.
-pub(crate) struct JobStream {
-    ends: Arc<Ends>,
-}
-
-impl JobStream {
-    pub(super) fn new(ends: Ends) -> Self {
-        Self { ends: Arc::new(ends) }
-    }
-
-    /// The stream, for polling.
-    pub(crate) fn stream(&self) -> &UnixStream {
-        &self.ends.stream
-    }
-
-    /// Makes the connection. Messages call the peer `peer`. `linger` is dropped last.
+    /// Makes the job's connection. Messages call the peer `peer`. `linger` is dropped last.
     ///
     /// # Errors
     /// Errors of sending the opening.
@@ -104,7 +84,7 @@ impl JobStream {
         opening: Opening,
         linger: Option<Box<dyn Send + Sync>>,
     ) -> io::Result<Connection> {
-        let Self { ends } = self;
+        let ends = Arc::new(self);
         let reader = EndReader { ends: Arc::clone(&ends), ended: false };
         let writer = EndWriter(Arc::clone(&ends));
         let link = ServerLink::new(peer, ends, true, linger);

@@ -2,7 +2,6 @@
 //! receives callers from it.
 
 use super::config::Congestion;
-use super::ends::JobStream;
 use super::messages::{Arrival, Setup};
 use crate::gate::{Caller, Line};
 use std::io;
@@ -87,7 +86,7 @@ impl QuicGate {
     pub(crate) fn next(&mut self) -> Option<Caller> {
         match self.control.as_ref().map(Arrival::receive)? {
             Ok(Some((Arrival { key, from, reached, label }, ends))) => {
-                let line = Line::Quic { job_stream: JobStream::new(ends), reached, label };
+                let line = Line::Quic { ends, reached, label };
                 Some(Caller { key, from, line })
             }
             ended => {
