@@ -16,6 +16,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -29,6 +30,9 @@ const PEER_EXIT_WAIT_MAX: Duration = Duration::from_secs(1);
 /// Timeout for the last lines on standard error after ssh has exited. A process that ssh left
 /// behind can hold that stream open for ever.
 const STDERR_WAIT_MAX: Duration = Duration::from_millis(250);
+
+/// Time for ssh to end after SIGTERM, before it is killed, if a greeting takes too long.
+const TERMINATE_MAX: Duration = Duration::from_secs(1);
 
 /// Shortest pause between two checks whether ssh has exited.
 const EXIT_POLL_MIN: Duration = Duration::from_millis(1);
@@ -649,6 +653,33 @@ impl Killer {
         if let Some(transport) = &self.transport {
             transport.shut_down();
         }
+    }
+
+    /// Runs `work`, and kills the connection if it takes longer than `timeout`. Returns true if it
+    /// did.
+    ///
+    /// # Errors
+    /// When the thread that watches the time can't be started. `work` is not run then.
+    pub fn within<T>(
+        self,
+        timeout: Option<Duration>,
+        work: impl FnOnce() -> T,
+    ) -> io::Result<(T, bool)> {
+        let Some(timeout) = timeout else { return Ok((work(), false)) };
+        let (done, late) = mpsc::channel::<()>();
+        let watch = thread::Builder::new().name("greeting".into()).spawn(move || {
+            let is_late = late.recv_timeout(timeout) == Err(RecvTimeoutError::Timeout);
+            if is_late {
+                self.kill();
+                if late.recv_timeout(TERMINATE_MAX) == Err(RecvTimeoutError::Timeout) {
+                    self.kill();
+                }
+            }
+            is_late
+        })?;
+        let result = work();
+        drop(done);
+        Ok((result, watch.join().unwrap_or(false)))
     }
 
     /// Waits up to `timeout` until ssh has exited by itself. Returns whether it has. A connection

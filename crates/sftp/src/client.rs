@@ -8,8 +8,7 @@ use crate::error::{Cause, SessionError, SftpError};
 use crate::file::RemoteFile;
 use crate::pending_answer::PendingAnswer;
 use crate::session::{Batch, Payload, Port, SessionState};
-use parking_lot::Mutex;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock};
 
 /// Content per packet, in bytes, if a server reports no limits. Every server must accept it
 /// (section 3 of the draft).
@@ -28,15 +27,9 @@ type Result<T> = std::result::Result<T, SftpError>;
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<SessionState>,
-    server: Arc<Server>,
-}
-
-/// Facts about the server.
-pub(crate) struct Server {
     extensions: Extensions,
-    /// Receives the limits, if they were requested.
-    asked: Mutex<Option<Port>>,
-    effective_limits: OnceLock<EffectiveLimits>,
+    /// The first use waits for them.
+    limits: Arc<LazyLock<EffectiveLimits, Box<dyn FnOnce() -> EffectiveLimits + Send>>>,
 }
 
 /// The server's limits.
@@ -44,36 +37,6 @@ struct EffectiveLimits {
     limits: Limits,
     read_len: u32,
     write_len: u32,
-}
-
-impl Server {
-    /// Requests the server's limits, if it reports them, without waiting for the answer.
-    pub(crate) fn ask(
-        shared: &Arc<SessionState>,
-        extensions: Extensions,
-    ) -> std::result::Result<Self, SessionError> {
-        let mut asked = None;
-        if extensions.has(Extension::Limits) {
-            let mut port = Port::new(shared, false);
-            port.send(0, &Request::Limits, Payload::NONE)?;
-            port.flush()?;
-            asked = Some(port);
-        }
-        Ok(Self { extensions, asked: Mutex::new(asked), effective_limits: OnceLock::new() })
-    }
-
-    /// The limits. The first call waits for them.
-    fn effective_limits(&self) -> &EffectiveLimits {
-        self.effective_limits.get_or_init(|| {
-            let asked = self.asked.lock().take();
-            EffectiveLimits::new(match asked.and_then(|mut port| port.next()) {
-                Some((_, Ok(Answer::Limits(limits)))) => limits,
-                // The server announced the extension but lacks it, or the session has ended, which
-                // the next request reports.
-                _ => Limits::default(),
-            })
-        })
-    }
 }
 
 impl EffectiveLimits {
@@ -93,8 +56,25 @@ impl EffectiveLimits {
 }
 
 impl Client {
-    pub(crate) fn new(shared: Arc<SessionState>, server: Server) -> Self {
-        Self { shared, server: Arc::new(server) }
+    /// Requests the server's limits, if it reports them, without waiting for the answer.
+    pub(crate) fn new(
+        shared: &Arc<SessionState>,
+        extensions: Extensions,
+    ) -> std::result::Result<Self, SessionError> {
+        let mut port = Port::new(shared, false);
+        if extensions.has(Extension::Limits) {
+            port.send(0, &Request::Limits, Payload::NONE)?;
+            port.flush()?;
+        }
+        let limits: Box<dyn FnOnce() -> EffectiveLimits + Send> = Box::new(move || {
+            EffectiveLimits::new(match port.next() {
+                Some((_, Ok(Answer::Limits(limits)))) => limits,
+                // The server lacks the extension, although it may have announced it. Or the session
+                // has ended, which the next request reports.
+                _ => Limits::default(),
+            })
+        });
+        Ok(Self { shared: Arc::clone(shared), extensions, limits: Arc::new(LazyLock::new(limits)) })
     }
 
     pub(crate) fn shared(&self) -> &Arc<SessionState> {
@@ -111,23 +91,23 @@ impl Client {
 
     /// True if the server has announced the extension.
     pub fn has(&self, extension: Extension) -> bool {
-        self.server.extensions.has(extension)
+        self.extensions.has(extension)
     }
 
     /// The server's limits. The first call of this and of the next two waits for them. Other
     /// requests need not wait.
     pub fn limits(&self) -> &Limits {
-        &self.server.effective_limits().limits
+        &self.limits.limits
     }
 
     /// The most content that one request reads, in bytes.
     pub fn read_len(&self) -> usize {
-        self.server.effective_limits().read_len as usize
+        self.limits.read_len as usize
     }
 
     /// The most content that one request writes, in bytes.
     pub fn write_len(&self) -> usize {
-        self.server.effective_limits().write_len as usize
+        self.limits.write_len as usize
     }
 
     /// A number that changes whenever bytes move in the session; `None` while no request waits for

@@ -4,11 +4,9 @@
 use super::{DeployError, LikelyCause, Program, VERSION};
 use haul_engine::{JobError, PROTOCOL, greet};
 use haul_model::{HostFacts, escape_bytes};
-use haul_net::{Closer, ConnectError, Connection, DEPLOY_MARKER, Killer, Writer};
+use haul_net::{Closer, ConnectError, Connection, DEPLOY_MARKER, Writer};
 use haul_proto::{FrameType, Header};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::sync::mpsc;
-use std::thread;
 use std::time::Duration;
 
 /// Maximum length, in bytes, of a line with facts about a host. A path may be that long.
@@ -43,8 +41,7 @@ impl Shell {
         let asked = asked.and_then(|()| writer.flush());
         let login_max = closer.timeouts().login_max;
         let read = || asked.and_then(|()| Host::read(name, &mut input));
-        let (read, is_late) =
-            within(login_max, closer.killer(), read).map_err(JobError::Threads)?;
+        let (read, is_late) = closer.killer().within(login_max, read).map_err(JobError::Threads)?;
         match read {
             Ok(Ok(host)) => Ok(Self { host, input, output: writer, closer }),
             _ if is_late => {
@@ -95,7 +92,9 @@ impl Shell {
             output.write_all(b"\n")?;
             greet(&mut input, &mut output, &host.name, closer.timeouts())
         };
-        let (answer, is_late) = within(Some(timeout), closer.killer(), greeting)
+        let (answer, is_late) = closer
+            .killer()
+            .within(Some(timeout), greeting)
             .map_err(|error| fails(error.to_string()))?;
         // The program reads the end of its input, and exits.
         drop((input, output));
@@ -116,32 +115,6 @@ impl Shell {
             }),
         }
     }
-}
-
-/// Time to end for the process that makes the connection, before it is killed.
-const TERMINATE_MAX: Duration = Duration::from_secs(1);
-
-/// Runs `work`, and ends its connection if it takes longer than `timeout`. Returns true if it did.
-fn within<T>(
-    timeout: Option<Duration>,
-    killer: Killer,
-    work: impl FnOnce() -> T,
-) -> io::Result<(T, bool)> {
-    let Some(timeout) = timeout else { return Ok((work(), false)) };
-    let (done, late) = mpsc::channel::<()>();
-    let watch = thread::Builder::new().name("greeting".into()).spawn(move || {
-        let is_late = late.recv_timeout(timeout) == Err(mpsc::RecvTimeoutError::Timeout);
-        if is_late {
-            killer.kill();
-            if late.recv_timeout(TERMINATE_MAX) == Err(mpsc::RecvTimeoutError::Timeout) {
-                killer.kill();
-            }
-        }
-        is_late
-    })?;
-    let result = work();
-    drop(done);
-    Ok((result, watch.join().unwrap_or(false)))
 }
 
 impl Host {

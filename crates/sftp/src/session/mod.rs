@@ -16,14 +16,12 @@ pub(crate) use shared::{Buf, SessionState};
 pub use watchdog::SLOW_FACTOR;
 
 use crate::Client;
-use crate::client::Server;
 use crate::codec::{Extensions, Header, INIT, PacketError, ReplyKind, VERSION, decode_version};
 use crate::error::{SessionError, StartError};
 use haul_model::escape_bytes;
 use haul_net::{Closer, ConnectError, Connection};
 use std::io::{BufReader, Read, Write};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -58,41 +56,6 @@ impl Default for Options {
     }
 }
 
-/// The timeout of a login.
-struct Login {
-    /// Dropped when the server has greeted.
-    greeting_guard: mpsc::Sender<()>,
-    has_timed_out: Arc<AtomicBool>,
-    max: Duration,
-}
-
-impl Login {
-    fn begin(closer: &Closer) -> Self {
-        let (greeting_guard, greeted) = mpsc::channel();
-        let has_timed_out = Arc::new(AtomicBool::new(false));
-        let max = closer.timeouts().login_max.unwrap_or_default();
-        if !max.is_zero() {
-            let (late, killer) = (Arc::clone(&has_timed_out), closer.killer());
-            let wait = move || {
-                if greeted.recv_timeout(max) == Err(mpsc::RecvTimeoutError::Timeout) {
-                    late.store(true, Ordering::Relaxed);
-                    killer.kill();
-                }
-            };
-            // Without the thread the login has no timeout.
-            let _ = thread::Builder::new().name("sftp-login".into()).spawn(wait);
-        }
-        Self { greeting_guard, has_timed_out, max }
-    }
-
-    /// Ends the wait for the greeting. Returns an error if the timeout had passed.
-    fn end(self) -> Option<SessionError> {
-        drop(self.greeting_guard);
-        let has_timed_out = self.has_timed_out.load(Ordering::Relaxed);
-        has_timed_out.then_some(SessionError::Silent { seconds: self.max.as_secs() })
-    }
-}
-
 /// A session with a server. Dropping it ends it, and all waiting callers get an error.
 pub struct Session {
     client: Client,
@@ -109,20 +72,28 @@ impl Session {
     pub fn start(connection: Connection, options: Options) -> Result<Self, StartError> {
         let Connection { reader, mut writer, closer } = connection;
         let mut reader = BufReader::with_capacity(READ_AHEAD, reader);
-        let login = Login::begin(&closer);
-        let greeted = writer
-            .write_all(&INIT)
-            .and_then(|()| writer.flush())
-            .map_err(SessionError::from)
-            .and_then(|()| greeting(&mut reader));
-        let greeted = login.end().map_or(greeted, Err);
+        let login_max = closer.timeouts().login_max;
+        let greet = || {
+            writer.write_all(&INIT)?;
+            writer.flush()?;
+            greeting(&mut reader)
+        };
+        let greeted = match closer.killer().within(login_max, greet) {
+            Ok((_, true)) => {
+                let seconds = login_max.map_or(0, |max| max.as_secs());
+                Err(SessionError::Silent { seconds })
+            }
+            Ok((greeted, false)) => greeted,
+            Err(error) => Err(error.into()),
+        };
+        let host = closer.peer().to_owned();
         let extensions = match greeted {
             Ok(extensions) => extensions,
             Err(SessionError::Closed | SessionError::Broken(_)) => {
                 drop((reader, writer));
                 return Err(closer.explain().into());
             }
-            Err(cause) => return Err(StartError::Session { host: closer.peer().into(), cause }),
+            Err(cause) => return Err(StartError::Session { host, cause }),
         };
         let silence_max = options.silence_max.or(closer.timeouts().silence_max);
         let shared = SessionState::new(writer, closer.killer(), options);
@@ -138,12 +109,8 @@ impl Session {
                 }
             })
         };
-        let host = closer.peer().to_owned();
-        let started = spawned
-            .map_err(SessionError::from)
-            .and_then(|_| Server::ask(&shared, extensions))
-            .map(|server| Client::new(Arc::clone(&shared), server));
-        match started {
+        let started = spawned.map_err(SessionError::from);
+        match started.and_then(|()| Client::new(&shared, extensions)) {
             Ok(client) => Ok(Self { client, closer: Some(closer) }),
             Err(cause) => {
                 shared.end(SessionError::Stopped);
