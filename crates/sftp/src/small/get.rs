@@ -5,6 +5,7 @@ use crate::codec::{Answer, Attrs, OpenFlags, Request};
 use crate::error::SftpError;
 use crate::session::Batch;
 use crate::{Client, RangeReader, RemoteFile};
+use std::ops::ControlFlow;
 
 type Result<T> = std::result::Result<T, SftpError>;
 
@@ -37,10 +38,13 @@ pub type Gets<K> = Queue<Getting<K>>;
 /// A file in flight.
 pub struct Getting<K> {
     get: Get<K>,
-    /// The request to open the file, until it is answered.
-    opening: Option<Batch>,
-    reading: Option<Reading>,
-    result: Option<Result<Got>>,
+    step: GetStep,
+}
+
+/// Requests that have no answers yet.
+enum GetStep {
+    Open(Batch),
+    Read(Box<Reading>),
 }
 
 /// An open file. Its attributes are requested before and after its content. A server handles the
@@ -63,41 +67,35 @@ impl<K> Transfer for Getting<K> {
     fn begin(client: &Client, get: Get<K>) -> Self {
         let path = &get.path;
         let open = Request::Open { path, flags: OpenFlags::Read, attrs: Attrs::default() };
-        let opening = Some(Batch::of(client, path, &[open]));
-        Self { get, opening, reading: None, result: None }
+        let step = GetStep::Open(Batch::of(client, path, &[open]));
+        Self { get, step }
     }
 
-    fn file(&self) -> &Get<K> {
-        &self.get
-    }
-
-    fn advance(&mut self, client: &Client) -> bool {
-        if let Some(opening) = self.opening.take() {
-            match self.open(client, opening) {
-                Ok(reading) => self.reading = Some(reading),
-                Err(error) => self.result = Some(Err(error)),
-            }
-        } else if let Some(reading) = self.reading.take() {
-            self.result = Some(reading.finish(self.get.len as usize));
-        }
-        self.result.is_none()
-    }
-
-    fn end(self) -> (K, Result<Got>) {
-        (self.get.key, self.result.expect("it was advanced to its end"))
+    fn advance(self, client: &Client) -> ControlFlow<Self::Done, Self> {
+        let Self { get, step } = self;
+        let result = match step {
+            GetStep::Open(opening) => match get.open(client, opening) {
+                Ok(reading) => {
+                    let step = GetStep::Read(Box::new(reading));
+                    return ControlFlow::Continue(Self { get, step });
+                }
+                Err(error) => Err(error),
+            },
+            GetStep::Read(reading) => reading.finish(get.len as usize),
+        };
+        ControlFlow::Break((get.key, result))
     }
 
     fn abort(self, _: &mut Batch) {}
 }
 
-impl<K> Getting<K> {
+impl<K> Get<K> {
     fn open(&self, client: &Client, opening: Batch) -> Result<Reading> {
         let [opened] = opening.answers();
-        let (path, len) = (&self.get.path, self.get.len);
-        let file = RemoteFile::new(client.clone(), opened?.handle()?, path, true);
+        let file = RemoteFile::new(client.clone(), opened?.handle()?, &self.path, true);
         let look = || file.batch(&[Request::Fstat { handle: file.handle() }]);
         let before = look();
-        let mut content = file.reader(0..len.into(), len as usize);
+        let mut content = file.reader(0..self.len.into(), self.len as usize);
         content.request_ahead()?;
         let after = look();
         Ok(Reading { before, content, after, file })

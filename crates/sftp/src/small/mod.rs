@@ -15,6 +15,7 @@ pub use put::{Put, Puts, Stored};
 use crate::Client;
 use crate::session::Batch;
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 
 /// Most files in flight. A file takes three round trips, so with one of 50 ms this is 3,200 files a
 /// second.
@@ -24,7 +25,7 @@ const FILES_MAX: usize = 480;
 const BYTES_MAX: usize = 8 << 20;
 
 /// A file in flight.
-pub trait Transfer {
+pub trait Transfer: Sized {
     /// The file as the caller describes it.
     type File;
     /// The caller's key for the file, and the result.
@@ -36,14 +37,9 @@ pub trait Transfer {
     /// Sends the first request.
     fn begin(client: &Client, file: Self::File) -> Self;
 
-    /// The file.
-    fn file(&self) -> &Self::File;
-
-    /// Waits for the answers of the current step, and sends the next. Returns false after the last.
-    fn advance(&mut self, client: &Client) -> bool;
-
-    /// The result, after the last step.
-    fn end(self) -> Self::Done;
+    /// Waits for the answers of the current step, and sends the next. Returns the result after the
+    /// last.
+    fn advance(self, client: &Client) -> ControlFlow<Self::Done, Self>;
 
     /// Adds the requests that undo the steps so far to `batch`.
     fn abort(self, batch: &mut Batch);
@@ -53,10 +49,11 @@ pub trait Transfer {
 /// steps and waits for that, unless the session ends.
 pub struct Queue<T: Transfer> {
     client: Client,
-    transfers: VecDeque<T>,
+    /// Each with the length of its content, in bytes.
+    transfers: VecDeque<(usize, T)>,
     /// Content of `transfers`, in bytes.
     bytes: usize,
-    finished: VecDeque<T>,
+    finished: VecDeque<T::Done>,
 }
 
 impl<T: Transfer> Queue<T> {
@@ -80,7 +77,7 @@ impl<T: Transfer> Queue<T> {
             self.step();
         }
         self.bytes += len;
-        self.transfers.push_back(T::begin(&self.client, file));
+        self.transfers.push_back((len, T::begin(&self.client, file)));
     }
 
     /// The number of files not returned by [`Self::next_done`] yet.
@@ -99,17 +96,18 @@ impl<T: Transfer> Queue<T> {
 
     /// Like [`Self::next_done`], without waiting.
     pub fn try_next_done(&mut self) -> Option<T::Done> {
-        self.finished.pop_front().map(T::end)
+        self.finished.pop_front()
     }
 
     /// Advances the first file by one step.
     fn step(&mut self) {
-        let Some(mut transfer) = self.transfers.pop_front() else { return };
-        if transfer.advance(&self.client) {
-            self.transfers.push_back(transfer);
-        } else {
-            self.bytes -= T::len(transfer.file());
-            self.finished.push_back(transfer);
+        let Some((len, transfer)) = self.transfers.pop_front() else { return };
+        match transfer.advance(&self.client) {
+            ControlFlow::Continue(transfer) => self.transfers.push_back((len, transfer)),
+            ControlFlow::Break(done) => {
+                self.bytes -= len;
+                self.finished.push_back(done);
+            }
         }
     }
 }
@@ -117,7 +115,7 @@ impl<T: Transfer> Queue<T> {
 impl<T: Transfer> Drop for Queue<T> {
     fn drop(&mut self) {
         let mut batch = Batch::new(self.client.port_for_small(), b"");
-        self.transfers.drain(..).for_each(|transfer| transfer.abort(&mut batch));
+        self.transfers.drain(..).for_each(|(_, transfer)| transfer.abort(&mut batch));
         // If the session ends before, the stages stay.
         drop(batch.wait());
     }

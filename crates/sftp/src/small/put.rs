@@ -11,6 +11,7 @@ use crate::error::{Cause, SftpError};
 use crate::naming::{Existing, Names, Renaming};
 use crate::session::{Batch, Payload};
 use crate::{Client, RangeReader, RemoteFile};
+use std::ops::ControlFlow;
 
 type Result<T> = std::result::Result<T, SftpError>;
 
@@ -114,25 +115,21 @@ impl<K> Transfer for Putting<K> {
         putting
     }
 
-    fn file(&self) -> &Put<K> {
-        &self.put
-    }
-
-    fn advance(&mut self, client: &Client) -> bool {
-        let Some(step) = self.step.take() else { return false };
-        let is_staged = !matches!(step, PutStep::Open(_));
-        self.step = self.follow(step, client).unwrap_or_else(|error| {
-            // If the old file has lost its name, the stage must stay.
-            let goes = is_staged && !matches!(error.cause, Cause::OnlyStaged(_));
-            self.failed = Some(error);
-            let remove = Request::Remove { path: &self.put.stage };
-            goes.then(|| PutStep::Remove(self.send(client, &[remove])))
-        });
-        self.step.is_some()
-    }
-
-    fn end(self) -> (K, Result<Stored>) {
-        (self.put.key, self.failed.map_or(Ok(self.stored), Err))
+    fn advance(mut self, client: &Client) -> ControlFlow<Self::Done, Self> {
+        if let Some(step) = self.step.take() {
+            let is_staged = !matches!(step, PutStep::Open(_));
+            self.step = self.follow(step, client).unwrap_or_else(|error| {
+                // If the old file has lost its name, the stage must stay.
+                let goes = is_staged && !matches!(error.cause, Cause::OnlyStaged(_));
+                self.failed = Some(error);
+                let remove = Request::Remove { path: &self.put.stage };
+                goes.then(|| PutStep::Remove(self.send(client, &[remove])))
+            });
+        }
+        match self.step {
+            Some(_) => ControlFlow::Continue(self),
+            None => ControlFlow::Break((self.put.key, self.failed.map_or(Ok(self.stored), Err))),
+        }
     }
 
     /// Requests its removal after its earlier requests. If it was renamed by then, no file has the
