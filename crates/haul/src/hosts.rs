@@ -12,13 +12,13 @@ use crate::error::Error;
 use crate::host::{Host, WithoutHaul};
 use crate::location::Machine;
 use crate::peer::{HostConnection, Peers, connect_sftp};
-use crate::retry::{Attempts, Retry, is_interrupted};
+use crate::retry::{Retry, is_interrupted};
 use crate::state;
 use haul_engine::{
-    Event, Greeted, Job, JobError, LinkEvent, Monitor, OpenConnection, Placement, RequestError,
-    Requests, Route, RoutedJob, Session, SftpRoute, SftpSession, SharedBlocks, Sharer, Summary,
+    Event, Greeted, Job, JobError, LinkEvent, Monitor, OpenConnection, Placement, Route, RoutedJob,
+    Session, SftpRoute, SftpSession, SharedBlocks, Sharer, Summary,
 };
-use haul_model::{Fault, Logins};
+use haul_model::Logins;
 use haul_net::{ConnectError, Diagnostics};
 use parking_lot::{Mutex, MutexGuard};
 use std::cell::Cell;
@@ -84,52 +84,6 @@ impl Hosts {
         let mut greeted = self.greeted();
         if !greeted.contains(host) {
             greeted.push(host.clone());
-        }
-    }
-
-    /// Asks `machine`, over an open connection or a new one. If the connection is lost or can't be
-    /// made at the moment, the `question` is repeated, provided that the host's haul has greeted
-    /// before. `parts` returns how many parts of the answer have arrived. After a connection that
-    /// returned new parts, attempts are counted from 0 again. An answer of one part has 0 until it
-    /// is complete.
-    ///
-    /// # Errors
-    /// If the machine can't be reached, or no longer.
-    pub fn ask<T>(
-        &self,
-        machine: &Machine,
-        peers: &mut Peers,
-        monitor: &dyn Monitor,
-        parts: &dyn Fn() -> u64,
-        mut question: impl FnMut(&mut Requests) -> Result<T, RequestError>,
-    ) -> Result<Result<T, Fault>, Error> {
-        let (mut attempts, mut is_reconnect) = (Attempts::new(monitor), false);
-        let mut parts_before = parts();
-        loop {
-            let connected = peers.reach(machine, is_reconnect, monitor);
-            self.record_greeted(peers);
-            let error = match connected.map(|at| peers.requests(at)) {
-                Ok(requests) => {
-                    attempts.connected();
-                    match question(requests) {
-                        Ok(answer) => return Ok(Ok(answer)),
-                        Err(RequestError::Fault(fault)) => return Ok(Err(fault)),
-                        Err(RequestError::Job(error)) => error.into(),
-                    }
-                }
-                Err(error) => error,
-            };
-            peers.leave(machine);
-            let parts_now = parts();
-            if parts_now > parts_before {
-                attempts.made_progress();
-            }
-            parts_before = parts_now;
-            let known = machine.host().filter(|host| self.greeted().contains(host));
-            let retries = known.map_or(0, |host| host.retries);
-            let host = known.map(Host::to_string).unwrap_or_default();
-            attempts.wait(&host, retries, error)?;
-            is_reconnect = true;
         }
     }
 

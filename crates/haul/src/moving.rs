@@ -1,7 +1,7 @@
 //! The request of a move, and its connection to the hosts. The engine's `run_move` does the moving.
 
 use crate::error::Error;
-use crate::hosts::Hosts;
+use crate::hosts::{Hosts, Questions};
 use crate::location::{Location, Machine};
 use crate::peer::Peers;
 use crate::request::Request;
@@ -51,8 +51,8 @@ impl Request {
             policy: self.policy,
             like: self.transfer_options.job(),
         };
-        let mut reached = MoveMachines { hosts, monitor, observer, peers: Some(peers) };
-        run_move(&job, &mut reached, monitor)
+        let questions = Questions::new(hosts, peers, monitor);
+        run_move(&job, &mut MoveMachines { questions, observer }, monitor)
     }
 }
 
@@ -64,11 +64,8 @@ fn is_nameless(source: &Location) -> bool {
 
 /// The machines of a move, for the engine.
 struct MoveMachines<'m> {
-    hosts: &'m Hosts,
-    monitor: &'m dyn Monitor,
+    questions: Questions<'m>,
     observer: &'m mut dyn JobObserver,
-    /// The connections for questions, until the engine hangs up.
-    peers: Option<Peers>,
 }
 
 impl Machines for MoveMachines<'_> {
@@ -80,15 +77,11 @@ impl Machines for MoveMachines<'_> {
         host: Option<&Machine>,
         question: impl FnMut(&mut Requests) -> Result<T, RequestError>,
     ) -> Result<Result<T, Fault>, Error> {
-        // The copy reports hosts without haul.
-        let new = || Peers::new(self.hosts.diagnostics()).quietly();
-        let (peers, machine) =
-            (self.peers.get_or_insert_with(new), host.unwrap_or(&Machine::Local));
-        self.hosts.ask(machine, peers, self.monitor, &|| 0, question)
+        self.questions.ask(host.unwrap_or(&Machine::Local), question)
     }
 
     fn hang_up(&mut self) {
-        self.peers = None;
+        self.questions.hang_up();
     }
 
     fn copy(
@@ -96,8 +89,8 @@ impl Machines for MoveMachines<'_> {
         routed_jobs: Vec<RoutedJob<Machine>>,
         not_copied: &NotCopied,
     ) -> Result<Summary, Error> {
-        let watch = not_copied.watch(self.monitor);
-        match run_routed_jobs(routed_jobs, self.hosts, &watch, self.observer) {
+        let watch = not_copied.watch(self.questions.monitor());
+        match run_routed_jobs(routed_jobs, self.questions.hosts(), &watch, self.observer) {
             (summary, false) => Ok(summary),
             (_, true) => Err(Error::SourcesStay),
         }
@@ -109,7 +102,7 @@ impl Machines for MoveMachines<'_> {
         monitor: &dyn Monitor,
     ) -> Result<(), Error> {
         self.observer.removes(routed_job);
-        self.hosts.run(routed_job, monitor).map(|_| ())
+        self.questions.hosts().run(routed_job, monitor).map(drop)
     }
 }
 

@@ -136,8 +136,8 @@ impl Peers {
         Some(HostConnection { connection, is_sftp_only })
     }
 
-    /// Connects to `machine`, unless there is a connection. Returns its number for
-    /// [`Self::requests`]. `is_reconnect` if an earlier connection was lost.
+    /// Connects to `machine`, unless there is a connection. `is_reconnect` if an earlier one was
+    /// lost.
     ///
     /// # Errors
     /// If the machine can't be reached, or `monitor` reports that the user has cancelled.
@@ -146,24 +146,23 @@ impl Peers {
         machine: &Machine,
         is_reconnect: bool,
         monitor: &dyn Monitor,
-    ) -> Result<usize, Error> {
-        if let Some(index) = self.open.iter().position(|open| open.machine == *machine) {
-            return Ok(index);
-        }
-        let (requests, is_sftp_only) = match machine {
-            Machine::Local => (Requests::local(), false),
-            Machine::Remote(host) if host.by_sftp => {
-                (AnsweringHost::at_sftp(host, &self.diagnostics)?.requests, false)
+    ) -> Result<&mut Requests, Error> {
+        let open = self.open.iter().position(|open| open.machine == *machine);
+        let index = match open {
+            Some(index) => index,
+            None => {
+                let (requests, is_sftp_only) = match machine {
+                    Machine::Local => (Requests::local(), false),
+                    Machine::Remote(host) if host.by_sftp => {
+                        (AnsweringHost::at_sftp(host, &self.diagnostics)?.requests, false)
+                    }
+                    Machine::Remote(host) => self.agent(host, is_reconnect, monitor)?,
+                };
+                self.open.push(Open { machine: machine.clone(), requests, is_sftp_only });
+                self.open.len() - 1
             }
-            Machine::Remote(host) => self.agent(host, is_reconnect, monitor)?,
         };
-        self.open.push(Open { machine: machine.clone(), requests, is_sftp_only });
-        Ok(self.open.len() - 1)
-    }
-
-    /// The requests to the machine with the number that [`Self::reach`] returned.
-    pub fn requests(&mut self, index: usize) -> &mut Requests {
-        &mut self.open[index].requests
+        Ok(&mut self.open[index].requests)
     }
 
     /// Closes the connection to `machine`, if there is one.
