@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::DirBuilder;
 use std::io::Write;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A server that this user is enrolled at.
@@ -86,42 +86,37 @@ struct Servers {
     servers: Vec<EnrolledServer>,
 }
 
-/// The client's files.
-struct Files {
-    dir: PathBuf,
+/// The file of the servers, in the directory of [`dir`].
+const SERVERS: &str = "servers.toml";
+
+/// The file of the properties of connections, in the same directory.
+const SERVER_PATHS: &str = "ways.toml";
+
+/// The directory of the client's files.
+fn dir() -> Result<PathBuf, Error> {
+    state::dir().ok_or_else(|| Error::usage("there is no place for keys: HOME is not set"))
 }
 
-impl Files {
-    fn find() -> Result<Self, Error> {
-        let nowhere = || Error::usage("there is no place for keys: HOME is not set");
-        state::dir().map(|dir| Self { dir }).ok_or_else(nowhere)
-    }
+/// Changes the file `name` under the lock of all these files.
+fn change<T: Serialize + DeserializeOwned + Default>(
+    name: &str,
+    change: impl FnOnce(&mut T),
+) -> Result<(), Error> {
+    let dir = dir()?;
+    let path = dir.join(name);
+    let failed = |error| FileError::io(&path, error);
+    DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(failed)?;
+    let _lock = files::lock(&dir.join("servers.lock"), "servers")?;
+    let mut value: T = files::load_own(&path)?;
+    change(&mut value);
+    Ok(files::save(&path, &value)?)
+}
 
-    fn servers(&self) -> PathBuf {
-        self.dir.join("servers.toml")
-    }
-
-    fn server_paths(&self) -> PathBuf {
-        self.dir.join("ways.toml")
-    }
-
-    /// Changes a file under the lock of all these files.
-    fn change<T: Serialize + DeserializeOwned + Default>(
-        &self,
-        path: &Path,
-        change: impl FnOnce(&mut T),
-    ) -> Result<(), Error> {
-        let failed = |error| FileError::io(path, error);
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.dir).map_err(failed)?;
-        let _lock = files::lock(&self.dir.join("servers.lock"), "servers")?;
-        let mut value: T = files::load_own(path)?;
-        change(&mut value);
-        Ok(files::save(path, &value)?)
-    }
-
-    fn change_servers(&self, change: impl FnOnce(&mut Servers)) -> Result<(), Error> {
-        self.change(&self.servers(), change)
-    }
+/// All servers that this user is enrolled at.
+fn servers() -> Result<Vec<EnrolledServer>, Error> {
+    let Some(dir) = state::dir() else { return Ok(Vec::new()) };
+    let Servers { servers } = files::load_own(&dir.join(SERVERS))?;
+    Ok(servers)
 }
 
 /// The properties of the connection to a server, as earlier commands found them.
@@ -195,7 +190,7 @@ fn is_lossy(packet_stats: &PacketStats) -> Option<bool> {
 /// # Errors
 /// Errors of the file system, or a key file that others can read.
 pub fn identity() -> Result<Identity, Error> {
-    let path = Files::find()?.dir.join("identity");
+    let path = dir()?.join("identity");
     Identity::load_or_create(&path).map_err(|error| FileError::io(&path, error).into())
 }
 
@@ -204,9 +199,7 @@ pub fn identity() -> Result<Identity, Error> {
 /// # Errors
 /// If the file of the servers can't be read or parsed.
 pub fn find(host: &str) -> Result<Option<EnrolledServer>, Error> {
-    let Ok(files) = Files::find() else { return Ok(None) };
-    let Servers { servers } = files::load_own(&files.servers())?;
-    Ok(servers.into_iter().find(|known| known.host.eq_ignore_ascii_case(host)))
+    Ok(servers()?.into_iter().find(|known| known.host.eq_ignore_ascii_case(host)))
 }
 
 /// The hosts of all servers that this user is enrolled at.
@@ -214,9 +207,7 @@ pub fn find(host: &str) -> Result<Option<EnrolledServer>, Error> {
 /// # Errors
 /// See [`find`].
 pub fn hosts() -> Result<Vec<String>, Error> {
-    let Ok(files) = Files::find() else { return Ok(Vec::new()) };
-    let Servers { servers } = files::load_own(&files.servers())?;
-    Ok(servers.into_iter().map(|known| known.host).collect())
+    Ok(servers()?.into_iter().map(|known| known.host).collect())
 }
 
 /// Stores a server. Replaces an entry with the same host.
@@ -224,7 +215,7 @@ pub fn hosts() -> Result<Vec<String>, Error> {
 /// # Errors
 /// Errors of the file system.
 pub fn remember(known: EnrolledServer) -> Result<(), Error> {
-    Files::find()?.change_servers(|Servers { servers }| {
+    change(SERVERS, |Servers { servers }| {
         servers.retain(|other| !other.host.eq_ignore_ascii_case(&known.host));
         servers.push(known);
     })
@@ -232,23 +223,26 @@ pub fn remember(known: EnrolledServer) -> Result<(), Error> {
 
 /// Stores `new` as the key of all servers with the key `old`.
 fn replace_key(old: PublicKey, new: PublicKey) -> Result<(), Error> {
-    Files::find()?.change_servers(|Servers { servers }| {
+    change(SERVERS, |Servers { servers }| {
         servers.iter_mut().filter(|known| known.key == old).for_each(|known| known.key = new);
     })
 }
 
+/// The properties of the connection to the server of `host`.
+fn server_path(host: &str) -> Result<ServerPath, Error> {
+    let mut server_paths: ServerPaths = files::load_own(&dir()?.join(SERVER_PATHS))?;
+    Ok(server_paths.of(host).clone())
+}
+
 /// Stores a property of the connection to `host`, if it has changed.
-fn note(host: &str, change: impl Fn(&mut ServerPath)) {
-    let noted = Files::find().and_then(|files| {
-        let mut server_paths: ServerPaths = files::load_own(&files.server_paths())?;
-        let before = server_paths.of(host).clone();
-        change(server_paths.of(host));
-        if *server_paths.of(host) == before {
-            return Ok(());
+fn note(host: &str, set: impl Fn(&mut ServerPath)) {
+    let noted = server_path(host).and_then(|before| {
+        let mut after = before.clone();
+        set(&mut after);
+        match after == before {
+            true => Ok(()),
+            false => change(SERVER_PATHS, |paths: &mut ServerPaths| set(paths.of(host))),
         }
-        files.change(&files.server_paths(), |server_paths: &mut ServerPaths| {
-            change(server_paths.of(host))
-        })
     });
     if let Err(error) = noted {
         tracing::warn!(%error, "what is known of the way is not stored");
@@ -276,7 +270,7 @@ pub fn greet(host: &str, identity: &Identity) -> Result<(), Error> {
 impl EnrolledServer {
     /// The protocols to try, unless the user chooses one.
     pub fn usual_via(&self) -> ServerVia {
-        match self.server_path() {
+        match server_path(&self.host) {
             Ok(ServerPath { lossy: true, quic_failed: false, .. }) => ServerVia::QuicFirst,
             Ok(_) => ServerVia::TcpFirst,
             Err(error) => {
@@ -284,11 +278,6 @@ impl EnrolledServer {
                 ServerVia::TcpFirst
             }
         }
-    }
-
-    fn server_path(&self) -> Result<ServerPath, Error> {
-        let mut server_paths: ServerPaths = files::load_own(&Files::find()?.server_paths())?;
-        Ok(server_paths.of(&self.host).clone())
     }
 
     /// Connects to the server. If the server announces a new key, it is stored for the next time.
@@ -310,7 +299,7 @@ impl EnrolledServer {
         };
         let now = SystemTime::now();
         let was_unavailable =
-            self.server_path().is_ok_and(|server_path| server_path.is_unavailable(now));
+            server_path(&self.host).is_ok_and(|server_path| server_path.is_unavailable(now));
         let mut options: ConnectOptions = options.into();
         // A server has no login, and greets at once.
         let silence_max = options.timeouts.silence_max;
