@@ -1,13 +1,11 @@
 //! ssh's configuration files: those in its standard places, and those that they include.
 
-use haul_sys::{home_of_user, name_matches};
+use haul_sys::{home_of_user, ssh_files, ssh_setting};
 use rustix::process::geteuid;
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
 use std::fs::{self, Metadata};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 /// Most files to read. Changes in further ones are not detected.
 const FILES_MAX: usize = 256;
@@ -22,7 +20,7 @@ const SYSTEM: &str = "/etc/ssh";
 pub fn configured_hosts() -> BTreeSet<String> {
     let mut hosts = BTreeSet::new();
     for text in Read::of(&[]).texts {
-        for (key, words) in text.lines().filter_map(keyed) {
+        for (key, words) in text.lines().filter_map(ssh_setting) {
             if key == "host" {
                 hosts.extend(words.into_iter().filter(|word| !word.contains(['*', '?', '!'])));
             }
@@ -83,9 +81,9 @@ impl Read {
             }
             let text = fs::read(&file).unwrap_or_default();
             let text = String::from_utf8_lossy(&text).into_owned();
-            let lines = text.lines().filter_map(keyed).filter(|(key, _)| key == "include");
+            let lines = text.lines().filter_map(ssh_setting).filter(|(key, _)| key == "include");
             for word in lines.flat_map(|(_, words)| words) {
-                for path in expand(&resolve(&word, &base, home)) {
+                for path in ssh_files(&resolve(&word, &base, home)) {
                     if !files.iter().any(|(known, _)| *known == path) {
                         files.push((path, base.clone()));
                     }
@@ -111,16 +109,6 @@ fn named(words: &[String]) -> impl Iterator<Item = &Path> {
     })
 }
 
-/// The keyword of a line in lower case, and its arguments.
-fn keyed(line: &str) -> Option<(String, Vec<String>)> {
-    let line = line.trim_start();
-    let (key, rest) = line.split_once(|c: char| c.is_whitespace() || c == '=')?;
-    let rest = rest.trim_start().trim_start_matches('=');
-    let words = shell_words::split(rest).unwrap_or_default().into_iter();
-    let words = words.take_while(|word| !word.starts_with('#'));
-    Some((key.to_ascii_lowercase(), words.collect()))
-}
-
 /// The path that `word` names in a file whose relative paths start in `base`.
 fn resolve(word: &str, base: &Path, home: &Path) -> PathBuf {
     match word.strip_prefix("~/") {
@@ -129,44 +117,13 @@ fn resolve(word: &str, base: &Path, home: &Path) -> PathBuf {
     }
 }
 
-/// The paths that match a pattern, and the directories that were searched. Their modification times
-/// reveal files that are added or removed.
-fn expand(path: &Path) -> Vec<PathBuf> {
-    let (mut paths, mut searched) = (vec![PathBuf::new()], Vec::new());
-    for component in path.components() {
-        let (Component::Normal(name), true) = (component, is_pattern(component.as_os_str())) else {
-            paths.iter_mut().for_each(|path| path.push(component));
-            continue;
-        };
-        // The values of ssh's tokens and variables are not known here, so they match anything.
-        let any = name.as_bytes().iter().any(|byte| b"%$".contains(byte));
-        let pattern = if any { b"*" } else { name.as_bytes() };
-        let mut matching = Vec::new();
-        for dir in paths {
-            let entries = fs::read_dir(&dir).into_iter().flatten().flatten();
-            let names = entries.map(|entry| entry.file_name());
-            let names = names.filter(|name| name_matches(pattern, name.as_bytes()));
-            matching.extend(names.map(|name| dir.join(name)));
-            searched.push(dir);
-        }
-        matching.sort();
-        paths = matching;
-    }
-    searched.extend(paths);
-    searched
-}
-
-fn is_pattern(name: &OsStr) -> bool {
-    name.as_bytes().iter().any(|byte| b"*?[%$".contains(byte))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn lines_and_words_mean_what_they_mean_to_ssh() {
-        let words = |line: &str| keyed(line).map(|(key, words)| (key, words.join("|")));
+        let words = |line: &str| ssh_setting(line).map(|(key, words)| (key, words.join("|")));
         for (line, key, read) in [
             ("Include a b", "include", "a|b"),
             ("Include \"a b\" c", "include", "a b|c"),

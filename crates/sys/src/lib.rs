@@ -44,7 +44,8 @@
 //! - `lease.rs`: a post that one process at a time holds, and the next takes over. `rendezvous.rs`:
 //!   how such processes find each other.
 //! - `making.rs`: links, FIFOs, sockets and devices.
-//! - `lock.rs`: file locks. `login.rs`: the system's limits on connections.
+//! - `lock.rs`: file locks. `login.rs`: the system's limits on connections. `ssh_settings.rs`: the
+//!   syntax of ssh's configuration files.
 //! - `memory.rs`: the allocator, and less use of a limited address space.
 //! - `inspect_process.rs`: connections, terminals and sessions of a process that this one has
 //!   started.
@@ -100,6 +101,7 @@ mod rendezvous;
 mod routes;
 mod schedule;
 mod space;
+mod ssh_settings;
 mod stat;
 mod unnamed;
 mod vectors;
@@ -150,6 +152,7 @@ pub use rendezvous::{SECRET_LEN, secret};
 pub use routes::{PacketStats, mtu_to, packet_stats};
 pub use schedule::use_batch_scheduling;
 pub use space::{is_out_of_space, reserve};
+pub use ssh_settings::{ssh_files, ssh_setting};
 pub use stat::{Stat, file_stat};
 pub use vectors::{VectorWork, with_vectors};
 pub use waiting::{wait_for_input, wait_ready};

@@ -1,6 +1,7 @@
 //! Limits of connections to this machine, as the system reports them: the number of concurrent
 //! logins through sshd, and TCP's congestion control.
 
+use crate::{ssh_files, ssh_setting};
 use std::path::Path;
 
 /// The longest name of a congestion control (`TCP_CA_NAME_MAX` of Linux).
@@ -102,18 +103,18 @@ fn limit_in(path: &Path, files_left: &mut usize, is_for_all: &mut bool) -> Optio
         return None;
     }
     let text = String::from_utf8_lossy(&std::fs::read(path).ok()?).into_owned();
-    for line in text.lines() {
-        let words = line.trim().split(|c: char| c.is_whitespace() || c == '=');
-        let mut words = words.filter(|word| !word.is_empty()).map(|word| word.trim_matches('"'));
-        match words.next().map(str::to_ascii_lowercase).as_deref() {
+    for (key, words) in text.lines().filter_map(ssh_setting) {
+        match &*key {
             // The following lines apply to some logins only, and MaxStartups is not allowed there.
-            Some("match") => *is_for_all = false,
-            Some("maxstartups") if *is_for_all => {
-                return Some(Some(words.next().and_then(parse_limit)?));
+            "match" => *is_for_all = false,
+            "maxstartups" if *is_for_all => {
+                return Some(Some(parse_limit(words.first()?)?));
             }
-            Some("include") if *is_for_all => {
-                for included in words.flat_map(included) {
-                    // sshd skips missing files. An unreadable one may contain the limit.
+            "include" if *is_for_all => {
+                let found =
+                    words.iter().flat_map(|word| ssh_files(&Path::new(SSHD_DIR).join(word)));
+                // sshd skips missing files. An unreadable one may contain the limit.
+                for included in found.filter(|path| path.is_file()) {
                     if let Some(limit) = limit_in(&included, files_left, is_for_all)? {
                         return Some(Some(limit));
                     }
@@ -134,20 +135,6 @@ fn parse_limit(words: &str) -> Option<Limit> {
         (Some(rate), Some(full), None) => Some(Limit { begin, rate: Some(rate?), full: full? }),
         _ => None,
     }
-}
-
-/// The files that an `Include` names: a path whose last component may be a pattern.
-fn included(words: &str) -> Vec<std::path::PathBuf> {
-    let path = Path::new(SSHD_DIR).join(words);
-    let (Some(dir), Some(pattern)) = (path.parent(), path.file_name()) else { return Vec::new() };
-    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
-    let names = entries.filter_map(Result::ok).map(|entry| entry.file_name());
-    let matches = |name: &std::ffi::OsString| {
-        crate::name_matches(pattern.as_encoded_bytes(), name.as_encoded_bytes())
-    };
-    let mut names: Vec<_> = names.filter(matches).collect();
-    names.sort_unstable();
-    names.iter().map(|name| dir.join(name)).collect()
 }
 
 #[cfg(test)]
