@@ -4,7 +4,7 @@
 use crate::ConnectError;
 use crate::diagnosis::{ends_connection, is_repeated};
 use crate::remote_command::MISSING_MARKER;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -32,20 +32,43 @@ pub(crate) struct StderrTail {
     pub(crate) haul_missing: bool,
 }
 
-/// Lines about the end of the connection. They wait until the error is known, as that may repeat
-/// them.
+/// The lines so far.
 #[derive(Default)]
-struct Withheld {
-    lines: Vec<Vec<u8>>,
+struct Lines {
+    tail: StderrTail,
+    /// Lines about the end of the connection. They wait until the error is known, as that may
+    /// repeat them.
+    withheld: Vec<Vec<u8>>,
     /// No error will follow: further lines are shown at once.
     over: bool,
 }
 
 /// The lines so far, and the function that shows them.
 struct StderrState {
-    tail: Mutex<StderrTail>,
-    withheld: Mutex<Withheld>,
+    lines: Mutex<Lines>,
     show: Diagnostics,
+}
+
+impl StderrState {
+    /// Records a line. Shows it, unless the error about the connection may repeat it. The marker is
+    /// not for the user.
+    fn take(&self, line: &[u8]) {
+        let mut lines = self.lines.lock();
+        if line == MISSING_MARKER {
+            lines.tail.haul_missing = true;
+            return;
+        }
+        if lines.tail.lines.len() == LINES_KEPT_MAX {
+            lines.tail.lines.pop_front();
+        }
+        lines.tail.lines.push_back(line.to_vec());
+        if !lines.over && lines.withheld.len() < LINES_KEPT_MAX && ends_connection(line) {
+            lines.withheld.push(line.to_vec());
+            return;
+        }
+        drop(lines);
+        (self.show)(line);
+    }
 }
 
 /// The thread that reads. Dropping this shows the withheld lines.
@@ -60,19 +83,11 @@ impl StderrReader {
         stream: impl Read + Send + 'static,
         diagnostics: Diagnostics,
     ) -> io::Result<Self> {
-        let state = Arc::new(StderrState {
-            tail: Mutex::default(),
-            withheld: Mutex::default(),
-            show: diagnostics,
-        });
+        let state = Arc::new(StderrState { lines: Mutex::default(), show: diagnostics });
         let (closed, open) = mpsc::channel();
         let hears = Arc::clone(&state);
         thread::Builder::new().name("ssh stderr".into()).spawn(move || {
-            for_each_line(stream, |line| {
-                if record_line(&hears.tail, line) && !withhold(&hears.withheld, line) {
-                    (hears.show)(line);
-                }
-            });
+            for_each_line(stream, |line| hears.take(line));
             drop(closed);
         })?;
         Ok(Self { state, open })
@@ -81,11 +96,7 @@ impl StderrReader {
     /// Drops withheld lines that `error` repeats. The user sees the error.
     pub(crate) fn drop_repeated(&self, error: &ConnectError) {
         let told = error.to_string();
-        self.withheld().lines.retain(|line| !is_repeated(line, &told));
-    }
-
-    fn withheld(&self) -> MutexGuard<'_, Withheld> {
-        self.state.withheld.lock()
+        self.state.lines.lock().withheld.retain(|line| !is_repeated(line, &told));
     }
 
     /// Waits up to `timeout` until the stream has ended. Returns whether it has.
@@ -95,42 +106,18 @@ impl StderrReader {
 
     /// The last lines so far.
     pub(crate) fn tail(&self) -> StderrTail {
-        self.state.tail.lock().clone()
+        self.state.lines.lock().tail.clone()
     }
 }
 
 impl Drop for StderrReader {
     fn drop(&mut self) {
-        let mut withheld = self.withheld();
-        withheld.over = true;
-        let lines = std::mem::take(&mut withheld.lines);
-        drop(withheld);
-        lines.iter().for_each(|line| (self.state.show)(line));
+        let mut lines = self.state.lines.lock();
+        lines.over = true;
+        let withheld = std::mem::take(&mut lines.withheld);
+        drop(lines);
+        withheld.iter().for_each(|line| (self.state.show)(line));
     }
-}
-
-/// Withholds `line` if the error about the connection may repeat it. Returns whether it did.
-fn withhold(withheld: &Mutex<Withheld>, line: &[u8]) -> bool {
-    let mut withheld = withheld.lock();
-    let keeps = !withheld.over && withheld.lines.len() < LINES_KEPT_MAX && ends_connection(line);
-    if keeps {
-        withheld.lines.push(line.to_vec());
-    }
-    keeps
-}
-
-/// Records `line`. Returns false for the marker, which is not for the user.
-fn record_line(tail: &Mutex<StderrTail>, line: &[u8]) -> bool {
-    let mut tail = tail.lock();
-    if line == MISSING_MARKER {
-        tail.haul_missing = true;
-        return false;
-    }
-    if tail.lines.len() == LINES_KEPT_MAX {
-        tail.lines.pop_front();
-    }
-    tail.lines.push_back(line.to_vec());
-    true
 }
 
 /// Calls `each` with every non-empty line of `stream`, cut at [`LINE_BYTES_MAX`], until the stream
