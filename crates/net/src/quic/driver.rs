@@ -14,7 +14,7 @@ use quinn_proto::{
     TransportErrorCode,
 };
 use rustix::event::{PollFd, PollFlags};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::BorrowedFd;
@@ -44,14 +44,10 @@ pub(super) struct Rules {
     pub(super) limits: GateLimits,
 }
 
-/// The ID of a connection in a driver. IDs are not reused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct ConnId(u64);
-
 /// An event of a connection without a pair.
 pub(super) enum DriverEvent {
     /// Its handshake is complete.
-    Connected(ConnId),
+    Connected(ConnectionHandle),
     Failed(ConnectionError),
 }
 
@@ -72,8 +68,8 @@ enum Phase {
 
 struct Conn {
     quic: Connection,
-    /// Its handle at the endpoint; `None` once the endpoint has dropped it.
-    handle: Option<ConnectionHandle>,
+    /// No more packets are sent or expected.
+    is_drained: bool,
     /// The ID of its socket.
     socket: usize,
     state: Phase,
@@ -87,9 +83,9 @@ pub(super) struct Driver {
     /// The sockets by ID. IDs are not reused.
     sockets: BTreeMap<usize, Socket>,
     next_socket: usize,
-    conns: BTreeMap<ConnId, Conn>,
-    by_handle: HashMap<ConnectionHandle, ConnId>,
-    next_conn: u64,
+    /// The endpoint reuses the handle of a connection only after [`Self::forget`]. No connection is
+    /// added between an event and the end of its turn.
+    conns: BTreeMap<ConnectionHandle, Conn>,
     rules: Option<Rules>,
     events: Vec<DriverEvent>,
     inbox: Inbox,
@@ -123,8 +119,6 @@ impl Driver {
             sockets: BTreeMap::new(),
             next_socket: 0,
             conns: BTreeMap::new(),
-            by_handle: HashMap::new(),
-            next_conn: 0,
             rules,
             events: Vec::new(),
             inbox: Inbox::new(),
@@ -192,38 +186,28 @@ impl Driver {
         config: ClientConfig,
         to: SocketAddr,
         name: &str,
-    ) -> io::Result<ConnId> {
+    ) -> io::Result<ConnectionHandle> {
         let now = Instant::now();
         let connected = self.endpoint.connect(now, config, to, name);
         let (handle, quic) = connected.map_err(io::Error::other)?;
-        let id = self.insert(handle, quic, socket, now);
-        self.drive(id, now);
-        Ok(id)
+        self.insert(handle, quic, socket, now);
+        self.drive(handle, now);
+        Ok(handle)
     }
 
-    fn insert(
-        &mut self,
-        handle: ConnectionHandle,
-        quic: Connection,
-        socket: usize,
-        now: Instant,
-    ) -> ConnId {
-        let id = ConnId(self.next_conn);
-        self.next_conn += 1;
+    fn insert(&mut self, handle: ConnectionHandle, quic: Connection, socket: usize, now: Instant) {
         let state = Phase::Handshaking { since: now, has_failed: false };
-        self.by_handle.insert(handle, id);
-        let conn = Conn { quic, handle: Some(handle), socket, state, is_due: true };
-        self.conns.insert(id, conn);
-        id
+        let conn = Conn { quic, is_drained: false, socket, state, is_due: true };
+        self.conns.insert(handle, conn);
     }
 
     /// The connection `id`, unless it was dropped.
-    pub(super) fn quic(&self, id: ConnId) -> Option<&Connection> {
+    pub(super) fn quic(&self, id: ConnectionHandle) -> Option<&Connection> {
         self.conns.get(&id).map(|conn| &conn.quic)
     }
 
     /// The local address of the connection.
-    pub(super) fn local(&self, id: ConnId) -> Option<SocketAddr> {
+    pub(super) fn local(&self, id: ConnectionHandle) -> Option<SocketAddr> {
         let conn = self.conns.get(&id)?;
         let bound = self.sockets.get(&conn.socket)?.udp.local();
         // The socket may be bound to all addresses of the machine.
@@ -234,7 +218,7 @@ impl Driver {
     ///
     /// # Errors
     /// When the connection no longer exists.
-    pub(super) fn link(&mut self, id: ConnId, ends: Ends) -> io::Result<()> {
+    pub(super) fn link(&mut self, id: ConnectionHandle, ends: Ends) -> io::Result<()> {
         let conn = self.conns.get_mut(&id).ok_or(io::ErrorKind::NotConnected)?;
         conn.state = Phase::Linked(Link::new(ends, &mut conn.quic)?);
         conn.is_due = true;
@@ -242,7 +226,7 @@ impl Driver {
     }
 
     /// Closes a connection that gets no pair.
-    pub(super) fn close(&mut self, id: ConnId) {
+    pub(super) fn close(&mut self, id: ConnectionHandle) {
         let now = Instant::now();
         if let Some(conn) = self.conns.get_mut(&id) {
             conn.quic.close(now, CLOSED_EARLY, Bytes::new());
@@ -360,8 +344,7 @@ impl Driver {
         self.outbox.clear();
         match self.endpoint.handle(now, of.from, of.to, of.ecn, packet, &mut self.outbox) {
             Some(DatagramEvent::ConnectionEvent(handle, event)) => {
-                let id = self.by_handle.get(&handle);
-                if let Some(conn) = id.and_then(|id| self.conns.get_mut(id)) {
+                if let Some(conn) = self.conns.get_mut(&handle) {
                     conn.quic.handle_event(event);
                     conn.is_due = true;
                 }
@@ -399,9 +382,7 @@ impl Driver {
         config.transport_config(settings.transport());
         self.outbox.clear();
         match self.endpoint.accept(incoming, now, &mut self.outbox, Some(Arc::new(config))) {
-            Ok((handle, quic)) => {
-                self.insert(handle, quic, socket, now);
-            }
+            Ok((handle, quic)) => self.insert(handle, quic, socket, now),
             Err(error) => {
                 if let Some(transmit) = error.response {
                     self.respond(socket, transmit);
@@ -446,13 +427,11 @@ impl Driver {
     }
 
     /// Drops a connection without notice to the peer.
-    fn forget(&mut self, id: ConnId) {
-        let Some(conn) = self.conns.remove(&id) else { return };
-        if let Some(handle) = conn.handle {
-            self.by_handle.remove(&handle);
-            self.endpoint.handle_event(handle, EndpointEvent::drained());
+    fn forget(&mut self, id: ConnectionHandle) {
+        if self.conns.remove(&id).is_some() {
+            self.endpoint.handle_event(id, EndpointEvent::drained());
+            self.close_unused_sockets();
         }
-        self.close_unused_sockets();
     }
 
     fn drive_due(&mut self) {
@@ -473,13 +452,13 @@ impl Driver {
             _ => false,
         };
         let late = self.conns.iter().filter(|(_, conn)| is_late(conn));
-        let late: Vec<ConnId> = late.map(|(id, _)| *id).collect();
+        let late: Vec<ConnectionHandle> = late.map(|(id, _)| *id).collect();
         due.into_iter().for_each(|id| self.drive(id, now));
         late.into_iter().for_each(|id| self.forget(id));
     }
 
     /// Does all pending work of a connection that is possible now.
-    fn drive(&mut self, id: ConnId, now: Instant) {
+    fn drive(&mut self, id: ConnectionHandle, now: Instant) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         conn.is_due = false;
         while let Some(event) = conn.quic.poll() {
@@ -516,20 +495,18 @@ impl Driver {
         if let Some(socket) = self.sockets.get_mut(&conn.socket) {
             conn.is_due |= transmit(conn, &mut socket.udp, &mut self.outbox, now);
         }
-        while let Some(handle) = conn.handle {
-            let Some(event) = conn.quic.poll_endpoint_events() else { break };
+        while let Some(event) = conn.quic.poll_endpoint_events() {
             if event.is_drained() {
-                conn.handle = None;
-                self.by_handle.remove(&handle);
-            }
-            if let Some(event) = self.endpoint.handle_event(handle, event) {
+                // The endpoint learns it once the connection is forgotten.
+                conn.is_drained = true;
+            } else if let Some(event) = self.endpoint.handle_event(id, event) {
                 conn.quic.handle_event(event);
                 conn.is_due = true;
             }
         }
         let is_unused = !matches!(conn.state, Phase::Linked(_));
         // A job may still be reading received data.
-        if is_unused && conn.handle.is_none() {
+        if is_unused && conn.is_drained {
             self.forget(id);
         }
     }

@@ -3,12 +3,13 @@
 //! moves the bytes behind the other end as long as it runs.
 
 use super::config::{self, TransportSettings};
-use super::driver::{ConnId, Driver, DriverEvent, Rules};
+use super::driver::{Driver, DriverEvent, Rules};
 use super::ends::Ends;
 use super::messages::{Arrival, Setup};
 use crate::gate::{AcceptedKeys, tls_config};
 use crate::{PublicKey, Timeouts};
 use haul_sys::{Access, ResourceLimits, become_user, confine, die_with_parent, is_root};
+use quinn_proto::ConnectionHandle;
 use quinn_proto::crypto::rustls::HandshakeData;
 use rustls::pki_types::CertificateDer;
 use std::io;
@@ -134,7 +135,7 @@ impl Host {
     }
 
     /// Passes a caller to the main process.
-    fn hand_over(&mut self, id: ConnId) -> io::Result<()> {
+    fn hand_over(&mut self, id: ConnectionHandle) -> io::Result<()> {
         let missing = || io::Error::from(io::ErrorKind::NotConnected);
         let quic = self.driver.quic(id).ok_or_else(missing)?;
         let session = quic.crypto_session();
