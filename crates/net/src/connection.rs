@@ -11,7 +11,7 @@ use haul_sys::{PacketStats, wait_for_input};
 use rustix::fs::FileType;
 use std::fmt;
 use std::fs::File;
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitStatus;
@@ -109,12 +109,6 @@ impl Connection {
         self.closer.leave();
     }
 
-    /// Sets where in this process the connection is kept while it is idle.
-    pub(crate) fn idle_connections(mut self, host: String, place: IdleConnections) -> Self {
-        self.closer.kept = Some(Kept::Here(host, place));
-        self
-    }
-
     /// A connection to a server, or to the client of one.
     pub(crate) fn of_server(
         reader: Box<dyn Read + Send>,
@@ -151,38 +145,18 @@ impl fmt::Debug for Connection {
 
 /// The bytes from the remote program.
 pub(crate) struct FirstByteReader<R> {
-    stream: R,
+    pub(crate) stream: R,
     /// Set when the first byte has arrived.
-    has_received: Arc<AtomicBool>,
-}
-
-impl<R: Read> FirstByteReader<R> {
-    pub(crate) fn to(stream: R) -> Self {
-        Self { stream, has_received: Arc::default() }
-    }
-
-    /// The flag that is set when the first byte has arrived.
-    pub(crate) fn has_received(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.has_received)
-    }
-
-    fn record_first_byte(&self, read: io::Result<usize>) -> io::Result<usize> {
-        if matches!(read, Ok(1..)) && !self.has_received.load(Ordering::Relaxed) {
-            self.has_received.store(true, Ordering::Relaxed);
-        }
-        read
-    }
+    pub(crate) has_received: Arc<AtomicBool>,
 }
 
 impl<R: Read> Read for FirstByteReader<R> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        let read = self.stream.read(bytes);
-        self.record_first_byte(read)
-    }
-
-    fn read_vectored(&mut self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        let read = self.stream.read_vectored(slices);
-        self.record_first_byte(read)
+        let len = self.stream.read(bytes)?;
+        if len > 0 && !self.has_received.load(Ordering::Relaxed) {
+            self.has_received.store(true, Ordering::Relaxed);
+        }
+        Ok(len)
     }
 }
 
@@ -269,7 +243,7 @@ pub struct Closer {
     /// dropped.
     before: Option<[FlagsGuard; 2]>,
     /// Set if the connection is kept while it is idle.
-    kept: Option<Kept>,
+    pub(crate) kept: Option<Kept>,
     /// Opens another login to the host, if the remote program is `haul serve`.
     extra_logins: Option<ExtraLogins>,
     /// The peer's name, if no ssh of this process leads to it.
@@ -685,14 +659,6 @@ impl Killer {
     /// Waits up to `timeout` until ssh has exited by itself. Returns whether it has. A connection
     /// made from parts has no ssh to wait for.
     pub fn wait_for_exit(&self, timeout: Duration) -> bool {
-        let Some(process) = &self.process else { return true };
-        let deadline = Instant::now() + timeout;
-        while matches!(process.try_wait(), Ok(None)) {
-            if Instant::now() >= deadline {
-                return false;
-            }
-            thread::sleep(EXIT_POLL_MIN);
-        }
-        true
+        self.process.as_ref().is_none_or(|process| process.ends_within(timeout))
     }
 }

@@ -161,7 +161,7 @@ fn send_opening(opening: Opening, writer: &mut impl Write) -> io::Result<Option<
             writer.write_all(&opening_bytes)?;
             Ok(None)
         }
-        Opening::Refuse(refusal) => writer.write_all(&[refusal.byte()]).map(|()| None),
+        Opening::Refuse(refusal) => writer.write_all(&[refusal as u8]).map(|()| None),
     }
 }
 

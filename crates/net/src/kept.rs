@@ -16,6 +16,7 @@ mod holder;
 
 pub use self::holder::{Held, hold, list, stop};
 
+use crate::connection::Kept;
 use crate::{Connection, Diagnostics, ExtraLogins, SshTarget, ssh_configuration as configuration};
 use haul_model::ContentHash;
 use parking_lot::Mutex;
@@ -80,8 +81,9 @@ impl IdleConnections {
         let mut all = self.0.lock();
         let all = all.as_mut()?;
         let at = all.iter().position(|(other, _)| other == name)?;
-        let (name, connection) = all.swap_remove(at);
-        Some(connection.idle_connections(name, self.clone()))
+        let (name, mut connection) = all.swap_remove(at);
+        connection.closer.kept = Some(Kept::Here(name, self.clone()));
+        Some(connection)
     }
 
     /// Closes all idle connections, and later ones at once.

@@ -81,9 +81,11 @@ impl Forwarder {
         from: IpAddr,
         greeting: &[u8],
     ) -> io::Result<()> {
-        let mut words = encode_ip(from).to_vec();
-        words.extend_from_slice(greeting);
-        haul_sys::pass(&self.socket, &words, &[caller.as_fd()])
+        let ip = match from {
+            IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+            IpAddr::V6(ip) => ip,
+        };
+        haul_sys::pass(&self.socket, &[&ip.octets(), greeting].concat(), &[caller.as_fd()])
     }
 }
 
@@ -102,22 +104,11 @@ impl Forwarded {
         let (len, passed) = haul_sys::receive_passed(&self.socket, &mut words)?;
         words.truncate(len);
         let invalid = || io::Error::from(io::ErrorKind::InvalidData);
-        let (ip, greeting) = words.split_first_chunk().ok_or_else(invalid)?;
+        let (ip, greeting) = words.split_first_chunk::<IP_LEN>().ok_or_else(invalid)?;
         let [socket] = <[OwnedFd; 1]>::try_from(passed).map_err(|_| invalid())?;
-        Ok((socket.into(), decode_ip(*ip), greeting.to_vec()))
+        Ok((socket.into(), IpAddr::from(*ip).to_canonical(), greeting.to_vec()))
     }
 }
 
 /// The length of an encoded address. IPv4 addresses are encoded as mapped IPv6 addresses.
 const IP_LEN: usize = 16;
-
-fn encode_ip(ip: IpAddr) -> [u8; IP_LEN] {
-    match ip {
-        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
-        IpAddr::V6(ip) => ip.octets(),
-    }
-}
-
-fn decode_ip(octets: [u8; IP_LEN]) -> IpAddr {
-    IpAddr::from(octets).to_canonical()
-}

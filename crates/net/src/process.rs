@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 /// it was asking for a password.
 const TERM_WAIT_MAX: Duration = Duration::from_millis(500);
 
-/// Pause between two checks whether such a child has exited.
-const TERM_POLL: Duration = Duration::from_millis(2);
+/// Pause between two checks whether a child has exited.
+const EXIT_POLL: Duration = Duration::from_millis(1);
 
 /// Timeout for a program whose answer needs no network. After that the answer is unknown.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
@@ -33,17 +33,11 @@ pub(crate) fn status_of(command: &mut Command) -> Option<ExitStatus> {
 }
 
 fn status_within(process: &Process, timeout: Duration) -> Option<ExitStatus> {
-    let deadline = Instant::now() + timeout;
-    loop {
-        match process.try_wait() {
-            Ok(Some(status)) => return Some(status),
-            Ok(None) if Instant::now() < deadline => thread::sleep(TERM_POLL),
-            _ => {
-                process.kill_and_reap();
-                return None;
-            }
-        }
+    let status = process.ends_within(timeout).then(|| process.try_wait().ok().flatten()).flatten();
+    if status.is_none() {
+        process.kill_and_reap();
     }
+    status
 }
 
 /// Runs `command` and returns the beginning of its standard error. `None` if it can't be started or
@@ -136,16 +130,23 @@ impl Process {
     /// Kills the child and reaps it.
     pub(crate) fn kill_and_reap(&self) {
         self.kill();
-        let deadline = Instant::now() + TERM_WAIT_MAX;
+        if !self.ends_within(TERM_WAIT_MAX) {
+            self.kill();
+            // SIGKILL can't be refused, so this wait is short.
+            let _ = self.state().child.wait();
+        }
+    }
+
+    /// Waits up to `timeout` until the child has exited. Returns whether it has.
+    pub(crate) fn ends_within(&self, timeout: Duration) -> bool {
+        let deadline = Instant::now() + timeout;
         while matches!(self.try_wait(), Ok(None)) {
             if Instant::now() >= deadline {
-                self.kill();
-                // SIGKILL can't be refused, so this wait is short.
-                let _ = self.state().child.wait();
-                return;
+                return false;
             }
-            thread::sleep(TERM_POLL);
+            thread::sleep(EXIT_POLL);
         }
+        true
     }
 }
 
@@ -177,7 +178,7 @@ mod tests {
     fn a_child_that_has_exited_was_not_killed() {
         let process = Process::new(Command::new("true").spawn().unwrap());
         while matches!(process.try_wait(), Ok(None)) {
-            thread::sleep(TERM_POLL);
+            thread::sleep(EXIT_POLL);
         }
         process.kill();
         process.kill_and_reap();

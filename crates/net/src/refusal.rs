@@ -2,28 +2,21 @@
 
 use crate::ConnectError;
 
-/// Why a server, or an agent in its place, refuses a client.
+/// Why a server, or an agent in its place, refuses a client. The value is the byte that opens a
+/// refusing server's stream; part of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
 pub enum Refusal {
-    /// It does not know the client's key, or no longer.
-    NotEnrolled,
     /// The client runs as many jobs there as it may.
-    Busy,
+    Busy = 2,
     /// It can't serve the client. The reason is only in its log.
-    Unserved,
+    Unserved = 3,
+    /// It does not know the client's key, or no longer.
+    NotEnrolled = 4,
 }
 
 impl Refusal {
     const ALL: [Self; 3] = [Self::NotEnrolled, Self::Busy, Self::Unserved];
-
-    /// The byte that opens a refusing server's stream; part of the protocol.
-    pub(crate) fn byte(self) -> u8 {
-        match self {
-            Self::Busy => 2,
-            Self::Unserved => 3,
-            Self::NotEnrolled => 4,
-        }
-    }
 
     /// The exit status of an agent in place of a server: `EX_NOPERM`, `EX_TEMPFAIL` or
     /// `EX_UNAVAILABLE` of sysexits.h.
@@ -36,7 +29,7 @@ impl Refusal {
     }
 
     pub(crate) fn from_byte(byte: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|refusal| refusal.byte() == byte)
+        Self::ALL.into_iter().find(|refusal| *refusal as u8 == byte)
     }
 
     pub(crate) fn from_status(status: i32) -> Option<Self> {

@@ -17,6 +17,7 @@ use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Options for ssh that override its configuration, much as scp's.
@@ -277,8 +278,8 @@ fn start(
             Box::new(Interruptible::new(File::from(stdout), interrupt).map_err(start_error)?)
         }
     };
-    let reader = FirstByteReader::to(stdout);
-    let has_received = reader.has_received();
+    let has_received = Arc::<AtomicBool>::default();
+    let reader = FirstByteReader { stream: stdout, has_received: Arc::clone(&has_received) };
     Ok(Connection {
         reader: Box::new(reader),
         writer: match &interrupt {
