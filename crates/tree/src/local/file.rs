@@ -41,29 +41,6 @@ impl LocalSource {
         Self { file, opened, cold, released, fixed, shared: None }
     }
 
-    pub(crate) fn ctime(&self) -> Option<Timestamp> {
-        let Stat { mtime, ctime, .. } = self.opened;
-        haul_sys::keeps_ctime(&self.file, mtime, ctime).then_some(ctime)
-    }
-
-    pub(crate) fn shared_block(&self, index: u64) -> Option<io::Result<Arc<SharedBlock>>> {
-        let shared = self.shared.as_ref()?;
-        self.ctime()?;
-        shared.block(&Version::of(&self.opened), index, |bytes, at| self.read_at(bytes, at))
-    }
-
-    pub(crate) fn release(&self, range: Range<u64>) {
-        if self.cold.get() == Some(&true) {
-            self.released.store(true, Ordering::Relaxed);
-            haul_sys::drop_cached(&self.file, range);
-        }
-    }
-
-    pub(crate) fn handle(&self) -> &File {
-        self.check_cold();
-        &self.file
-    }
-
     /// Checks before the first read whether the file is cold: large and not cached, judging by three
     /// samples.
     fn check_cold(&self) {
@@ -126,26 +103,35 @@ impl<'f> dyn SourceFile + 'f {
     /// The time of its last change of any kind when it was opened, if its file system keeps that;
     /// see `keeps_ctime` of [`crate::TreeDir`].
     pub fn ctime(&self) -> Option<Timestamp> {
-        self.local()?.ctime()
+        let LocalSource { file, opened: Stat { mtime, ctime, .. }, .. } = self.local()?;
+        haul_sys::keeps_ctime(file, *mtime, *ctime).then_some(*ctime)
     }
 
     /// Block `index` of its content, within the size at opening, and its hash. The block is read
     /// once for all jobs that read it at about the same time. `None` if this job should read it
     /// alone.
     pub fn shared_block(&self, index: u64) -> Option<io::Result<Arc<SharedBlock>>> {
-        self.local()?.shared_block(index)
+        let file = self.local()?;
+        let shared = file.shared.as_ref()?;
+        self.ctime()?;
+        shared.block(&Version::of(&file.opened), index, |bytes, at| file.read_at(bytes, at))
     }
 
     /// Reports that `range`, in bytes, is not needed any more. Content that was not cached before
     /// need not stay cached.
     pub fn release(&self, range: Range<u64>) {
-        self.local().into_iter().for_each(|file| file.release(range.clone()));
+        if let Some(file) = self.local().filter(|file| file.cold.get() == Some(&true)) {
+            file.released.store(true, Ordering::Relaxed);
+            haul_sys::drop_cached(&file.file, range);
+        }
     }
 
     /// The open file, if any, through which the system can move its content, share it, or make it
     /// durable.
     pub fn handle(&self) -> Option<&File> {
-        self.local().map(LocalSource::handle)
+        let file = self.local()?;
+        file.check_cold();
+        Some(&file.file)
     }
 }
 

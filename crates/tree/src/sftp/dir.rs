@@ -1,11 +1,12 @@
 //! A directory of a host, and the operations in it.
 
 use super::attrs::{attrs_for, is_complete, meta_of, times_of};
+use super::host::must_stay;
 use super::known::{ExistingEntries, Known};
 use super::pending_creation::PendingCreation;
 use super::source::SftpSource;
 use super::stage::SftpStage;
-use super::{SftpHost, join, links};
+use super::{SftpHost, join};
 use crate::{
     Capabilities, Meta, MetaKind, PRIVATE_DIR_MODE, PendingOperation, SourceFile, StagedFile,
     TreeDir, TreeEntry, in_whole_seconds,
@@ -237,7 +238,9 @@ impl TreeDir for SftpDir {
     }
 
     fn leads_to(&self, target: &[u8], name: &Name) -> bool {
-        links::leads_to(&self.host, &self.path, target, name)
+        let real = |path: &[u8]| self.host.client().real_path(path);
+        let led = if target.starts_with(b"/") { real(target) } else { real(&self.path_of(target)) };
+        led.is_ok_and(|led| real(&self.path).is_ok_and(|dir| *led == *join(&dir, name.as_bytes())))
     }
 
     fn make_entry(
@@ -250,7 +253,7 @@ impl TreeDir for SftpDir {
     ) -> io::Result<Publication> {
         let NewEntry::Symlink(target) = new else { return Err(io::ErrorKind::Unsupported.into()) };
         self.ready()?;
-        links::symbolic(&self.host, &self.path, target, name, attributes, on_existing)
+        self.make_symlink(target, name, attributes, on_existing)
     }
 
     fn make_hard_link(
@@ -263,7 +266,21 @@ impl TreeDir for SftpDir {
     ) -> io::Result<Publication> {
         self.ready()?;
         let from = from.remote_path().ok_or(io::ErrorKind::Unsupported)?;
-        links::hard(&self.host, &self.path, &join(from, of.as_bytes()), name, on_existing)
+        let (host, client) = (&self.host, self.host.client());
+        let temp = self.path_of(host.stage_name().as_bytes());
+        let made = client.make_hard_link(&join(from, of.as_bytes()), &temp);
+        host.check_write(&self.path, made)?;
+        let published = host.publish(&temp, &self.path, name, on_existing);
+        let may_be_left = match &published {
+            // If `name` was a link to the same file, the rename does nothing and reports success.
+            Ok(Publication::Published) => on_existing == OnExisting::Replace,
+            Ok(Publication::Kept) => true,
+            Err(error) => !must_stay(error),
+        };
+        if may_be_left {
+            let _ = client.remove_file(&temp);
+        }
+        published
     }
 
     fn stage(&self) -> io::Result<Box<dyn StagedFile>> {
