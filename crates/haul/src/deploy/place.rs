@@ -44,7 +44,15 @@ impl<'a> InstallDir<'a> {
     /// Finds the directory, and creates what is missing of it.
     pub(super) fn make(client: &'a Client, host: &'a Host) -> Result<Self, DeployError> {
         let mut place = Self::paths(client, host);
-        match place.make_dirs() {
+        let made = place.check_dirs(true).and_then(|open| {
+            // Change modes only after all checks have passed.
+            for dir in open.into_iter().flatten() {
+                let closed = client.set_attrs(&dir, Attrs::with_mode(PRIVATE_MODE));
+                closed.map_err(|error| place.sftp(error))?;
+            }
+            Ok(())
+        });
+        match made {
             Ok(()) => Ok(place),
             Err(error) => {
                 place.remove_created();
@@ -55,15 +63,8 @@ impl<'a> InstallDir<'a> {
 
     /// Finds the directory; `None` if it does not exist.
     pub(super) fn find(client: &'a Client, host: &'a Host) -> Result<Option<Self>, DeployError> {
-        let place = Self::paths(client, host);
-        for (depth, dir) in place.dirs.iter().enumerate() {
-            match place.attrs_of(dir)? {
-                Some(attrs) => place.check_dir(depth, &attrs)?,
-                None if depth == 0 => return Err(place.home_is_hidden()),
-                None => return Ok(None),
-            }
-        }
-        Ok(Some(place))
+        let mut place = Self::paths(client, host);
+        Ok(place.check_dirs(false)?.map(|_| place))
     }
 
     fn paths(client: &'a Client, host: &'a Host) -> Self {
@@ -74,13 +75,15 @@ impl<'a> InstallDir<'a> {
         Self { client, host, dirs, made: Vec::new() }
     }
 
-    fn make_dirs(&mut self) -> Result<(), DeployError> {
+    /// Checks the directories. If one is missing, it is created if `makes`, and else the result is
+    /// `None`. Returns haul's own directories that are open to others.
+    fn check_dirs(&mut self, makes: bool) -> Result<Option<Vec<Vec<u8>>>, DeployError> {
         let mut open = Vec::new();
         for depth in 0..self.dirs.len() {
             let dir = self.dirs[depth].clone();
             let found = match self.attrs_of(&dir)? {
-                Some(attrs) => Some(attrs),
                 None if depth == 0 => return Err(self.home_is_hidden()),
+                None if !makes => return Ok(None),
                 None => {
                     match self.client.make_dir(&dir, PRIVATE_MODE) {
                         Ok(()) => self.made.push(dir.clone()),
@@ -92,6 +95,7 @@ impl<'a> InstallDir<'a> {
                     }
                     self.attrs_of(&dir)?
                 }
+                found => found,
             };
             let attrs = found.ok_or_else(|| self.refuse(&dir, "it vanished", "run it again"))?;
             self.check_dir(depth, &attrs)?;
@@ -99,12 +103,7 @@ impl<'a> InstallDir<'a> {
                 open.push(dir);
             }
         }
-        // Change modes only after all checks have passed.
-        for dir in open {
-            let closed = self.client.set_attrs(&dir, Attrs::with_mode(PRIVATE_MODE));
-            closed.map_err(|error| self.sftp(error))?;
-        }
-        Ok(())
+        Ok(Some(open))
     }
 
     /// True if the directory at `depth` is haul's own.

@@ -1,12 +1,12 @@
 //! The client's side of direct connections to an agent, for measurements.
 
 use haul_engine::measure_directly;
-use haul_net::{Direct, Identity, Killer};
+use haul_net::{Direct, Identity};
 use haul_proto::{DirectOffer, FLOW_BYTES_MAX, Flow, Join, Message, encode};
 use std::io::{self, Write};
-use std::sync::mpsc;
+use std::panic::resume_unwind;
 use std::thread::{Builder, scope};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Timeout of connecting to the host.
 const CALL_MAX: Duration = Duration::from_secs(3);
@@ -49,34 +49,23 @@ impl DirectLanes {
     /// If a connection fails, or the agent violates the protocol.
     pub(super) fn rate(&mut self, lanes: u8, to_agent: bool, millis: u32) -> io::Result<u64> {
         let flow = Flow { to_agent, bytes: FLOW_BYTES_MAX, millis };
-        let used = &mut self.0[..lanes.into()];
-        let killers: Vec<Killer> = used.iter().map(Direct::killer).collect::<io::Result<_>>()?;
-        let (done, amounts) = mpsc::channel();
         scope(|scope| {
-            for direct in used {
-                let done = done.clone();
-                // The receiver waits for it.
-                let measure = move || drop(done.send(measure_directly(direct, flow)));
-                Builder::new().name("lane".to_owned()).spawn_scoped(scope, measure)?;
-            }
-            drop(done);
-            let deadline = Instant::now() + RATE_TIME_MAX;
-            let mut sum = 0u64;
-            let mut failed = None;
-            for _ in 0..lanes {
-                let left = deadline.saturating_duration_since(Instant::now());
-                match amounts.recv_timeout(left) {
-                    Ok(Ok(amount)) => sum = sum.saturating_add(amount.per_second()),
-                    Ok(Err(error)) => failed = Some(error),
-                    Err(_) => {
-                        // This ends a stuck measurement.
-                        killers.iter().for_each(Killer::kill);
-                        failed = Some(io::ErrorKind::TimedOut.into());
-                        break;
+            let begun = self.0[..lanes.into()].iter_mut().map(|direct| {
+                let killer = direct.killer()?;
+                let measure = move || {
+                    // A stuck measurement ends with its connection.
+                    match killer.within(Some(RATE_TIME_MAX), || measure_directly(direct, flow))? {
+                        (_, true) => Err(io::ErrorKind::TimedOut.into()),
+                        (amount, false) => amount,
                     }
-                }
-            }
-            failed.map_or(Ok(sum), Err)
+                };
+                Builder::new().name("lane".to_owned()).spawn_scoped(scope, measure)
+            });
+            let mut begun = begun.collect::<io::Result<Vec<_>>>()?.into_iter();
+            begun.try_fold(0u64, |sum, lane| {
+                let amount = lane.join().unwrap_or_else(|panic| resume_unwind(panic));
+                Ok(sum.saturating_add(amount?.per_second()))
+            })
         })
     }
 }
