@@ -32,14 +32,6 @@ enum Outbound {
     Acknowledged,
 }
 
-/// The state of the bytes from the peer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Inbound {
-    Open,
-    /// The job has all data, or wants no more.
-    Done,
-}
-
 /// The first byte of a client, hidden from the jobs. Without one the server could not send first.
 const OPENER: u8 = 0;
 
@@ -59,7 +51,8 @@ pub(super) struct Link {
     /// Bytes from the job. The stream has not taken those in `unsent` yet.
     read: Box<[u8]>,
     unsent: std::ops::Range<usize>,
-    inbound: Inbound,
+    /// The job has all data from the peer, or wants no more.
+    is_delivered: bool,
     /// Pieces that the job has not taken yet.
     pieces: VecDeque<Bytes>,
     /// The peer's last byte has arrived.
@@ -87,7 +80,7 @@ impl Link {
             outbound: Outbound::Open,
             read,
             unsent: 0..usize::from(is_client),
-            inbound: Inbound::Open,
+            is_delivered: false,
             pieces: VecDeque::new(),
             is_complete: false,
             lost: None,
@@ -104,12 +97,12 @@ impl Link {
         if self.outbound == Outbound::Open && self.unsent.is_empty() && self.stream.is_some() {
             flags |= PollFlags::IN;
         }
-        if self.inbound == Inbound::Open && !self.pieces.is_empty() {
+        if !self.is_delivered && !self.pieces.is_empty() {
             flags |= PollFlags::OUT;
         }
         // A job that has stopped reading has closed both directions.
         let is_out = self.outbound == Outbound::Acknowledged || self.stream.is_none();
-        let waits_for_job = is_out && self.inbound == Inbound::Open && !self.is_job_closed;
+        let waits_for_job = is_out && !self.is_delivered && !self.is_job_closed;
         (!flags.is_empty() || waits_for_job).then_some(flags)
     }
 
@@ -121,23 +114,25 @@ impl Link {
     /// Called when the job's socket has hung up.
     pub(super) fn job_closed(&mut self) {
         self.is_job_closed = true;
-        if self.outbound == Outbound::Acknowledged {
-            self.inbound = Inbound::Done;
-        }
+        self.is_delivered |= self.outbound == Outbound::Acknowledged;
     }
 
-    /// Called when the connection has ended. The job still gets received data.
+    /// Called when the connection has ended. The job still gets received data. Data that is missing
+    /// then was cut off.
     pub(super) fn lost(&mut self, stream_end: StreamEnd) {
-        if stream_end == StreamEnd::Ended {
-            self.outbound = Outbound::Acknowledged;
-        }
-        self.lost = Some(stream_end);
+        self.lost = Some(match stream_end {
+            StreamEnd::Ended => {
+                self.outbound = Outbound::Acknowledged;
+                StreamEnd::CutOff
+            }
+            stream_end => stream_end,
+        });
     }
 
     /// True if the pair can be closed.
     pub(super) fn is_over(&self) -> bool {
         let is_out = self.outbound == Outbound::Acknowledged || self.lost.is_some();
-        is_out && self.inbound == Inbound::Done
+        is_out && self.is_delivered
     }
 
     /// Moves data as far as possible without waiting. Closes the connection when all was moved.
@@ -152,11 +147,7 @@ impl Link {
                 self.lost = Some(StreamEnd::CutOff);
             }
             if let Some(stream_end) = self.lost {
-                self.end_inbound(if stream_end == StreamEnd::Ended {
-                    StreamEnd::CutOff
-                } else {
-                    stream_end
-                });
+                self.end_inbound(stream_end);
             }
             return;
         };
@@ -212,16 +203,14 @@ impl Link {
 
     fn receive(&mut self, quic: &mut Connection, stream: StreamId) {
         let mut moved = 0;
-        while self.inbound == Inbound::Open && moved < MOVED_MAX {
+        while !self.is_delivered && moved < MOVED_MAX {
             if self.pieces.is_empty() {
                 self.take_pieces(quic, stream);
             }
             if self.pieces.is_empty() {
-                match (self.is_complete, self.lost) {
-                    (true, _) => self.end_inbound(StreamEnd::Ended),
-                    (false, Some(StreamEnd::Ended)) => self.end_inbound(StreamEnd::CutOff),
-                    (false, Some(stream_end)) => self.end_inbound(stream_end),
-                    (false, None) => {}
+                let stream_end = if self.is_complete { Some(StreamEnd::Ended) } else { self.lost };
+                if let Some(stream_end) = stream_end {
+                    self.end_inbound(stream_end);
                 }
                 return;
             }
@@ -237,7 +226,7 @@ impl Link {
                 Err(_) => {
                     // The job has stopped reading, so the peer need not send more.
                     self.pieces.clear();
-                    self.inbound = Inbound::Done;
+                    self.is_delivered = true;
                     let _ = quic.recv_stream(stream).stop(CLOSED_EARLY);
                 }
             }
@@ -290,6 +279,6 @@ impl Link {
         stream_end.send(&self.ends.stream_end);
         let how = if stream_end == StreamEnd::Ended { Shutdown::Write } else { Shutdown::Both };
         let _ = self.ends.stream.shutdown(how);
-        self.inbound = Inbound::Done;
+        self.is_delivered = true;
     }
 }
