@@ -23,7 +23,7 @@ use self::host::Shell;
 use self::place::{InstallDir, PRIVATE_MODE};
 use haul_engine::{Change, JobError};
 use haul_model::{Attributes, Fault, Kept, Name, Side, Timestamp, escape_bytes};
-use haul_net::{DEPLOYED_NAME, Diagnostics, STAGED_PREFIX, SshTarget};
+use haul_net::{DEPLOYED_NAME, Diagnostics, STAGED_PREFIX, Service, SshTarget};
 use haul_sftp::{
     Attrs, Cause, Client, Extension, FileType, OpenFlags, Options, Session, SftpError,
 };
@@ -112,7 +112,7 @@ pub fn undeploy(target: &SshTarget, diagnostics: &Diagnostics) -> Result<Undeplo
 }
 
 fn log_in(target: &SshTarget, diagnostics: &Diagnostics) -> Result<Shell, DeployError> {
-    let connection = haul_net::connect_deploy(target, Arc::clone(diagnostics));
+    let connection = haul_net::connect(target, Service::Deploy, Arc::clone(diagnostics));
     Shell::start(connection.map_err(JobError::from)?)
 }
 
@@ -122,7 +122,7 @@ fn through_sftp<T>(
     diagnostics: &Diagnostics,
     work: impl FnOnce(&Client) -> Result<T, DeployError>,
 ) -> Result<T, DeployError> {
-    let connection = haul_net::connect_sftp(target, Arc::clone(diagnostics));
+    let connection = haul_net::connect(target, Service::Sftp, Arc::clone(diagnostics));
     let connection = connection.map_err(JobError::from)?;
     let options = Options { bytes_max: WINDOW, ..Options::default() };
     let session = Session::start(connection, options).map_err(JobError::from)?;

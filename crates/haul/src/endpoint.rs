@@ -19,7 +19,9 @@ use crate::error::Error;
 use crate::host::{Host, UseServer};
 use crate::servers::{self, EnrolledServer, Login};
 use haul_engine::{Greeted, JobError, LinkEvent, OpenConnection, Requests, Session};
-use haul_net::{ConnectError, ConnectOptions, Diagnostics, ServerVia, SshTarget, Timeouts};
+use haul_net::{
+    ConnectError, ConnectOptions, Diagnostics, ServerVia, Service, SshTarget, Timeouts,
+};
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -174,10 +176,8 @@ impl Call<'_> {
             }
             Endpoint::Ssh => {
                 let (target, diagnostics) = self.login();
-                match self.has_content {
-                    true => haul_net::connect(&target, diagnostics)?.into(),
-                    false => haul_net::connect_briefly(&target, diagnostics)?.into(),
-                }
+                let service = if self.has_content { Service::Agent } else { Service::BriefAgent };
+                haul_net::connect(&target, service, diagnostics)?.into()
             }
             Endpoint::Server(known, via) => {
                 let identity = servers::identity()?;

@@ -6,7 +6,7 @@ use crate::host::{Host, WithoutHaul};
 use crate::location::Machine;
 use haul_engine::{Event, JobError, Monitor, OpenConnection, Requests};
 use haul_model::Task;
-use haul_net::{ConnectError, Connection, Diagnostics, Timeouts};
+use haul_net::{ConnectError, Connection, Diagnostics, Service, Timeouts};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,8 @@ pub(crate) fn connect_sftp(
         true => host.timeouts(),
         false => Timeouts::from_seconds(SFTP_SILENCE_SECONDS),
     };
-    haul_net::connect_sftp(&host.ssh().clone().with_timeouts(timeout), Arc::clone(diagnostics))
+    let target = host.ssh().clone().with_timeouts(timeout);
+    haul_net::connect(&target, Service::Sftp, Arc::clone(diagnostics))
 }
 
 /// A host that answered.

@@ -7,7 +7,7 @@ use crate::state;
 use haul_engine::Requests;
 use haul_net::{
     ConnectError, ConnectOptions, Connection, Diagnostics, Identity, PacketStats, PublicKey,
-    ServerAddress, ServerVia, SshTarget, Timeouts, connect_server,
+    ServerAddress, ServerVia, Service, SshTarget, Timeouts, connect_server,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -68,7 +68,7 @@ impl Login {
         diagnostics: Diagnostics,
     ) -> Result<Connection, ConnectError> {
         let target = self.target(target)?;
-        let connection = haul_net::connect_server_command(&target, diagnostics)?;
+        let connection = haul_net::connect(&target, Service::ServerCommand, diagnostics)?;
         let mut connection = connection.as_fallback();
         let words = format!("[\"agent\",\"{client}\"]\n");
         // If ssh has ended, the greeting fails as well, with the reason.

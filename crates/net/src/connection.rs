@@ -1,6 +1,6 @@
 //! [`Connection`]: a byte stream in both directions, and the handles that end it.
 
-use crate::diagnosis::{Peer, RemoteProgram, diagnose};
+use crate::diagnosis::{Peer, diagnose};
 use crate::error::CLOSED;
 use crate::interrupt::{FlagsGuard, Interrupt, Interruptible, wait_writable};
 use crate::kept::{IdleConnections, Keeper, Streams, duplicate};
@@ -510,13 +510,15 @@ impl Closer {
         if let Some(refusal) = self.served.as_ref().and_then(|served| served.refusal.get()) {
             return refusal.error(host);
         }
-        let mute = self.ssh.as_ref().and_then(|ssh| match &ssh.peer.remote_program {
-            // haul greets first, or fails.
-            RemoteProgram::Haul { path, .. } if !ssh.has_received.load(Ordering::Relaxed) => {
-                Some(ConnectError::NoHaul { host: host.clone(), tried: path.clone() })
+        // haul greets first, or fails.
+        let mute = match &self.ssh {
+            Some(ssh)
+                if ssh.peer.service.is_haul() && !ssh.has_received.load(Ordering::Relaxed) =>
+            {
+                Some(ConnectError::NoHaul { host: host.clone(), tried: ssh.peer.tried.clone() })
             }
             _ => None,
-        });
+        };
         let is_fallback = self.is_fallback;
         let error = match self.finish() {
             Err(error) => error,

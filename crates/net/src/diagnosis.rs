@@ -5,7 +5,7 @@
 //! side too, so they only choose the error that the user reads.
 
 use crate::error::shown;
-use crate::remote_command::Subcommand;
+use crate::remote_command::Service;
 use crate::stderr::StderrTail;
 use crate::{ConnectError, Refusal};
 use std::os::unix::process::ExitStatusExt;
@@ -28,22 +28,12 @@ pub(crate) struct Peer {
     /// `user@host`, safe to show.
     pub(crate) name: String,
     /// The program that ssh runs there.
-    pub(crate) remote_program: RemoteProgram,
-}
-
-/// The program that ssh runs on the other machine.
-#[derive(Debug, Clone)]
-pub(crate) enum RemoteProgram {
-    /// haul.
-    ///
-    /// - `path`: its path there, if the user named it; safe to show.
-    /// - `address`: the host as `haul deploy` takes it; safe to show.
-    /// - `command`: the subcommand of haul.
-    Haul { path: Option<String>, address: String, command: Subcommand },
-    /// The shell that helps to deploy haul.
-    Deploy,
-    /// The server's subsystem of this name.
-    Subsystem(&'static str),
+    /// The service that ssh has started there.
+    pub(crate) service: Service,
+    /// The path of haul that was tried, if it is not searched for.
+    pub(crate) tried: Option<String>,
+    /// The host in the form that `haul deploy` accepts.
+    pub(crate) address: String,
 }
 
 /// Why the connection ended, or `Ok` if it ended well. `status` is `None` if the system does not
@@ -56,25 +46,23 @@ pub(crate) fn diagnose(
 ) -> Result<(), ConnectError> {
     let host = || peer.name.clone();
     let last_lines = || tail.lines.back().map(|line| shown(line)).unwrap_or_default();
-    let is_agent_of_server =
-        matches!(&peer.remote_program, RemoteProgram::Haul { command: Subcommand::Server, .. });
-    let (missing, is_reported) = match &peer.remote_program {
-        RemoteProgram::Haul { path, address, .. } => {
-            let (tried, address) = (path.clone(), address.clone());
+    let (missing, is_reported) = match peer.service {
+        Service::Agent | Service::BriefAgent | Service::ServerCommand => {
+            let (tried, address) = (peer.tried.clone(), peer.address.clone());
             (Some(ConnectError::HaulMissing { host: host(), tried, address }), tail.haul_missing)
         }
         // A "not found" of this shell is not about an installed haul.
-        RemoteProgram::Deploy => (None, false),
-        RemoteProgram::Subsystem(name) => {
+        Service::Deploy => (None, false),
+        Service::Sftp => {
             let is_refused = tail.lines.iter().any(|line| contains(line, SUBSYSTEM_REFUSED));
-            (Some(ConnectError::SubsystemMissing { host: host(), name }), is_refused)
+            (Some(ConnectError::SubsystemMissing { host: host(), name: "sftp" }), is_refused)
         }
     };
     let missing = match missing {
         Some(missing) if is_reported => return Err(missing),
         missing => missing,
     };
-    let is_haul = matches!(missing, Some(ConnectError::HaulMissing { .. }));
+    let is_haul = peer.service.is_haul();
     let Some(status) = status else {
         return recognised(peer, tail, has_received).map_or(Ok(()), Err);
     };
@@ -97,7 +85,7 @@ pub(crate) fn diagnose(
             Err(ConnectError::Lost { host: host(), detail })
         }
         (Some(status), _) => Err(match Refusal::from_status(status) {
-            Some(refusal) if is_agent_of_server => refusal.error(host()),
+            Some(refusal) if peer.service == Service::ServerCommand => refusal.error(host()),
             _ => ConnectError::Agent { host: host(), status, detail: last_lines() },
         }),
         (None, _) => Err(ConnectError::Lost {

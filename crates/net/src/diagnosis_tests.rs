@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn haul() -> RemoteProgram {
-    RemoteProgram::Haul { path: None, address: "ann@box".into(), command: Subcommand::Serve }
+fn peer(name: &str, service: Service) -> Peer {
+    Peer { name: name.into(), service, tried: None, address: name.into() }
 }
 
 fn after(code: i32, lines: &[&str]) -> Result<(), ConnectError> {
@@ -20,7 +20,7 @@ fn ended(
     lines: &[&str],
     has_received: bool,
 ) -> Result<(), ConnectError> {
-    let peer = Peer { name: "ann@box".into(), remote_program: haul() };
+    let peer = peer("ann@box", Service::Agent);
     let said = StderrTail {
         lines: lines.iter().map(|line| line.as_bytes().to_vec()).collect(),
         haul_missing: false,
@@ -89,12 +89,10 @@ fn an_agent_in_place_of_a_server_refuses_by_exit_status() {
     {
         let status = i32::from(refusal.status());
         assert!(matches!(after(status, &[]), Err(ConnectError::Agent { .. })));
-        let remote_program =
-            RemoteProgram::Haul { path: None, address: "box".into(), command: Subcommand::Server };
         let said = StderrTail { lines: Default::default(), haul_missing: false };
         let status = Some(ExitStatus::from_raw(status << 8));
-        let error = diagnose(&Peer { name: "box".into(), remote_program }, status, &said, false)
-            .unwrap_err();
+        let error =
+            diagnose(&peer("box", Service::ServerCommand), status, &said, false).unwrap_err();
         assert_eq!(error.to_string(), refusal.error("box".into()).to_string());
         assert_eq!(error.retriable(), is_retriable, "{error}");
     }
@@ -250,7 +248,7 @@ fn failures_of_the_remote_command() {
 
 #[test]
 fn a_failure_while_deploying_is_no_missing_haul() {
-    let peer = Peer { name: "ann@box".into(), remote_program: RemoteProgram::Deploy };
+    let peer = peer("ann@box", Service::Deploy);
     for status in [1, 126, 127] {
         let said = StderrTail { lines: [b"oops".to_vec()].into(), haul_missing: false };
         let error = diagnose(&peer, Some(ExitStatus::from_raw(status << 8)), &said, true);
@@ -262,8 +260,7 @@ fn a_failure_while_deploying_is_no_missing_haul() {
 #[test]
 fn a_missing_subsystem_differs_from_a_failed_one() {
     let after = |status: i32, line: &str| {
-        let peer =
-            Peer { name: "ann@box".into(), remote_program: RemoteProgram::Subsystem("sftp") };
+        let peer = peer("ann@box", Service::Sftp);
         let said = StderrTail { lines: [line.as_bytes().to_vec()].into(), haul_missing: false };
         diagnose(&peer, Some(ExitStatus::from_raw(status)), &said, true)
     };

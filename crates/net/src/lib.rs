@@ -3,9 +3,8 @@
 //!
 //! [`connect`] starts the system's `ssh` with `haul serve` as its remote command. It returns a
 //! [`Connection`] at once, before the login. The caller greets the peer over it. If the stream ends
-//! instead, [`Closer::explain`] returns the cause as a [`ConnectError`]. [`connect_sftp`] starts
-//! the host's SFTP server instead, for hosts without haul. [`connect_deploy`] starts a shell that
-//! helps to install haul.
+//! instead, [`Closer::explain`] returns the cause as a [`ConnectError`]. Other [`Service`]s are the
+//! host's SFTP server, for hosts without haul, and a shell that helps to install haul.
 //!
 //! # Rooms
 //!
@@ -83,12 +82,9 @@ pub use quic::{
     check_quic_messages,
 };
 pub use refusal::Refusal;
-pub use remote_command::{DEPLOY_DIR, DEPLOY_MARKER, DEPLOYED_NAME, STAGED_PREFIX};
+pub use remote_command::{DEPLOY_DIR, DEPLOY_MARKER, DEPLOYED_NAME, STAGED_PREFIX, Service};
 pub use server::{ConnectOptions, ServerAddress, ServerVia, connect_server};
-pub use ssh::{
-    connect, connect_briefly, connect_deploy, connect_over_shared, connect_server_command,
-    connect_sftp,
-};
+pub use ssh::{connect, connect_over_shared};
 pub use ssh_configuration::configured_hosts;
 pub use stderr::Diagnostics;
 pub use target::{ExtraLogins, SshTarget};

@@ -25,7 +25,7 @@ pub const DEPLOYED_NAME: &str = "haul";
 /// The beginning of a file name while haul is being deployed.
 pub const STAGED_PREFIX: &str = ".haul-";
 
-/// The first line that the shell of [`crate::connect_deploy`] prints. Earlier output is not ours.
+/// The first line that the shell of [`Service::Deploy`] prints. Earlier output is not ours.
 pub const DEPLOY_MARKER: &str = "haul-deploy";
 
 /// Runs the first haul found: in the deploy directory, then on the PATH, then where people and
@@ -68,7 +68,7 @@ macro_rules! search {
 ///
 /// The command contains nothing from the other side. Its input becomes part of one path, in quotes.
 /// `./` keeps that from being an option, and `cd` from using CDPATH.
-pub(crate) const DEPLOY: &str = concat!(
+const DEPLOY: &str = concat!(
     "sh -c '",
     "read -r hello; echo haul-deploy; uname -sm; id -u; ",
     "if [ \"$(id -un)\" = \"$(id -gn)\" ]; then id -g; else echo -; fi; ",
@@ -80,34 +80,51 @@ pub(crate) const DEPLOY: &str = concat!(
     "exec \"$f\" serve'",
 );
 
-/// The subcommand of haul to run there.
+/// A service that ssh starts on the host, and the use of its connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Subcommand {
-    /// The agent.
-    Serve,
-    /// A command about the server there. It reads its arguments as input.
-    Server,
+pub enum Service {
+    /// `haul serve`, for an exchange with file contents. ssh is asked for its settings first, to
+    /// choose the fastest cipher.
+    Agent,
+    /// `haul serve`, for an exchange without file contents. The login starts at once: ssh is not
+    /// asked for its settings first, and keeps its own order of ciphers. That holds for the next two
+    /// as well.
+    BriefAgent,
+    /// A shell that helps to deploy haul. The exchange is:
+    ///
+    /// 1. The shell reads one line; [`DEPLOY_MARKER`] will do. 2. It writes six lines:
+    ///    [`DEPLOY_MARKER`], the output of `uname -sm`, the user's ID, the ID of the user's group if
+    ///    that has the user's name (else `-`), the time in seconds since 1970, and the home
+    ///    directory. 3. It reads a line with the part of a file name in [`DEPLOY_DIR`] after
+    ///    [`STAGED_PREFIX`]. **That must be letters and digits alone.** If the input ends after it,
+    ///    the shell removes the file. 4. It reads another line, whose content is ignored. Then it
+    ///    runs the file, which serves.
+    Deploy,
+    /// `haul server words`. That reads a line, a JSON array with the arguments of a `haul server`
+    /// command, and runs the command. The connection is not kept.
+    ServerCommand,
+    /// The server's SFTP subsystem. Only ssh can start it, not another program in its place. ssh is
+    /// asked for its settings as for [`Self::Agent`].
+    Sftp,
 }
 
-impl Subcommand {
-    fn words(self) -> &'static str {
-        match self {
-            Self::Serve => "serve",
-            Self::Server => "server words",
-        }
+impl Service {
+    /// True if a haul that is installed on the host serves.
+    pub(crate) fn is_haul(self) -> bool {
+        matches!(self, Self::Agent | Self::BriefAgent | Self::ServerCommand)
     }
 }
 
-/// The command that runs haul: the one at `path`, which [`check_path`] has accepted, or else the
-/// first that the search finds.
-pub(crate) fn remote_command(path: Option<&str>, command: Subcommand) -> Cow<'static, str> {
-    let Some(path) = path else {
-        return Cow::Borrowed(match command {
-            Subcommand::Serve => search!("serve"),
-            Subcommand::Server => search!("server words"),
-        });
+/// The remote command for `service`: the name of a subsystem, or a command line. It runs the haul at
+/// `path`, which [`check_path`] has accepted, or else the first that the search finds.
+pub(crate) fn remote_command(path: Option<&str>, service: Service) -> Cow<'static, str> {
+    let (search, words) = match service {
+        Service::Agent | Service::BriefAgent => (search!("serve"), "serve"),
+        Service::ServerCommand => (search!("server words"), "server words"),
+        Service::Deploy => return Cow::Borrowed(DEPLOY),
+        Service::Sftp => return Cow::Borrowed("sftp"),
     };
-    let words = command.words();
+    let Some(path) = path else { return Cow::Borrowed(search) };
     Cow::Owned(match path.strip_prefix("~/") {
         // A quoted tilde would not be expanded.
         Some(below_home) => format!("~/{} {words}", quoted(below_home)),
@@ -178,7 +195,7 @@ mod tests {
             let haul = home.path().join(place);
             install(&haul);
             for shell in shells() {
-                let output = login(shell, home.path(), &remote_command(None, Subcommand::Serve));
+                let output = login(shell, home.path(), &remote_command(None, Service::Agent));
                 assert_eq!(
                     String::from_utf8_lossy(&output.stdout),
                     format!("{}|serve\n", haul.display()),
@@ -198,7 +215,7 @@ mod tests {
         for first in [&on_path, &deployed] {
             install(first);
             let output = Command::new("sh")
-                .args(["-c", &remote_command(None, Subcommand::Serve)])
+                .args(["-c", &remote_command(None, Service::Agent)])
                 .env("HOME", home.path())
                 .env("PATH", format!("{}:/usr/bin:/bin", on_path.parent().unwrap().display()))
                 .output()
@@ -271,7 +288,7 @@ mod tests {
         fs::create_dir_all(home.path().join(".local/bin")).unwrap();
         fs::write(home.path().join(".local/bin/haul"), "").unwrap();
         for shell in shells() {
-            let output = login(shell, home.path(), &remote_command(None, Subcommand::Serve));
+            let output = login(shell, home.path(), &remote_command(None, Service::Agent));
             assert_eq!(output.status.code(), Some(127), "{shell}");
             assert_eq!(output.stderr.trim_ascii_end(), MISSING_MARKER, "{shell}");
             assert!(output.stdout.is_empty(), "{shell}");
@@ -289,7 +306,7 @@ mod tests {
                 check_path(&path).unwrap();
                 for shell in shells() {
                     let output =
-                        login(shell, home.path(), &remote_command(Some(&path), Subcommand::Serve));
+                        login(shell, home.path(), &remote_command(Some(&path), Service::Agent));
                     assert_eq!(
                         String::from_utf8_lossy(&output.stdout),
                         format!("{absolute}|serve\n"),

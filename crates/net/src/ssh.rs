@@ -3,13 +3,13 @@
 
 use crate::cipher;
 use crate::connection::{Closer, Connection, FirstByteReader, Kept, Ssh, Writer};
-use crate::diagnosis::{Peer, RemoteProgram};
+use crate::diagnosis::Peer;
 use crate::error::shown;
 use crate::interrupt::{Interrupt, Interruptible};
 use crate::kept::{Keep, Keeper, duplicate, name_of};
 use crate::pipe::{enlarge_pipe, stdout_pair};
 use crate::process::{Process, status_of};
-use crate::remote_command::{DEPLOY, Subcommand, remote_command};
+use crate::remote_command::{Service, remote_command};
 use crate::stderr::{Diagnostics, StderrReader};
 use crate::{ConnectError, ExtraLogins, SshTarget};
 use std::fs::File;
@@ -63,9 +63,9 @@ const EXTRA_LOGIN_OPTIONS: [&str; 2] = ["-oBatchMode=yes", "-oControlPath=none"]
 /// and tries no other way.
 const SHARED_OPTIONS: [&str; 2] = ["-oBatchMode=yes", "-oProxyCommand=false"];
 
-/// Starts ssh to `target` and returns at once, before the login. The caller reads the peer's
-/// greeting if the login works, else the end of the file. [`Closer::explain`] then returns the
-/// cause.
+/// Starts ssh to `target` with `service`, and returns at once, before the login. The caller reads
+/// the peer's greeting if the login works, else the end of the file. [`Closer::explain`] then
+/// returns the cause.
 ///
 /// Standard error of ssh and of the remote command goes to `diagnostics`. ssh asks for passwords
 /// and about host keys on the terminal itself. For that it stays in haul's process group, so Ctrl-C
@@ -73,82 +73,27 @@ const SHARED_OPTIONS: [&str; 2] = ["-oBatchMode=yes", "-oProxyCommand=false"];
 ///
 /// # Errors
 /// [`ConnectError::Start`] when the program can't be started, and
-/// [`ConnectError::RemoteShell`] when it is not ssh and a port is asked for.
-pub fn connect(target: &SshTarget, diagnostics: Diagnostics) -> Result<Connection, ConnectError> {
-    start(target, haul_of(target), Traffic::Content, diagnostics)
-}
-
-/// Like [`connect`], for an exchange without file contents. The login starts at once: ssh is not
-/// asked for its settings first, and keeps its own order of ciphers.
-///
-/// # Errors
-/// See [`connect`].
-pub fn connect_briefly(
+/// [`ConnectError::RemoteShell`] when it is not ssh, and a port or the SFTP server is asked for.
+pub fn connect(
     target: &SshTarget,
+    service: Service,
     diagnostics: Diagnostics,
 ) -> Result<Connection, ConnectError> {
-    start(target, haul_of(target), Traffic::Requests, diagnostics)
+    start(target, service, Login::New, diagnostics)
 }
 
-/// Like [`connect_briefly`], with a shell at the other end that helps to deploy haul. The exchange
-/// is:
-///
-/// 1. The shell reads one line; [`crate::DEPLOY_MARKER`] will do. 2. It writes six lines:
-///    [`crate::DEPLOY_MARKER`], the output of `uname -sm`, the user's ID, the ID of the user's
-///    group if that has the user's name (else `-`), the time in seconds since 1970, and the home
-///    directory. 3. It reads a line with the part of a file name in [`crate::DEPLOY_DIR`] after
-///    [`crate::STAGED_PREFIX`]. **That must be letters and digits alone.** If the input ends after
-///    it, the shell removes the file. 4. It reads another line, whose content is ignored. Then it
-///    runs the file, which serves.
-///
-/// # Errors
-/// See [`connect`].
-pub fn connect_deploy(
-    target: &SshTarget,
-    diagnostics: Diagnostics,
-) -> Result<Connection, ConnectError> {
-    start(target, RemoteProgram::Deploy, Traffic::Requests, diagnostics)
-}
-
-/// Like [`connect_briefly`], with `haul server words` at the other end. That reads a line, a JSON
-/// array with the arguments of a `haul server` command, and runs the command. The connection is not
-/// kept.
-///
-/// # Errors
-/// See [`connect`].
-pub fn connect_server_command(
-    target: &SshTarget,
-    diagnostics: Diagnostics,
-) -> Result<Connection, ConnectError> {
-    let remote_program = haul_command(target, Subcommand::Server);
-    start(target, remote_program, Traffic::Requests, diagnostics)
-}
-
-/// Like [`connect`], with the server's SFTP subsystem instead of haul.
-///
-/// # Errors
-/// [`ConnectError::Start`] when ssh can't be started, and
-/// [`ConnectError::RemoteShell`] when the program in its place is not ssh:
-/// nothing else knows subsystems.
-pub fn connect_sftp(
-    target: &SshTarget,
-    diagnostics: Diagnostics,
-) -> Result<Connection, ConnectError> {
-    start(target, RemoteProgram::Subsystem("sftp"), Traffic::Content, diagnostics)
-}
-
-/// Like [`connect_briefly`], or [`connect_sftp`] if `sftp`, over the user's shared connection
-/// (`ControlMaster`). `None` if there is none. ssh shows nothing.
+/// Like [`connect`] with [`Service::BriefAgent`], or [`Service::Sftp`] if `sftp`, over the user's
+/// shared connection (`ControlMaster`). `None` if there is none. ssh shows nothing.
 pub fn connect_over_shared(target: &SshTarget, sftp: bool) -> Option<Connection> {
     let shell = target.shell();
-    let remote_program = if sftp { RemoteProgram::Subsystem("sftp") } else { haul_of(target) };
-    let arguments = leading_arguments(target, &remote_program).ok().filter(|_| shell.is_ssh())?;
+    let service = if sftp { Service::Sftp } else { Service::BriefAgent };
+    let arguments = leading_arguments(target, service).ok().filter(|_| shell.is_ssh())?;
     let mut check = Command::new(&shell.program);
     check.args(SHARED_OPTIONS).args(arguments).args(["-O", "check", "--", target.host()]);
     check.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let stands = status_of(&mut check).is_some_and(|status| status.success());
     let silent: Diagnostics = Arc::new(|_: &[u8]| {});
-    stands.then(|| start(target, remote_program, Traffic::Shared, silent).ok())?
+    stands.then(|| start(target, service, Login::Shared, silent).ok())?
 }
 
 impl ExtraLogins {
@@ -159,7 +104,7 @@ impl ExtraLogins {
     /// See [`connect`].
     pub fn connect(&self) -> Result<Connection, ConnectError> {
         let silent: Diagnostics = Arc::new(|_: &[u8]| {});
-        start(&self.0, haul_of(&self.0), Traffic::ExtraLogin, silent)
+        start(&self.0, Service::Agent, Login::Extra, silent)
     }
 }
 
@@ -169,71 +114,59 @@ pub(crate) fn host_name(target: &SshTarget) -> Option<String> {
     if !shell.is_ssh() {
         return Some(target.host().to_owned());
     }
-    let arguments = leading_arguments(target, &haul_of(target)).ok()?;
+    let arguments = leading_arguments(target, Service::Agent).ok()?;
     let ask = || cipher::query_settings(shell, &arguments, target.host());
     let known = target.ciphers().get_or_init(ask).host.clone();
     known.or_else(|| cipher::query_host_name(shell, &arguments, target.host()))
 }
 
-/// The kind of data on a connection.
+/// How a connection logs in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Traffic {
-    /// File contents. Choosing the fastest cipher is worth a run of ssh.
-    Content,
-    /// File contents, over an additional connection.
-    ExtraLogin,
-    /// Requests and answers only.
-    Requests,
-    /// Requests and answers only, over a shared connection.
+enum Login {
+    /// As the user's settings say.
+    New,
+    /// As an additional connection.
+    Extra,
+    /// Over an existing shared connection only.
     Shared,
-}
-
-fn haul_of(target: &SshTarget) -> RemoteProgram {
-    haul_command(target, Subcommand::Serve)
-}
-
-fn haul_command(target: &SshTarget, command: Subcommand) -> RemoteProgram {
-    let path = target.remote_haul().map(|path| shown(path.as_bytes()));
-    RemoteProgram::Haul { path, address: target.address(), command }
 }
 
 /// All arguments of the program that connects.
 fn arguments(
     target: &SshTarget,
-    remote_program: &RemoteProgram,
-    traffic: Traffic,
+    service: Service,
+    login: Login,
 ) -> Result<Vec<String>, ConnectError> {
     let shell = target.shell();
-    let mut arguments = leading_arguments(target, remote_program)?;
+    let mut arguments = leading_arguments(target, service)?;
     // ssh uses the first value of an option.
-    let first = match traffic {
-        Traffic::ExtraLogin if shell.is_ssh() => &EXTRA_LOGIN_OPTIONS[..],
-        Traffic::Shared => &SHARED_OPTIONS,
+    let first = match login {
+        Login::Extra if shell.is_ssh() => &EXTRA_LOGIN_OPTIONS[..],
+        Login::Shared => &SHARED_OPTIONS,
         _ => &[],
     };
     arguments.splice(0..0, first.iter().map(|&option| option.to_owned()));
-    let settings = match (shell.is_ssh(), traffic) {
-        (true, Traffic::Requests | Traffic::Shared) => {
-            cipher::Settings::for_client(target.supports_session_options())
-        }
-        (true, _) => {
+    let has_content = matches!(service, Service::Agent | Service::Sftp) && login != Login::Shared;
+    let settings = match (shell.is_ssh(), has_content) {
+        (true, false) => cipher::Settings::for_client(target.supports_session_options()),
+        (true, true) => {
             let ask = || cipher::query_settings(shell, &arguments, target.host());
             target.ciphers().get_or_init(ask).clone()
         }
         (false, _) => cipher::Settings::default(),
     };
-    arguments.extend(trailing_arguments(target, remote_program, &settings));
+    arguments.extend(trailing_arguments(target, service, &settings));
     Ok(arguments)
 }
 
 fn start(
     target: &SshTarget,
-    remote_program: RemoteProgram,
-    traffic: Traffic,
+    service: Service,
+    login: Login,
     diagnostics: Diagnostics,
 ) -> Result<Connection, ConnectError> {
     let shell = target.shell();
-    let arguments = arguments(target, &remote_program, traffic)?;
+    let arguments = arguments(target, service, login)?;
     tracing::debug!(program = %shell.program, ?arguments, "starting the remote shell");
 
     let start_error = |cause| ConnectError::Start {
@@ -243,7 +176,7 @@ fn start(
     };
     // An additional connection must never delay the end, even if a wrapper of ssh leaves processes
     // behind.
-    let is_interruptible = !shell.is_ssh() || traffic == Traffic::ExtraLogin;
+    let is_interruptible = !shell.is_ssh() || login == Login::Extra;
     let interrupt = is_interruptible.then(Interrupt::new).transpose().map_err(start_error)?;
     let (stdout, theirs) = stdout_pair(shell.is_ssh()).map_err(start_error)?;
     let mut child = Command::new(&shell.program)
@@ -258,9 +191,9 @@ fn start(
     let stdin = stdin.expect("standard input was asked to be a pipe");
     let stderr = stderr.expect("standard error was asked to be a pipe");
     // Other remote commands get no further login, and their connections are not kept.
-    let is_agent = matches!(remote_program, RemoteProgram::Haul { command: Subcommand::Serve, .. });
-    let kept = match traffic {
-        Traffic::Content | Traffic::Requests if is_agent => {
+    let is_agent = matches!(service, Service::Agent | Service::BriefAgent);
+    let kept = match login {
+        Login::New if is_agent => {
             kept(target, [stdout.as_fd(), stdin.as_fd(), stderr.as_fd()], &diagnostics)
         }
         _ => None,
@@ -271,7 +204,8 @@ fn start(
         process.kill_and_reap();
         start_error(cause)
     })?;
-    let peer = Peer { name: target.display(), remote_program };
+    let tried = target.remote_haul().map(|path| shown(path.as_bytes()));
+    let peer = Peer { name: target.display(), service, tried, address: target.address() };
     let stdout: Box<dyn Read + Send> = match &interrupt {
         None => Box::new(File::from(stdout)),
         Some(interrupt) => {
@@ -326,10 +260,7 @@ fn kept(
 ///
 /// A program other than ssh is called as `rsync -e` does: its own arguments, `-l user`, the host,
 /// the command.
-fn leading_arguments(
-    target: &SshTarget,
-    remote_program: &RemoteProgram,
-) -> Result<Vec<String>, ConnectError> {
+fn leading_arguments(target: &SshTarget, service: Service) -> Result<Vec<String>, ConnectError> {
     let shell = target.shell();
     let mut arguments = shell.args.clone();
     if shell.is_ssh() {
@@ -342,7 +273,7 @@ fn leading_arguments(
             let words = shown(shell.program.as_bytes());
             Err(ConnectError::RemoteShell { words, problem })
         };
-        if matches!(remote_program, RemoteProgram::Subsystem(_)) {
+        if service == Service::Sftp {
             return refuse("only ssh can start an SFTP server: install haul on the other machine");
         }
         if target.port().is_some() {
@@ -369,7 +300,7 @@ fn keep_alive(silence: Duration) -> [String; 2] {
 /// The arguments from the ciphers to the end.
 fn trailing_arguments(
     target: &SshTarget,
-    remote_program: &RemoteProgram,
+    service: Service,
     settings: &cipher::Settings,
 ) -> Vec<String> {
     let mut arguments = Vec::new();
@@ -378,11 +309,11 @@ fn trailing_arguments(
     }
     if settings.supports_session_options {
         arguments.extend(SESSION_OPTIONS.map(str::to_owned));
-        if !matches!(remote_program, RemoteProgram::Subsystem(_)) {
+        if service != Service::Sftp {
             arguments.push(COMMAND_OPTION.to_owned());
         }
     }
-    if matches!(remote_program, RemoteProgram::Subsystem(_)) {
+    if service == Service::Sftp {
         // A busy SFTP server does not answer, but the host does.
         if let (Some(silence), false) = (target.timeouts().silence_max, settings.has_keep_alive) {
             arguments.extend(keep_alive(silence));
@@ -393,13 +324,7 @@ fn trailing_arguments(
         arguments.push("--".into());
     }
     arguments.push(target.host().to_owned());
-    arguments.push(match remote_program {
-        RemoteProgram::Haul { command, .. } => {
-            remote_command(target.remote_haul(), *command).into_owned()
-        }
-        RemoteProgram::Deploy => DEPLOY.to_owned(),
-        RemoteProgram::Subsystem(name) => (*name).to_owned(),
-    });
+    arguments.push(remote_command(target.remote_haul(), service).into_owned());
     arguments
 }
 
@@ -407,11 +332,8 @@ fn trailing_arguments(
 mod tests {
     use super::*;
 
-    const HAUL: RemoteProgram =
-        RemoteProgram::Haul { path: None, address: String::new(), command: Subcommand::Serve };
-
     fn arguments(target: &SshTarget, ciphers: Option<&str>) -> Vec<String> {
-        arguments_for(target, &HAUL, &settings(ciphers))
+        arguments_for(target, Service::Agent, &settings(ciphers))
     }
 
     fn settings(ciphers: Option<&str>) -> cipher::Settings {
@@ -421,11 +343,11 @@ mod tests {
 
     fn arguments_for(
         target: &SshTarget,
-        remote_program: &RemoteProgram,
+        service: Service,
         settings: &cipher::Settings,
     ) -> Vec<String> {
-        let mut arguments = leading_arguments(target, remote_program).unwrap();
-        arguments.extend(trailing_arguments(target, remote_program, settings));
+        let mut arguments = leading_arguments(target, service).unwrap();
+        arguments.extend(trailing_arguments(target, service, settings));
         arguments
     }
 
@@ -473,16 +395,15 @@ mod tests {
             ["-k", "a b", "-l", "ann", "box", "'/opt/haul' serve"]
         );
         assert_eq!(arguments(&target(None), None), ["-k", "a b", "box", "'/opt/haul' serve"]);
-        let error = leading_arguments(&target(None).with_port(7), &HAUL).unwrap_err();
+        let error = leading_arguments(&target(None).with_port(7), Service::Agent).unwrap_err();
         assert!(matches!(error, ConnectError::RemoteShell { .. }));
     }
 
     #[test]
     fn a_subsystem_replaces_the_command() {
-        let sftp = RemoteProgram::Subsystem("sftp");
         let ann = target(Some("ann"));
         let words = |target: &SshTarget, settings: &cipher::Settings| {
-            let arguments = arguments_for(target, &sftp, settings);
+            let arguments = arguments_for(target, Service::Sftp, settings);
             arguments[arguments.iter().position(|one| one == "-oCiphers=a,b").unwrap()..].to_vec()
         };
         let [quiet, plain] = [
@@ -500,7 +421,7 @@ mod tests {
         assert_eq!(few(2), "-oServerAliveInterval=1-oServerAliveCountMax=2");
         assert_eq!(few(7), "-oServerAliveInterval=1-oServerAliveCountMax=7");
         let other = target(None).with_rsh("my-rsh").unwrap();
-        let error = leading_arguments(&other, &sftp).unwrap_err();
+        let error = leading_arguments(&other, Service::Sftp).unwrap_err();
         assert!(matches!(error, ConnectError::RemoteShell { .. }), "{error}");
     }
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{assert_echoes, quiet};
-use haul_net::{ConnectError, Connection, Diagnostics, SshTarget, connect};
+use haul_net::{ConnectError, Connection, Diagnostics, Service, SshTarget, connect};
 use rustix::process::{Pid, test_kill_process};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::symlink;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 fn through(script: &str, diagnostics: Diagnostics) -> Connection {
     let rsh = format!("sh -c {} sh", shell_words::quote(script));
     let target = SshTarget::new(None, "box").unwrap().with_rsh(&rsh).unwrap();
-    connect(&target, diagnostics).unwrap()
+    connect(&target, Service::Agent, diagnostics).unwrap()
 }
 
 fn ended(script: &str) -> Result<(), ConnectError> {
@@ -156,7 +156,8 @@ fn a_process_that_holds_standard_error_open_holds_nobody_up() {
 fn a_program_that_is_not_there_is_reported() {
     let target = SshTarget::new(Some("ann"), "box").unwrap();
     for program in ["/nonexistent/ssh", "/nonexistent/rsh"] {
-        let error = connect(&target.clone().with_rsh(program).unwrap(), quiet()).unwrap_err();
+        let error = connect(&target.clone().with_rsh(program).unwrap(), Service::Agent, quiet())
+            .unwrap_err();
         assert!(error.to_string().contains(program), "{error}");
         assert!(error.to_string().contains("ann@box"), "{error}");
         let ConnectError::Start { cause, .. } = error else { panic!("{error}") };
@@ -175,7 +176,7 @@ fn an_ssh_that_reports_no_settings_is_left_its_ciphers() {
     std::fs::write(&script, "case \"$*\" in *-G*) exit 255;; esac\necho \"$*\"\n").unwrap();
     let rsh = format!("{} {}", ssh.display(), script.display());
     let target = SshTarget::new(Some("ann"), "box").unwrap().with_rsh(&rsh).unwrap();
-    let mut connection = connect(&target.with_port(7), quiet()).unwrap();
+    let mut connection = connect(&target.with_port(7), Service::Agent, quiet()).unwrap();
     let line = first_line(&mut *connection.reader);
     assert!(line.starts_with("-x -T -oForwardAgent=no"), "{line}");
     assert!(line.contains(" -p 7 -l ann -- box sh -c"), "{line}");
@@ -247,7 +248,8 @@ fn what_holds_on_at_the_other_end_is_waited_for_and_for_a_second_at_most_by_ssh(
         let script = format!("case \"$*\" in *-G*) exit 1;; esac; echo $$; {done_late}");
         let rsh = format!("{program} -c {} sh", shell_words::quote(&script));
         let target = SshTarget::new(None, "box").unwrap().with_rsh(&rsh).unwrap();
-        let Connection { mut reader, writer, closer } = connect(&target, quiet()).unwrap();
+        let Connection { mut reader, writer, closer } =
+            connect(&target, Service::Agent, quiet()).unwrap();
         let pid = first_line(&mut *reader);
         drop((reader, writer));
         closer.leave();

@@ -3,9 +3,7 @@
 mod common;
 
 use common::{assert_echoes, quiet};
-use haul_net::{
-    ConnectError, Connection, Diagnostics, SshTarget, connect, connect_briefly, connect_sftp,
-};
+use haul_net::{ConnectError, Connection, Diagnostics, Service, SshTarget, connect};
 use haul_testkit::Sshd;
 use std::fs;
 use std::io::{Read, Write};
@@ -33,7 +31,8 @@ fn target(sshd: &Sshd, more: &str) -> SshTarget {
 /// Why there is no connection to `target`, seen as a caller sees it: the
 /// greeting does not come.
 fn refusal(target: &SshTarget) -> ConnectError {
-    let Connection { mut reader, writer, closer } = connect(target, quiet()).unwrap();
+    let Connection { mut reader, writer, closer } =
+        connect(target, Service::Agent, quiet()).unwrap();
     let mut greeting = Vec::new();
     reader.read_to_end(&mut greeting).unwrap();
     assert!(greeting.is_empty());
@@ -47,7 +46,7 @@ fn bytes_arrive_unchanged_both_ways() {
     let dir = TempDir::new().unwrap();
     let haul = echoing_haul(dir.path());
     let target = target(&sshd, "").with_remote_haul(&haul).unwrap();
-    assert_echoes(connect(&target, quiet()).unwrap());
+    assert_echoes(connect(&target, Service::Agent, quiet()).unwrap());
 }
 
 #[test]
@@ -61,9 +60,9 @@ fn haul_is_found_in_the_home_directory() {
         .env("PATH", "/usr/bin:/bin")
         .start()
         .unwrap();
-    assert_echoes(connect(&target(&sshd, ""), quiet()).unwrap());
+    assert_echoes(connect(&target(&sshd, ""), Service::Agent, quiet()).unwrap());
     let tilde = target(&sshd, "").with_remote_haul("~/.local/bin/haul").unwrap();
-    assert_echoes(connect(&tilde, quiet()).unwrap());
+    assert_echoes(connect(&tilde, Service::Agent, quiet()).unwrap());
 }
 
 #[test]
@@ -88,8 +87,8 @@ fn settings_that_would_spoil_the_stream_are_overridden() {
         .start()
         .unwrap();
     let target = target(&sshd, "").with_remote_haul(&haul).unwrap();
-    assert_echoes(connect(&target, quiet()).unwrap());
-    assert_echoes(connect_briefly(&target, quiet()).unwrap());
+    assert_echoes(connect(&target, Service::Agent, quiet()).unwrap());
+    assert_echoes(connect(&target, Service::BriefAgent, quiet()).unwrap());
     assert!(!control.exists());
     assert_sftp_answers(&target);
 }
@@ -104,7 +103,7 @@ fn cipher_in_use(sshd: &Sshd, more: &str) -> String {
     let sink: Diagnostics = Arc::new(move |line: &[u8]| {
         sink.lock().unwrap().push(String::from_utf8_lossy(line).into_owned());
     });
-    let Connection { reader, writer, closer } = connect(&target, sink).unwrap();
+    let Connection { reader, writer, closer } = connect(&target, Service::Agent, sink).unwrap();
     drop((reader, writer));
     closer.finish().unwrap();
     let lines = lines.lock().unwrap();
@@ -151,7 +150,7 @@ fn the_sftp_subsystem_answers() {
 }
 
 fn assert_sftp_answers(target: &SshTarget) {
-    let connection = connect_sftp(target, quiet()).unwrap();
+    let connection = connect(target, Service::Sftp, quiet()).unwrap();
     let Connection { mut reader, mut writer, closer } = connection;
     // The client's version, 3, is answered with the server's.
     writer.write_all(&[0, 0, 0, 5, 1, 0, 0, 0, 3]).unwrap();
@@ -165,7 +164,7 @@ fn assert_sftp_answers(target: &SshTarget) {
 #[test]
 fn a_server_without_sftp_is_reported() {
     let refusal = |sshd: Sshd| {
-        let connection = connect_sftp(&target(&sshd, ""), quiet()).unwrap();
+        let connection = connect(&target(&sshd, ""), Service::Sftp, quiet()).unwrap();
         let Connection { mut reader, writer, closer } = connection;
         reader.read_to_end(&mut Vec::new()).unwrap();
         drop(writer);
@@ -234,7 +233,8 @@ fn a_connection_that_is_cut_is_lost() {
     let sshd = Sshd::start().unwrap();
     let dir = TempDir::new().unwrap();
     let target = target(&sshd, "").with_remote_haul(&echoing_haul(dir.path())).unwrap();
-    let Connection { mut reader, mut writer, closer } = connect(&target, quiet()).unwrap();
+    let Connection { mut reader, mut writer, closer } =
+        connect(&target, Service::Agent, quiet()).unwrap();
     writer.write_all(b"x").unwrap();
     reader.read_exact(&mut [0]).unwrap();
     sshd.cut();

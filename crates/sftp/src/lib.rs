@@ -37,7 +37,7 @@
 //!   its bounds, without threads.
 //! - `error.rs`: the failure of a request, or the end of the session.
 //!
-//! `haul_net::connect_sftp` starts the server's subsystem. The engine sends single requests through
+//! `haul_net::connect` starts the server's subsystem. The engine sends single requests through
 //! this crate, and `haul_tree::sftp` is a tree over it.
 
 #![forbid(unsafe_code)]

@@ -1,6 +1,6 @@
 //! The servers that a test runs against.
 
-use haul_net::{Connection, SshTarget, connect_sftp};
+use haul_net::{Connection, Service, SshTarget, connect};
 use haul_sftp::{Client, Existing, Options, Session};
 use haul_testkit::sshd::system_sftp_server;
 use haul_testkit::{OddSftp, Oddities, Rclone, Sshd, TempDir};
@@ -91,7 +91,7 @@ pub(crate) fn openssh_with(options: Options) -> Bench {
 /// The same, at the other end of ssh.
 pub(crate) fn through_ssh() -> Bench {
     let sshd = Sshd::start().expect("sshd starts");
-    let connection = connect_sftp(&target(&sshd), Arc::new(|_| {})).expect("ssh starts");
+    let connection = connect(&target(&sshd), Service::Sftp, Arc::new(|_| {})).expect("ssh starts");
     let session = Session::start(connection, Options::default()).expect("greeted");
     Bench { session, dir: dir(), name: "ssh", server: Server::Sshd(sshd) }
 }
@@ -106,7 +106,7 @@ pub(crate) fn rclone(cached: bool) -> Bench {
     let serve = if cached { Rclone::serve_cached } else { Rclone::serve };
     let server = serve(dir.path()).expect("rclone starts");
     let target = SshTarget::new(None, server.host()).and_then(|t| t.with_rsh(&server.rsh()));
-    let connection = connect_sftp(&target.expect("a target"), Arc::new(|_| {}));
+    let connection = connect(&target.expect("a target"), Service::Sftp, Arc::new(|_| {}));
     let session = Session::start(connection.expect("ssh starts"), Options::default());
     let name = if cached { "rclone with a cache" } else { "rclone" };
     let session = session.unwrap_or_else(|error| panic!("{error}: {}", server.log()));

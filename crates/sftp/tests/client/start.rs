@@ -1,7 +1,7 @@
 //! How sessions begin, and what is said when they don't.
 
 use crate::servers::{target, through_ssh};
-use haul_net::{ConnectError, Connection, connect_sftp};
+use haul_net::{ConnectError, Connection, Service, connect};
 use haul_sftp::codec::PacketError;
 use haul_sftp::{Options, Session, SessionError, StartError};
 use haul_testkit::Sshd;
@@ -55,7 +55,7 @@ fn a_greeting_that_is_none_is_refused() {
 #[test]
 fn why_ssh_has_no_session_is_reported() {
     let refusal = |sshd: Sshd| {
-        let connection = connect_sftp(&target(&sshd), Arc::new(|_| {})).unwrap();
+        let connection = connect(&target(&sshd), Service::Sftp, Arc::new(|_| {})).unwrap();
         Session::start(connection, Options::default()).err().expect("no session")
     };
     let error = refusal(Sshd::builder().without_sftp().start().unwrap());
@@ -68,7 +68,7 @@ fn why_ssh_has_no_session_is_reported() {
 #[test]
 fn a_session_with_sshds_own_server_works() {
     let sshd = Sshd::builder().sftp("internal-sftp").start().unwrap();
-    let connection = connect_sftp(&target(&sshd), Arc::new(|_| {})).unwrap();
+    let connection = connect(&target(&sshd), Service::Sftp, Arc::new(|_| {})).unwrap();
     let session = Session::start(connection, Options::default()).unwrap();
     assert!(!session.client().list(b"/").unwrap().is_empty());
     session.finish();
@@ -77,7 +77,7 @@ fn a_session_with_sshds_own_server_works() {
 #[test]
 fn a_connection_that_is_cut_is_explained() {
     let sshd = Sshd::start().unwrap();
-    let connection = connect_sftp(&target(&sshd), Arc::new(|_| {})).unwrap();
+    let connection = connect(&target(&sshd), Service::Sftp, Arc::new(|_| {})).unwrap();
     let session = Session::start(connection, Options::default()).unwrap();
     session.client().stat(b"/").unwrap();
     sshd.cut();

@@ -5,7 +5,7 @@ use crate::progress::{Screen, diagnostics};
 use haul::Host;
 use haul::servers;
 use haul_model::is_unsafe_to_show;
-use haul_net::{ConnectError, Connection, SshTarget, connect_server_command};
+use haul_net::{ConnectError, Connection, Service, SshTarget, connect};
 use std::io::{Read, Write};
 
 /// Maximum length of an answer, in bytes.
@@ -21,7 +21,7 @@ pub(super) fn run_on_host(
 ) -> Result<(String, ExitCode), CommandError> {
     let mut line = serde_json::to_vec(words).map_err(CommandError::io)?;
     line.push(b'\n');
-    let connection = connect_server_command(host, diagnostics(&Screen::default()))?;
+    let connection = connect(host, Service::ServerCommand, diagnostics(&Screen::default()))?;
     let Connection { reader, mut writer, closer } = connection;
     let sent = writer.write_all(&line);
     drop(writer);
