@@ -7,6 +7,7 @@ use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 
 const LEN: u64 = 6 << 20;
@@ -171,7 +172,11 @@ fn a_mirror_and_a_move_use_what_is_known() {
     machines.copy(&[], "other", machines.there("other"));
     let half = LEN as usize / 2;
     let mixed = [&content[..half], &other[half..]].concat();
-    fs::write(machines.path("src/x"), &mixed).expect("written");
+    let changed = machines.path("src/x");
+    fs::write(&changed, &mixed).expect("written");
+    // Its length is the same, and all of this may take less than a second.
+    let other_time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    fs::File::open(&changed).and_then(|file| file.set_modified(other_time)).expect("set");
     assert_known(sync(&[]), LEN);
     assert!(machines.copied("dst/x") == mixed);
     fs::write(machines.path("moved"), &content).expect("written");
