@@ -280,10 +280,10 @@ fn parent_fault() -> Fault {
     Fault::new(Side::Destination, FaultKind::Parent, "the directory above it failed")
 }
 
-/// What was `found` by reading metadata.
+/// Turns a failure to read metadata into a fault of the destination.
 ///
 /// # Errors
-/// The fault of an entry whose metadata can't be read.
+/// That fault.
 fn metadata<T>(found: io::Result<T>) -> Result<T, Fault> {
     found.or_fault(Side::Destination, "read the metadata of the destination")
 }

@@ -132,7 +132,7 @@ impl From<Fault> for Unsent {
 }
 
 impl Unsent {
-    /// What was `sent`, or the fault of its file. `None` if it was stopped.
+    /// The result of sending a content, or the fault of its file. `None` if it was stopped.
     pub(super) fn unless_stopped<T>(sent: Result<T, Self>) -> Option<Result<T, Fault>> {
         match sent {
             Ok(sent) => Some(Ok(sent)),
