@@ -114,7 +114,17 @@ fn no_option(error: &clap::Error, command: &str, words: &[OsString]) -> Option<C
         .or_else(|| answer_in(sections(command), word).map(str::to_owned))
         .or_else(|| sync_has(command, word))
         .or_else(|| answer_to_any(command, word).map(str::to_owned))?;
-    Some(CommandError::usage(format!("'haul {command}' has no {word}")).with_hint(hint))
+    let name = match find_answer(&["rsync"], word).filter(|_| command == "sync") {
+        Some((words, _)) => full_name(words).unwrap_or_else(|| word.to_owned()),
+        None => word.to_owned(),
+    };
+    Some(CommandError::usage(format!("'haul {command}' has no {name}")).with_hint(hint))
+}
+
+/// The long name of an option of rsync and its letter, if `words` are these two.
+fn full_name(words: &str) -> Option<String> {
+    let (long, letter) = words.split_once(' ')?;
+    (letter.len() == 2).then(|| format!("{long} ({letter})"))
 }
 
 /// Minimum length of a misspelt command. A shorter word, such as the name of a file, resembles
@@ -169,9 +179,9 @@ const KEPT: [&str; 6] = ["links", "l", "perms", "p", "times", "t"];
 
 /// The hint that `haul sync` has the option, for a command that copies, moves or checks.
 fn sync_has(command: &str, word: &str) -> Option<String> {
-    if let Some(alternative) = super::sync::alternative(word) {
+    if let Some(answer) = answer_in(&["rsync"], word) {
         return matches!(command, "copy" | "cp" | "move" | "mv" | "check")
-            .then(|| alternative.to_owned());
+            .then(|| answer.to_owned());
     }
     if !super::sync::has(word) {
         return None;
@@ -194,7 +204,7 @@ fn sections(command: &str) -> &'static [&'static str] {
     match command {
         "copy" | "cp" => &["copy", "copy and check", "transfer"],
         "move" | "mv" => &["move", "transfer"],
-        "sync" => &["sync"],
+        "sync" => &["sync", "rsync"],
         "check" => &["check", "copy and check", "transfer"],
         "ls" => &["ls", "reading", "hosts"],
         "stat" => &["stat", "reading", "hosts"],
@@ -214,12 +224,16 @@ fn answer_to_any(command: &str, word: &str) -> Option<&'static str> {
 
 /// The first answer to `word` in these sections of [`ANSWERS`].
 fn answer_in(sections: &[&str], word: &str) -> Option<&'static str> {
+    find_answer(sections, word).map(|(_, answer)| answer)
+}
+
+/// The first line about `word` in these sections of [`ANSWERS`]: its words and its answer.
+fn find_answer(sections: &[&str], word: &str) -> Option<(&'static str, &'static str)> {
     sections.iter().find_map(|section| {
         let from = ANSWERS.lines().skip_while(|line| *line != format!("[{section}]"));
         let lines = from.skip(1).take_while(|line| !line.starts_with('['));
         let mut answers = lines.filter_map(|line| line.split_once(": "));
-        let (_, answer) = answers.find(|(words, _)| words.split(' ').any(|it| it == word))?;
-        Some(answer)
+        answers.find(|(words, _)| words.split(' ').any(|it| it == word))
     })
 }
 

@@ -9,7 +9,6 @@ mod old_args;
 mod reading;
 mod switches;
 mod table;
-mod unsupported;
 mod writing;
 
 use self::info::Info;
@@ -17,7 +16,6 @@ use self::reading::number;
 pub(crate) use self::reading::{rate, size};
 pub(super) use self::switches::has;
 use self::switches::{Given, Switches};
-pub(super) use self::unsupported::alternative;
 use super::Copy;
 use super::filter::FilterArgs;
 use super::help::SYNC_USAGE;
@@ -207,7 +205,6 @@ pub(super) fn flags_help(words: &[OsString]) -> Option<String> {
 
 impl SyncArgs {
     pub(super) fn into_sync(mut self, config: &Config) -> Result<Sync, CommandError> {
-        self.switches.unsupported.map_or(Ok(()), |unsupported| Err(unsupported.to_error()))?;
         let mut options = SyncOptions { readable: 1, keeps: Kept::NONE, ..SyncOptions::default() };
         for (_, given) in &self.switches.given {
             match given {

@@ -3,7 +3,6 @@
 use super::super::filter::{named_arg, values_of};
 use super::SyncOptions;
 use super::table::{Effect, OptionSpec, TABLE};
-use super::unsupported::{UNSUPPORTED, Unsupported};
 use crate::error::CommandError;
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, value_parser};
 use std::ffi::{OsStr, OsString};
@@ -12,8 +11,6 @@ use std::ffi::{OsStr, OsString};
 #[derive(Debug, Default)]
 pub(super) struct Switches {
     pub(super) given: Vec<(usize, Given)>,
-    /// The first given option that haul does not have.
-    pub(super) unsupported: Option<&'static Unsupported>,
 }
 
 #[derive(Debug, Clone)]
@@ -24,7 +21,7 @@ pub(super) enum Given {
 
 impl Args for Switches {
     fn augment_args(command: clap::Command) -> clap::Command {
-        let command = TABLE.iter().copied().flatten().fold(command, |command, word| {
+        TABLE.iter().copied().flatten().fold(command, |command, word| {
             let arg = named_arg(word.long, word.short).aliases(word.aliases.iter().copied());
             let command = command.arg(match word.effect {
                 // The option can be repeated; the help need not say so.
@@ -50,13 +47,6 @@ impl Args for Switches {
             let aliases = others.iter().copied().filter(|alias| !alias.is_empty());
             let negated = Arg::new(*long).long(*long).aliases(aliases);
             command.arg(negated.action(ArgAction::Count).hide(true))
-        });
-        UNSUPPORTED.iter().fold(command, |command, unsupported| {
-            let arg = named_arg(unsupported.long, unsupported.short).hide(true);
-            command.arg(match unsupported.takes_value {
-                true => arg.action(ArgAction::Append).value_parser(value_parser!(OsString)),
-                false => arg.action(ArgAction::Count),
-            })
         })
     }
 
@@ -73,11 +63,6 @@ impl FromArgMatches for Switches {
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        let is_given = |unsupported: &&Unsupported| match unsupported.takes_value {
-            true => matches.contains_id(unsupported.long),
-            false => matches.get_count(unsupported.long) > 0,
-        };
-        self.unsupported = UNSUPPORTED.iter().find(is_given);
         for word in TABLE.iter().copied().flatten() {
             let given = values_of(matches, word.long);
             self.given.extend(given.map(|(at, value)| (at, Given::On(word, value))));
