@@ -64,7 +64,7 @@ fn ask_each_path(
     mut ask: impl FnMut(&mut Requests, PathQuestion<'_>) -> Result<(), RequestError>,
 ) -> ExitCode {
     let screen = Screen::default();
-    let report = &*detail.report(&screen);
+    let report = &Report::new(detail, &screen);
     let diagnostics = diagnostics(&screen);
     let hosts = Hosts::new(&diagnostics);
     let monitor = JobMonitor::of_questions(report);
@@ -104,7 +104,7 @@ fn ask_each_path(
 #[derive(Clone, Copy)]
 struct PathQuestion<'a> {
     location: &'a Location,
-    report: &'a dyn Report,
+    report: &'a Report,
     /// The question was asked before, over a connection that was lost.
     is_retry: bool,
     /// The number of parts of the answer that were printed, over all connections.

@@ -5,13 +5,14 @@ mod object;
 mod words;
 
 pub(crate) use self::object::Object;
-pub(crate) use self::words::JsonOutcome;
+pub(crate) use self::words::{fate_word, result_word};
 
-use self::words::{difference_words, fate_word, fault_word, kind_word, origin_word, skip_word};
+use self::words::{difference_words, fault_word, kind_word, origin_word, skip_word};
 use crate::config::{Origin, SettingValue};
+use crate::deployed;
 use crate::error::{CommandError, ExitCode};
 use crate::progress::Counts;
-use haul_engine::{CacheFigures, CheckedChunks, Cleaned, LinkEvent, Skip, Summary};
+use haul_engine::{CacheFigures, CheckedChunks, Cleaned, LinkEvent, Outcome, Skip, Summary};
 use haul_model::{Changes, Entry, Fault, Kind, Name, Side};
 use haul_net::Held;
 use std::num::NonZeroU64;
@@ -37,24 +38,25 @@ pub(crate) fn start(
         .with("dry_run", dry_run)
 }
 
-/// The result of an entry that did not fail. `differed`: the attributes that were updated, if the
-/// content was not copied. `linked_to`: the file to which the entry was hard-linked.
-pub(crate) fn result(
-    path: &[u8],
-    kind: &Kind,
-    outcome: JsonOutcome,
-    reason: Option<Skip>,
-    grew: bool,
-    differed: Changes,
-    linked_to: Option<&[u8]>,
-) -> Object {
-    let differed = difference_words(Some(differed));
+/// The result of an entry that did not fail. `is_dry`: nothing was changed.
+pub(crate) fn result(path: &[u8], kind: &Kind, outcome: &Outcome, is_dry: bool) -> Object {
+    let (mut reason, mut differed, mut linked_to) = (None, Vec::new(), None);
+    match outcome {
+        Outcome::Skipped(skip) => reason = Some(skip_word(*skip)),
+        // The attributes that were updated.
+        Outcome::Synced(found) => differed = difference_words(Some(*found)),
+        Outcome::Linked { first, .. } => {
+            reason = first.is_empty().then_some(skip_word(Skip::Unchanged));
+            linked_to = Some(String::from_utf8_lossy(first));
+        }
+        _ => {}
+    }
     of_entry("result", path, kind)
-        .with("outcome", outcome)
-        .with_some("reason", reason.map(skip_word))
-        .with_some("grew", grew.then_some(true))
+        .with("outcome", result_word(outcome, is_dry))
+        .with_some("reason", reason)
+        .with_some("grew", (*outcome == Outcome::Grew).then_some(true))
         .with_some("differed", (!differed.is_empty()).then_some(differed))
-        .with_some("linked_to", linked_to.map(String::from_utf8_lossy))
+        .with_some("linked_to", linked_to)
 }
 
 /// The progress of the copy.
@@ -86,6 +88,9 @@ pub(crate) fn link(event: &LinkEvent<'_>) -> Option<Object> {
             .with("protocol", if *is_quic { "quic" } else { "tcp" }),
         LinkEvent::ServerUnavailable { host, reason } => {
             Object::line("server_away").with("host", host).with("message", reason)
+        }
+        LinkEvent::Deployed { host, bytes, change } => {
+            warning(host.as_bytes(), &deployed::notice(host, *bytes, *change))
         }
         _ => return None,
     })

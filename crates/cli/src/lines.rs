@@ -166,7 +166,7 @@ impl Lines {
         Self { columns, log: self.log, eight_bit: self.eight_bit, ..Self::default() }
     }
 
-    pub(crate) fn print(&self, line: &dyn Message, report: &dyn Report) {
+    pub(crate) fn print(&self, line: &dyn Message, report: &Report) {
         match self.eight_bit {
             true => report.message(&eight_bit(line)),
             false => report.message(line),

@@ -5,11 +5,11 @@ use crate::deadline::Deadline;
 use crate::error::{CommandError, ErrorKind};
 use crate::hint;
 use crate::interrupt::Interrupt;
-use crate::json::{self, JsonOutcome};
+use crate::json;
 use crate::lines::{self, Itemized, Lines, Listed, SyncFate, listed_line};
 use crate::progress::{Counts, PeriodicProgress, SignalProgress, while_ticking};
 use crate::quantity;
-use crate::report::{Lazy, LogFile, Message, Report, Show};
+use crate::report::{HostPath, Lazy, LogFile, Message, Report, Show};
 use haul::Machine;
 use haul_engine::{
     Event, FaultLocation, LinkEvent, Monitor, Outcome, Progress, Route, RoutedJob, Skip, Summary,
@@ -34,7 +34,7 @@ mod removal;
 
 use self::compared::difference_line;
 use self::fate::{CopyFate, copy_skip_reason, unsafe_link_line};
-use self::job_paths::{HostPath, JobPaths};
+use self::job_paths::JobPaths;
 use self::order::OrderedLines;
 pub(crate) use self::removal::SourceRemoval;
 
@@ -43,7 +43,7 @@ const NAMED_MAX: u64 = 20;
 
 /// The monitor of one command. Its jobs run one after the other.
 pub(crate) struct JobMonitor<'r> {
-    pub(crate) report: &'r dyn Report,
+    pub(crate) report: &'r Report,
     task: Task,
     interrupt: Interrupt,
     /// The time at which jobs end, even if work is left.
@@ -78,7 +78,7 @@ pub(crate) struct JobMonitor<'r> {
 
 impl<'r> JobMonitor<'r> {
     /// Creates the monitor of jobs with `task`, which reports to `report`.
-    pub(crate) fn new(report: &'r dyn Report, task: Task, interrupt: Interrupt) -> Self {
+    pub(crate) fn new(report: &'r Report, task: Task, interrupt: Interrupt) -> Self {
         Self {
             report,
             task,
@@ -103,7 +103,7 @@ impl<'r> JobMonitor<'r> {
 
     /// Creates the monitor of questions. A signal may end the program at once: a question leaves
     /// nothing to clean up.
-    pub(crate) fn of_questions(report: &'r dyn Report) -> Self {
+    pub(crate) fn of_questions(report: &'r Report) -> Self {
         let monitor = Self::new(report, Task::default(), Interrupt::default());
         Self { is_for_output: true, ..monitor }
     }
@@ -359,8 +359,7 @@ impl<'r> JobMonitor<'r> {
     /// Reports the fault of an entry, with its location.
     fn report_fault(&self, path: &[u8], fault: &Fault) {
         let naming = FaultLocation::Entry(self.progress.naming());
-        let (host, there) = self.fault_location(path, naming, fault.side);
-        self.report.entry_fault(path, host, &there, fault);
+        self.report.entry_fault(path, &self.fault_location(path, naming, fault.side), fault);
     }
 
     /// True if an outcome is reported, apart from the log.
@@ -405,31 +404,8 @@ impl<'r> JobMonitor<'r> {
         if let Outcome::Failed(Fault { side: Side::Source, kind, .. }) = outcome {
             self.count_unread(path, *kind);
         }
-        let grew = *outcome == Outcome::Grew;
-        let linked_to = match outcome {
-            Outcome::Linked { first, .. } => Some(&**first),
-            _ => None,
-        };
-        let differed = match outcome {
-            Outcome::Synced(found) => *found,
-            _ => Changes::default(),
-        };
-        let is_dry = self.task.keeps_destination();
-        let fate = |outcome, skip| {
-            self.report.message(&CopyFate { path, kind, outcome, skip, grew, differed, linked_to });
-        };
         match outcome {
-            Outcome::Failed(fault) => {
-                self.report_fault(path, fault);
-            }
-            Outcome::Copied | Outcome::Grew => fate(JsonOutcome::Copied, None),
-            // The entry was already linked.
-            Outcome::Linked { first, .. } if first.is_empty() => {
-                fate(JsonOutcome::Skipped, Some(Skip::Unchanged));
-            }
-            Outcome::Linked { .. } if is_dry => fate(JsonOutcome::WouldLink, None),
-            Outcome::Linked { .. } => fate(JsonOutcome::Linked, None),
-            Outcome::WouldCopy => fate(JsonOutcome::WouldCopy, None),
+            Outcome::Failed(fault) => self.report_fault(path, fault),
             Outcome::Differs(found) => self.print_difference(path, kind, Some(*found)),
             Outcome::Skipped(Skip::Special) if self.is_check() => {
                 self.report.warning(path, "not compared: copy skips it");
@@ -437,14 +413,24 @@ impl<'r> JobMonitor<'r> {
             Outcome::Skipped(_) if self.is_check() => {
                 self.report.message(&format!("same      {}\n", escape_bytes(path)));
             }
-            // A mirror reports these by rsync's lines, or not at all.
-            Outcome::Synced(_) if self.task.mirrors().is_some() => {}
-            Outcome::Synced(_) if is_dry => fate(JsonOutcome::WouldUpdate, None),
-            Outcome::Synced(_) => fate(JsonOutcome::Updated, None),
-            Outcome::Skipped(Skip::Special) if self.task.mirrors().is_some() => {
-                self.report.warning(path, lines::mirror_skip_reason(kind));
+            Outcome::Skipped(skip) if self.task.mirrors().is_some() => {
+                self.print_mirror_skip(number, path, kind, *skip);
             }
-            Outcome::Skipped(Skip::Ruled) if self.task.mirrors().is_some() => {
+            outcome => {
+                let is_dry = self.task.keeps_destination();
+                self.report.message(&CopyFate { path, kind, outcome, is_dry });
+                if *outcome == Outcome::Skipped(Skip::Special) {
+                    self.report.warning(path, copy_skip_reason(kind));
+                }
+            }
+        }
+    }
+
+    /// Reports an entry that a mirror skips.
+    fn print_mirror_skip(&self, number: Option<u64>, path: &[u8], kind: &Kind, skip: Skip) {
+        match skip {
+            Skip::Special => self.report.warning(path, lines::mirror_skip_reason(kind)),
+            Skip::Ruled => {
                 // A part that only removes skips every entry: another part reports the link. A link
                 // that is skipped for another reason is not reported.
                 let copies = self.task.mirrors().is_some_and(|of| !of.part.only_removes());
@@ -452,18 +438,12 @@ impl<'r> JobMonitor<'r> {
                     self.print_in_order(number, &line);
                 }
             }
-            Outcome::Skipped(skip @ (Skip::Exists | Skip::NotOlder))
-                if self.task.mirrors().is_some() =>
-            {
-                let why = if *skip == Skip::Exists { "exists" } else { "is newer" };
+            Skip::Exists | Skip::NotOlder => {
+                let why = if skip == Skip::Exists { "exists" } else { "is newer" };
                 self.print_in_order(number, &format!("{} {why}\n", escape_octal(path)));
             }
-            Outcome::Skipped(skip) => {
-                fate(JsonOutcome::Skipped, Some(*skip));
-                if *skip == Skip::Special {
-                    self.report.warning(path, copy_skip_reason(kind));
-                }
-            }
+            // It has a line of rsync.
+            Skip::Unchanged => {}
         }
     }
 }
@@ -518,10 +498,10 @@ impl Monitor for JobMonitor<'_> {
             }
             Event::Moved { path, renamed } => self.print_moved(path, renamed),
             Event::Stays { path, at, fault, is_copied } => {
-                let (host, there) = self.fault_location(path, at, fault.side);
+                let at = self.fault_location(path, at, fault.side);
                 match is_copied {
-                    true => self.report.not_removed(path, host, &there, fault),
-                    false => self.report.entry_fault(path, host, &there, fault),
+                    true => self.report.not_removed(path, &at, fault),
+                    false => self.report.entry_fault(path, &at, fault),
                 }
             }
             Event::Made { path, dirs } if self.lines.prints_created => {
@@ -592,7 +572,7 @@ mod tests {
         let times = Kept::OF_COPIES;
         let timeless = times.without(Kept::TIMES);
         let mirror = |sameness| Mirror { sameness, ..Mirror::default() };
-        let report = Detail::Text(Show::Quiet).report(&Screen::default());
+        let report = Report::new(Detail::Text(Show::Quiet), &Screen::default());
         for (task, skips) in [
             (Task::Copy(policy(Conflict::ReplaceChanged, times)), true),
             (Task::Copy(policy(Conflict::ReplaceAll, times)), false),
@@ -611,7 +591,7 @@ mod tests {
             (Task::Sync(policy(Conflict::Keep, timeless), mirror(Sameness::SizeAndTime)), true),
             (Task::Sync(policy(Conflict::ReplaceChanged, timeless), mirror(Sameness::Size)), true),
         ] {
-            let monitor = JobMonitor::new(&*report, task, Interrupt::default());
+            let monitor = JobMonitor::new(&report, task, Interrupt::default());
             let hints = monitor.interrupted().hints.concat();
             assert_eq!(hints.contains("files are skipped"), skips, "{task:?}");
         }
@@ -619,9 +599,9 @@ mod tests {
 
     #[test]
     fn jobs_end_when_their_time_is_over() {
-        let report = Detail::Text(Show::Quiet).report(&Screen::default());
+        let report = Report::new(Detail::Text(Show::Quiet), &Screen::default());
         let monitor = |deadline| {
-            let monitor = JobMonitor::new(&*report, Task::default(), Interrupt::default());
+            let monitor = JobMonitor::new(&report, Task::default(), Interrupt::default());
             JobMonitor { deadline: Some(deadline), ..monitor }
         };
         let (now, hour) = (Instant::now(), Duration::from_secs(3600));
@@ -637,8 +617,8 @@ mod tests {
 
     #[test]
     fn totals_are_not_final_while_jobs_are_to_come() {
-        let report = Detail::Text(Show::Quiet).report(&Screen::default());
-        let monitor = JobMonitor::new(&*report, Task::default(), Interrupt::default());
+        let report = Report::new(Detail::Text(Show::Quiet), &Screen::default());
+        let monitor = JobMonitor::new(&report, Task::default(), Interrupt::default());
         let routed_job = RoutedJob { job: Job::default(), route: Route::Local };
         monitor.begin(&routed_job, true);
         monitor.progress.listed_all.store(true, Ordering::Relaxed);

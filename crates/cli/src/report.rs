@@ -1,26 +1,28 @@
-//! Reports of a command: [`text`] for people, [`json`] for programs. Only this module chooses
+//! The report of a command: text for people, or JSON lines for programs. Only this module chooses
 //! between them. Data from a disk or a peer is escaped before it is printed.
 
-pub(crate) use self::destination::DestinationReport;
 pub(crate) use self::log_file::LogFile;
-use crate::error::{CommandError, ExitCode};
-use crate::hint;
-use crate::json::Object;
-use crate::progress::{Counts, Screen};
+use crate::error::{CommandError, ErrorKind, ExitCode};
+use crate::hint::{self, Hint};
+use crate::json::{self, Object};
+use crate::progress::{Counts, Meter, SHOW_AFTER, Screen};
 use crate::stdout::Stdout;
+use haul::ReportedOnce;
 use haul_engine::{LinkEvent, Outcome};
-use haul_model::{Fault, Kind, Task};
-use parking_lot::MutexGuard;
+use haul_model::{Fault, FaultKind, Kind, Task, escape_bytes, escape_text};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-mod destination;
-mod json;
+mod link;
 mod log_file;
 mod output;
-mod text;
+mod selection;
 
-use self::json::Json;
 use self::output::Output;
-use self::text::Text;
+
+/// Minimum time between two progress lines in JSON.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
 /// How much a command reports, and in which form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,16 +44,6 @@ pub(crate) enum Show {
     Verbose,
     /// Also a line for each skipped entry.
     Everything,
-}
-
-impl Detail {
-    /// Creates a report of this kind on `screen`.
-    pub(crate) fn report(self, screen: &Screen) -> Box<dyn Report> {
-        match self {
-            Self::Text(show) => Box::new(Text::new(show, screen)),
-            Self::Json => Box::new(Json::new(screen)),
-        }
-    }
 }
 
 /// A message in one form or both.
@@ -110,75 +102,262 @@ where
     }
 }
 
-/// A report. It also records failures. Jobs report from several threads at the same time.
-pub(crate) trait Report: Sync {
+/// A path, and its host unless it is on this machine.
+pub(crate) type HostPath = (Option<String>, Vec<u8>);
+
+/// A report. It also records failures. Jobs report from several threads at the same time. Clones
+/// share their output and the progress line.
+#[derive(Clone)]
+pub(crate) struct Report {
+    detail: Detail,
+    screen: Screen,
+    /// Standard error is a terminal with a progress line.
+    draws_progress: bool,
+    output: Arc<Mutex<Output>>,
+    shown: Arc<Mutex<ShownProgress>>,
+    /// The destination that messages name, if several jobs run at the same time.
+    dest: Option<ReportedDestination>,
+}
+
+/// The progress that was shown so far.
+#[derive(Default)]
+struct ShownProgress {
+    /// When the job first had progress to draw. Before that, and while connections are opened, ssh
+    /// may ask for a password on the terminal.
+    since: Option<Instant>,
+    meter: Meter,
+    /// When the last line of JSON was printed.
+    printed: Option<Instant>,
+}
+
+/// One of several destinations.
+#[derive(Clone)]
+struct ReportedDestination {
+    /// As the user wrote it, escaped.
+    name: String,
+    /// The messages about sources, which are the same for all destinations.
+    reported: Arc<ReportedOnce>,
+}
+
+impl Report {
+    /// Creates a report on `screen`.
+    pub(crate) fn new(detail: Detail, screen: &Screen) -> Self {
+        let is_drawable = matches!(detail, Detail::Text(show) if show > Show::Quiet);
+        Self {
+            detail,
+            screen: screen.clone(),
+            draws_progress: is_drawable && Screen::is_terminal(),
+            output: Arc::new(Mutex::new(Output::new(screen))),
+            shown: Arc::default(),
+            dest: None,
+        }
+    }
+
+    /// The report of the job with the destination `name`, one of several that run at the same time.
+    /// Its messages name the destination. The caller shows the progress of all jobs together.
+    pub(crate) fn of_destination(&self, name: String, reported: &Arc<ReportedOnce>) -> Self {
+        let dest = Some(ReportedDestination { name, reported: Arc::clone(reported) });
+        Self { dest, ..self.clone() }
+    }
+
     /// Reports a statement. It may be written later.
-    fn message(&self, message: &dyn Message);
+    pub(crate) fn message(&self, message: &dyn Message) {
+        match self.detail {
+            Detail::Text(show) if show < message.level() => {}
+            Detail::Text(_) => {
+                let text = message.text();
+                let text = match &self.dest {
+                    Some(dest) => dest.begin_lines(&text),
+                    None => text,
+                };
+                self.output().print(&text);
+            }
+            Detail::Json => message.json().into_iter().for_each(|line| self.print_json(line)),
+        }
+    }
+
+    fn print_json(&self, line: Object) {
+        let dest = self.dest.as_ref().map(|dest| &dest.name);
+        self.output().print(&line.with_some("dest", dest).into_line());
+    }
 
     /// Reports the fault of `path` on `host`; `None` is this machine.
-    fn fault(&self, host: Option<String>, path: &[u8], fault: &Fault) {
+    pub(crate) fn fault(&self, host: Option<String>, path: &[u8], fault: &Fault) {
         let hint = hint::for_fault_at(fault, host.is_some(), path);
-        self.fault_with(host, path, fault, hint);
+        self.fault_with((host, path.to_vec()), fault, hint);
     }
 
-    /// Like [`Report::fault`], with another hint.
-    fn fault_with(&self, host: Option<String>, path: &[u8], fault: &Fault, hint: Option<&str>);
+    /// Reports the fault of the path `at`, with this hint.
+    pub(crate) fn fault_with(&self, at: HostPath, fault: &Fault, hint: Option<&str>) {
+        let line = json::fault(at.0.as_deref(), &at.1, fault, hint);
+        self.print_fault(&at, fault, hint, line);
+    }
 
-    /// Reports the fault of a job's entry at `path`. Its location is `there` on `host`, or on this
-    /// machine.
-    fn entry_fault(&self, path: &[u8], host: Option<String>, there: &[u8], fault: &Fault);
+    /// Reports the fault of a job's entry at `path`. Its location is `at`.
+    pub(crate) fn entry_fault(&self, path: &[u8], at: &HostPath, fault: &Fault) {
+        let (host, there) = at;
+        if host.is_none() && !self.is_new(there, &fault.message) {
+            return self.output().fail();
+        }
+        let hint = hint::for_fault_at(fault, host.is_some(), there);
+        self.print_fault(at, fault, hint, json::fault(None, path, fault, hint));
+    }
 
-    /// Reports that the source at `path` can't be removed. Its location is `there` on `host`, or on
-    /// this machine.
-    fn not_removed(&self, path: &[u8], host: Option<String>, there: &[u8], fault: &Fault);
+    /// Reports that the source at `path` can't be removed. Its location is `at`.
+    pub(crate) fn not_removed(&self, path: &[u8], at: &HostPath, fault: &Fault) {
+        let hint = match fault.kind {
+            FaultKind::PermissionDenied => Some("get write permission on the directory above it"),
+            _ => fault.hint(),
+        };
+        self.print_fault(at, fault, hint, json::fault(None, path, fault, fault.hint()));
+    }
+
+    /// Reports the fault of the path `at`, in JSON by `line`.
+    fn print_fault(&self, at: &HostPath, fault: &Fault, hint: Option<&str>, line: Object) {
+        let mut output = self.output();
+        let text = output.fault(at, fault);
+        if !self.is_text() {
+            drop(output);
+            return self.print_json(line);
+        }
+        // The directory's own fault was reported. A line for each entry in it would hide that.
+        if fault.kind != FaultKind::Parent {
+            output.error_line(&text);
+            hint.into_iter().for_each(|hint| output.hint(hint));
+        }
+    }
+
+    /// True if the message is not the same as one that the text about another destination has.
+    fn is_new(&self, path: &[u8], message: &str) -> bool {
+        match &self.dest {
+            Some(dest) if self.is_text() => dest.reported.is_new(path, message),
+            _ => true,
+        }
+    }
 
     /// Reports a problem that is not a failure.
-    fn warning(&self, path: &[u8], message: &str);
-
-    /// Like [`Report::warning`], about the destination of a job.
-    fn destination_warning(&self, path: &[u8], message: &str) {
-        self.warning(path, message);
+    pub(crate) fn warning(&self, path: &[u8], message: &str) {
+        if !self.is_new(path, message) {
+            return;
+        }
+        let mut output = self.output();
+        let line = output.warning(path, message);
+        if self.is_text() {
+            return output.error_line(&line);
+        }
+        drop(output);
+        self.print_json(json::warning(path, message));
     }
 
-    /// Reports an event of a connection.
-    fn link(&self, notice: LinkEvent<'_>);
+    /// Like [`Report::warning`], about the destination of a job.
+    pub(crate) fn destination_warning(&self, path: &[u8], message: &str) {
+        match &self.dest {
+            Some(dest) if self.is_text() && escape_bytes(path) != dest.name => {
+                let (path, message) = (escape_bytes(path), escape_text(message));
+                let line = format!("haul: warning: {}: {path}: {message}", dest.name);
+                self.output().error_line(&line);
+            }
+            _ => self.warning(path, message),
+        }
+    }
+
+    /// Reports an event of a connection. It names its host, so JSON needs no destination.
+    pub(crate) fn link(&self, event: LinkEvent<'_>) {
+        match self.detail {
+            Detail::Text(show) if event.is_detail() && show < Show::Verbose => {}
+            Detail::Text(_) => {
+                // The progress line shows the lost connection.
+                self.clear_progress();
+                if self.shows_warnings() {
+                    let dest = self.dest.as_ref().map(|dest| &*dest.name);
+                    self.output().error_line(&link::line(event, dest));
+                }
+            }
+            Detail::Json => {
+                if let Some(line) = json::link(&event) {
+                    let mut output = self.output();
+                    output.print(&line.into_line());
+                    output.flush();
+                }
+            }
+        }
+    }
 
     /// Reports the error that ended the command or one of its jobs.
-    fn command_error(&self, error: &CommandError);
+    pub(crate) fn command_error(&self, error: &CommandError) {
+        if !self.is_text() {
+            self.output().log_error(error);
+            return self.print_json(json::command_error(error));
+        }
+        let of_dest = self.dest.as_ref().map(|dest| {
+            let failed = if error.kind == ErrorKind::Interrupted { "" } else { "failed: " };
+            let error_of_dest =
+                CommandError::new(error.kind, format!("{}: {failed}{error}", dest.name));
+            error.hints.iter().fold(error_of_dest, CommandError::with_hint)
+        });
+        let error = of_dest.as_ref().unwrap_or(error);
+        let mut output = self.output();
+        output.log_error(error);
+        output.command_error(error);
+    }
 
-    /// How much is reported, and in which form.
-    fn detail(&self) -> Detail;
-
-    fn is_text(&self) -> bool {
-        self.detail() != Detail::Json
+    pub(crate) fn is_text(&self) -> bool {
+        self.detail != Detail::Json
     }
 
     /// True if warnings of jobs are shown.
-    fn shows_warnings(&self) -> bool {
-        self.detail() != Detail::Text(Show::Quiet)
+    pub(crate) fn shows_warnings(&self) -> bool {
+        self.detail != Detail::Text(Show::Quiet)
     }
 
     /// True if this outcome of an entry is reported, in a job with `task`. Called for each entry,
     /// so it must be fast.
-    fn shows(&self, task: &Task, kind: &Kind, outcome: &Outcome) -> bool {
-        match self.detail() {
-            Detail::Text(show) => text::shows(show, task, kind, outcome),
-            Detail::Json => json::shows(task, outcome),
+    pub(crate) fn shows(&self, task: &Task, kind: &Kind, outcome: &Outcome) -> bool {
+        match self.detail {
+            Detail::Text(show) => selection::is_in_text(show, task, kind, outcome),
+            Detail::Json => selection::is_in_json(task, outcome),
         }
     }
 
     /// True if progress is drawn on a terminal.
-    fn draws_progress(&self) -> bool {
-        false
+    pub(crate) fn draws_progress(&self) -> bool {
+        self.draws_progress
     }
 
     /// Shows the progress of the running job. `None`: the job has ended, and the terminal is free
     /// for other programs, such as ssh asking for a password.
-    fn progress(&self, counts: Option<Counts>);
+    pub(crate) fn progress(&self, counts: Option<Counts>) {
+        if self.dest.is_some() {
+            return;
+        }
+        let Some(counts) = counts else { return self.clear_progress() };
+        let mut shown = self.shown.lock();
+        match self.detail {
+            Detail::Json => {
+                if shown.printed.is_none_or(|printed| printed.elapsed() >= PROGRESS_INTERVAL) {
+                    shown.printed = Some(Instant::now());
+                    self.print_json(json::progress(&counts));
+                }
+            }
+            Detail::Text(_) if self.draws_progress && counts.has_begun() => {
+                let now = shown.since.get_or_insert_with(Instant::now).elapsed();
+                let line = shown.meter.line(now, &counts, Screen::columns());
+                if now >= SHOW_AFTER {
+                    self.screen.draw(line);
+                }
+            }
+            Detail::Text(_) => {}
+        }
+    }
+
+    fn clear_progress(&self) {
+        self.shown.lock().since = None;
+        self.screen.clear();
+    }
 
     /// Ends a command that can't run. Returns its exit code. Only JSON shows the `figures`, because
     /// every end has a JSON line.
-    fn abort(&self, error: &CommandError, figures: Option<&dyn Message>) -> ExitCode {
+    pub(crate) fn abort(&self, error: &CommandError, figures: Option<&dyn Message>) -> ExitCode {
         self.command_error(error);
         if let Some(figures) = figures.filter(|_| !self.is_text()) {
             self.message(figures);
@@ -187,11 +366,13 @@ pub(crate) trait Report: Sync {
     }
 
     /// Standard output and standard error.
-    fn output(&self) -> MutexGuard<'_, Output>;
+    pub(crate) fn output(&self) -> MutexGuard<'_, Output> {
+        self.output.lock()
+    }
 
     /// Ends a command with its figures. Returns `code`, unless that is success and something
     /// failed.
-    fn conclude(&self, code: ExitCode, figures: &dyn Message) -> ExitCode {
+    pub(crate) fn conclude(&self, code: ExitCode, figures: &dyn Message) -> ExitCode {
         self.message(figures);
         let code = self.finish(code);
         // Errors about the log are not logged.
@@ -203,8 +384,16 @@ pub(crate) trait Report: Sync {
     }
 
     /// Ends a command without figures, like [`Report::conclude`].
-    fn finish(&self, code: ExitCode) -> ExitCode {
+    pub(crate) fn finish(&self, code: ExitCode) -> ExitCode {
         self.output().finish(code)
+    }
+}
+
+impl ReportedDestination {
+    /// Begins each line of `text` with the destination.
+    fn begin_lines(&self, text: &[u8]) -> Vec<u8> {
+        let lines = text.split_inclusive(|byte| *byte == b'\n');
+        lines.flat_map(|line| [self.name.as_bytes(), b": ", line].concat()).collect()
     }
 }
 

@@ -15,14 +15,14 @@ use std::os::unix::ffi::OsStrExt;
 
 pub(super) fn run(command: &CacheCommand) -> ExitCode {
     let detail = if command.json { Detail::Json } else { Detail::Text(Show::Normal) };
-    let report = &*detail.report(&Screen::default());
+    let report = &Report::new(detail, &Screen::default());
     match execute(command, report) {
         Ok(()) => report.finish(ExitCode::Success),
         Err(error) => report.abort(&error, None),
     }
 }
 
-fn execute(command: &CacheCommand, report: &dyn Report) -> Result<(), CommandError> {
+fn execute(command: &CacheCommand, report: &Report) -> Result<(), CommandError> {
     let dir = match &command.client {
         Some(client) => server::cache::dir_of(client)?,
         None => state::cache_dir().ok_or_else(|| {

@@ -5,14 +5,14 @@ use crate::error::{CommandError, ExitCode};
 use crate::json;
 use crate::progress::Screen;
 use crate::quantity;
-use crate::report::{Lazy, Show};
+use crate::report::{Lazy, Report, Show};
 use haul::{Location, Machine};
-use haul_engine::{CleanEvent, CleanSummary, Cleaned, Fate, LeftoverTotal};
+use haul_engine::{CleanEvent, CleanSummary, Cleaned, LeftoverTotal};
 use haul_model::escape_bytes;
 
 /// Cleans each directory, and prints the total.
 pub(super) fn run(clean: &Clean) -> ExitCode {
-    let report = clean.detail.report(&Screen::default());
+    let report = Report::new(clean.detail, &Screen::default());
     if let Some(there) = clean.paths.iter().find(|location| location.machine != Machine::Local) {
         let error = CommandError::usage(format!("{there}: haul cleans only local directories"))
             .with_hint("run 'haul clean' on the host, for example with ssh");
@@ -80,13 +80,7 @@ fn path(location: &Location, below: &[&[u8]]) -> Vec<u8> {
 
 /// The line about a temporary file that was found.
 fn leftover_line(path: &[u8], cleaned: &Cleaned) -> String {
-    let word = match cleaned.fate {
-        Fate::Removed => "removed",
-        Fate::WouldRemove => "would remove",
-        Fate::Kept => "kept",
-        Fate::Busy => "in use",
-        Fate::Recent => "recent",
-    };
+    let word = json::fate_word(cleaned.fate).replace('_', " ");
     let mut about = quantity::bytes(cleaned.bytes);
     if let Some((there, size)) = cleaned.progress {
         let (there, size) = (quantity::bytes(there), quantity::bytes(size));
@@ -101,6 +95,7 @@ fn leftover_line(path: &[u8], cleaned: &Cleaned) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use haul_engine::Fate;
     use haul_model::Name;
 
     #[test]

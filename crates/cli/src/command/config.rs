@@ -5,7 +5,7 @@ use crate::config::{Origin, SettingValue, variable};
 use crate::error::ExitCode;
 use crate::json;
 use crate::progress::Screen;
-use crate::report::{Lazy, Show};
+use crate::report::{Lazy, Report, Show};
 use haul_model::{escape_bytes, escape_controls};
 use std::os::unix::ffi::OsStrExt;
 
@@ -15,7 +15,7 @@ const VALUE_WIDTH: usize = 20;
 
 /// Prints one line for each key.
 pub(super) fn run(command: &ShowConfig) -> ExitCode {
-    let report = command.detail.report(&Screen::default());
+    let report = Report::new(command.detail, &Screen::default());
     report.message(&heading(command));
     for (key, value, origin) in command.settings.rows() {
         let path = command.path.as_ref().map(|path| path.as_os_str().as_bytes());

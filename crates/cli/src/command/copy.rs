@@ -16,7 +16,7 @@ use crate::json;
 use crate::monitor::JobMonitor;
 use crate::progress::Screen;
 use crate::quantity;
-use crate::report::{Lazy, LogFile, Message, Show};
+use crate::report::{Lazy, LogFile, Message, Report, Show};
 use haul::{
     Hosts, JobObserver, Location, Machine, Next, Questions, Ready, Request, WarnOnce, in_parts,
     without_missing,
@@ -65,7 +65,7 @@ pub(super) fn execute<F: Message>(
 ) -> ExitCode {
     let started = Instant::now();
     let screen = Screen::default();
-    let report = &*copy.detail.report(&screen);
+    let report = &Report::new(copy.detail, &screen);
     let log = match copy
         .lines
         .log

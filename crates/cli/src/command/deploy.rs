@@ -5,7 +5,7 @@ use crate::deployed::{deployed_line, undeployed_line};
 use crate::error::{CommandError, ErrorKind, ExitCode};
 use crate::hint::Hint;
 use crate::progress::{Screen, diagnostics};
-use crate::report::{Detail, Show};
+use crate::report::{Detail, Report, Show};
 use haul::Host;
 use haul::deploy::{DeployError, Deployed, LikelyCause, Program, deploy, undeploy};
 use haul_engine::JobError;
@@ -20,7 +20,7 @@ const OWN_PROGRAM: &str = "/proc/self/exe";
 pub(super) fn run(deploy: &Deploy) -> ExitCode {
     let screen = Screen::default();
     let show = if deploy.quiet { Show::Quiet } else { Show::Normal };
-    let report = Detail::Text(show).report(&screen);
+    let report = Report::new(Detail::Text(show), &screen);
     let host = &deploy.host;
     let done = match &deploy.action {
         Deployment::Install(binary) => install(host, binary.as_deref(), &screen)

@@ -21,15 +21,15 @@ use std::time::Duration;
 /// Measures, and says what was found.
 pub(super) fn run(doctor: &Doctor) -> ExitCode {
     let screen = Screen::default();
-    let report = &*doctor.detail.report(&screen);
+    let report = &Report::new(doctor.detail, &screen);
     let diagnosis = diagnose(doctor, report, &screen);
     screen.clear();
     match diagnosis {
         Ok(diagnosis) => {
             if let Some(Err(fault)) = diagnosis.there().and_then(|there| there.disk.as_ref()) {
-                let path = doctor.path.as_deref().unwrap_or_default();
+                let path = doctor.path.clone().unwrap_or_default();
                 let host = Some(diagnosis.host.clone());
-                report.fault_with(host, path, fault, hint(fault.kind));
+                report.fault_with((host, path), fault, hint(fault.kind));
             }
             report.conclude(diagnosis.code(), &diagnosis)
         }
@@ -84,7 +84,7 @@ impl Diagnosis<'_> {
 
 fn diagnose<'d>(
     doctor: &'d Doctor,
-    report: &dyn Report,
+    report: &Report,
     screen: &Screen,
 ) -> Result<Diagnosis<'d>, CommandError> {
     let machine = doctor.machine.clone();

@@ -15,7 +15,7 @@ use std::path::Path;
 use std::time::Duration;
 
 pub(super) fn run(keep: &Keep) -> ExitCode {
-    let report = &*keep.detail.report(&Screen::default());
+    let report = &Report::new(keep.detail, &Screen::default());
     match &keep.action {
         KeepAction::List => print_connections(report, haul_net::list, false),
         KeepAction::Stop(host) => {
@@ -34,7 +34,7 @@ pub(super) fn run(keep: &Keep) -> ExitCode {
 
 /// Reports the connections that `find` returns. Its argument is the directory of their sockets.
 fn print_connections(
-    report: &dyn Report,
+    report: &Report,
     find: impl FnOnce(&Path) -> io::Result<Vec<Held>>,
     are_stopped: bool,
 ) -> ExitCode {

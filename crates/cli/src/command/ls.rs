@@ -99,7 +99,7 @@ fn stat_listed(requests: &mut Requests, path: &[u8], long: bool) -> Result<Entry
 }
 
 /// Reports the entry at `location`, or with a `name` an entry of that directory.
-fn print(report: &dyn Report, ls: &Ls, location: &Location, name: Option<&[u8]>, entry: &Entry) {
+fn print(report: &Report, ls: &Ls, location: &Location, name: Option<&[u8]>, entry: &Entry) {
     let path = match name {
         Some(name) => join(&location.path, name),
         None => location.path.clone(),

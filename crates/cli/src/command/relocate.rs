@@ -7,7 +7,7 @@ use crate::json;
 use crate::monitor::JobMonitor;
 use crate::progress::Screen;
 use crate::quantity;
-use crate::report::{Lazy, Show};
+use crate::report::{Lazy, Report, Show};
 use haul::{Ready, Request, without_missing};
 use haul_engine::{Monitor, Summary};
 use haul_model::{Fault, Task};
@@ -17,7 +17,7 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
     let started = Instant::now();
     let task = Task::Copy(copy.request.policy);
     let screen = Screen::default();
-    let report = &*copy.detail.report(&screen);
+    let report = &Report::new(copy.detail, &screen);
     report.message(&start_message(copy, copy.request.policy.dry_run));
     let figures = |summary: Summary, code| {
         let time = started.elapsed();

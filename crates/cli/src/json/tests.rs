@@ -91,20 +91,15 @@ fn samples() -> Vec<Object> {
     (figures.saved.parts, figures.saved.bytes) = (310, 2 << 30);
     let failed = "can't reach web2: Connection refused";
     let of_dest = |dest: &str| Object::line("destination").with("dest", dest);
+    let linked = Outcome::Linked { found: none, first: b"log.1"[..].into() };
     let mut lines = vec![
         start(strings(&["photos"]), Some("host:backup/".to_owned()), Vec::new(), false),
         start(strings(&["www"]), None, strings(&["web1:/srv/", "web2:/srv/"]), false),
-        result(b"photos/a.jpg", &file(2_097_152), JsonOutcome::Copied, None, false, none, None),
-        result(
-            b"photos/\xff.jpg",
-            &file(5),
-            JsonOutcome::Skipped,
-            Some(Skip::Unchanged),
-            false,
-            none,
-            None,
-        ),
-        result(b"log", &file(5), JsonOutcome::Copied, None, true, Changes::MODE, Some(b"log.1")),
+        result(b"photos/a.jpg", &file(2_097_152), &Outcome::Copied, false),
+        result(b"photos/\xff.jpg", &file(5), &Outcome::Skipped(Skip::Unchanged), false),
+        result(b"log", &file(5), &Outcome::Grew, false),
+        result(b"log", &file(5), &Outcome::Synced(Changes::MODE), false),
+        result(b"log", &file(5), &linked, false),
         synced(b"photos/a.jpg", &file(2_097_152), grown.with(Changes::SENT), None),
         synced(b"\xff", &Kind::Dir, none, Some(b"log")),
         deleted(b"photos/old.jpg", &file(0)),
@@ -254,15 +249,10 @@ fn the_document_names_every_word() {
     let link = Kind::Symlink { target: b"a"[..].into() };
     let kinds = [Kind::File { size: 0 }, Kind::Dir, link, Kind::Special];
     all.extend(kinds.map(|kind| kind_word(&kind).to_owned()));
-    all.extend(words(&[
-        JsonOutcome::Copied,
-        JsonOutcome::Linked,
-        JsonOutcome::Updated,
-        JsonOutcome::Skipped,
-        JsonOutcome::WouldCopy,
-        JsonOutcome::WouldLink,
-        JsonOutcome::WouldUpdate,
-    ]));
+    let linked = Outcome::Linked { found: every, first: b"a"[..].into() };
+    for outcome in [Outcome::Copied, linked, Outcome::Synced(every), Outcome::WouldCopy] {
+        all.extend([false, true].map(|is_dry| result_word(&outcome, is_dry).to_owned()));
+    }
     let skips = [Skip::Unchanged, Skip::Exists, Skip::NotOlder, Skip::Special, Skip::Ruled];
     all.extend(skips.map(|skip| skip_word(skip).to_owned()));
     let origins = [Origin::File(1), Origin::Environment, Origin::CommandLine].map(Some);

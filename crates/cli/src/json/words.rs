@@ -2,21 +2,22 @@
 //! that a renamed type can't change the schema.
 
 use crate::config::Origin;
-use haul_engine::{Fate, Skip};
+use haul_engine::{Fate, Outcome, Skip};
 use haul_model::{Changes, FaultKind, Kind};
-use serde::Serialize;
 
-/// The result of an entry.
-#[derive(Debug, Clone, Copy, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum JsonOutcome {
-    Copied,
-    Linked,
-    Updated,
-    Skipped,
-    WouldCopy,
-    WouldLink,
-    WouldUpdate,
+/// The result of an entry that did not fail. `is_dry`: nothing was changed.
+pub(crate) fn result_word(outcome: &Outcome, is_dry: bool) -> &'static str {
+    match (outcome, is_dry) {
+        (Outcome::Skipped(_), _) => "skipped",
+        // The entry was already linked.
+        (Outcome::Linked { first, .. }, _) if first.is_empty() => "skipped",
+        (Outcome::Linked { .. }, false) => "linked",
+        (Outcome::Linked { .. }, true) => "would_link",
+        (Outcome::Synced(_), false) => "updated",
+        (Outcome::Synced(_), true) => "would_update",
+        (Outcome::WouldCopy, _) => "would_copy",
+        _ => "copied",
+    }
 }
 
 /// The ways in which a destination entry can differ.
@@ -71,7 +72,7 @@ pub(super) fn skip_word(skip: Skip) -> &'static str {
 }
 
 /// The result for a temporary file.
-pub(super) fn fate_word(fate: Fate) -> &'static str {
+pub(crate) fn fate_word(fate: Fate) -> &'static str {
     match fate {
         Fate::Removed => "removed",
         Fate::WouldRemove => "would_remove",

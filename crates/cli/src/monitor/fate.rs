@@ -1,61 +1,43 @@
 //! The lines about entries of a copy.
 
-use crate::json::{self, JsonOutcome, Object};
+use crate::json::{self, Object};
 use crate::report::Message;
-use haul_engine::Skip;
-use haul_model::{Changes, Kind, escape_bytes, escape_octal, links};
+use haul_engine::{Outcome, Skip};
+use haul_model::{Kind, escape_bytes, escape_octal, links};
 
 /// The result of an entry that did not fail.
 pub(super) struct CopyFate<'a> {
     pub(super) path: &'a [u8],
     pub(super) kind: &'a Kind,
-    pub(super) outcome: JsonOutcome,
-    pub(super) skip: Option<Skip>,
-    /// The file grew after it was opened. The copy has the size at that time.
-    pub(super) grew: bool,
-    /// The attributes that were updated, if the content was not copied.
-    pub(super) differed: Changes,
-    /// The file of which the entry is another hard link.
-    pub(super) linked_to: Option<&'a [u8]>,
+    pub(super) outcome: &'a Outcome,
+    /// Nothing was changed.
+    pub(super) is_dry: bool,
 }
 
 impl Message for CopyFate<'_> {
     fn text(&self) -> Vec<u8> {
-        let word = match self.outcome {
-            JsonOutcome::Copied => "copied",
-            JsonOutcome::Linked => "linked",
-            JsonOutcome::Updated => "updated",
-            JsonOutcome::Skipped => "skipped",
-            JsonOutcome::WouldCopy => "would copy",
-            JsonOutcome::WouldLink => "would link",
-            JsonOutcome::WouldUpdate => "would update",
-        };
+        let path = escape_bytes(self.path);
+        let word = json::result_word(self.outcome, self.is_dry).replace('_', " ");
         let slash = if *self.kind == Kind::Dir { "/" } else { "" };
-        if let Some(first) = self.linked_to {
-            let (path, first) = (escape_bytes(self.path), escape_bytes(first));
-            return format!("{word} {path} (the same file as {first})\n").into_bytes();
-        }
-        if !self.differed.is_empty() {
-            let path = escape_bytes(self.path);
-            let words = self.differed.words().collect::<Vec<_>>().join(", ");
-            return format!("{word} {path}{slash} ({words})\n").into_bytes();
-        }
-        let reason = match self.skip {
-            None if self.grew => " (as it was when opened; it has grown since)",
-            None => "",
+        let reason = match self.outcome {
+            Outcome::Linked { first, .. } => format!(" (the same file as {})", escape_bytes(first)),
+            Outcome::Synced(found) if !found.is_empty() => {
+                format!(" ({})", found.words().collect::<Vec<_>>().join(", "))
+            }
+            Outcome::Grew => " (as it was when opened; it has grown since)".to_owned(),
             // The warning already reports it.
-            Some(Skip::Special) => return Vec::new(),
-            Some(Skip::Unchanged) => " (unchanged)",
-            Some(Skip::Exists) => " (exists)",
-            Some(Skip::NotOlder) => " (not older than the source)",
-            Some(Skip::Ruled) => " (left alone)",
+            Outcome::Skipped(Skip::Special) => return Vec::new(),
+            Outcome::Skipped(Skip::Unchanged) => " (unchanged)".to_owned(),
+            Outcome::Skipped(Skip::Exists) => " (exists)".to_owned(),
+            Outcome::Skipped(Skip::NotOlder) => " (not older than the source)".to_owned(),
+            Outcome::Skipped(Skip::Ruled) => " (left alone)".to_owned(),
+            _ => String::new(),
         };
-        format!("{word} {}{slash}{reason}\n", escape_bytes(self.path)).into_bytes()
+        format!("{word} {path}{slash}{reason}\n").into_bytes()
     }
 
     fn json(&self) -> Option<Object> {
-        let Self { path, kind, outcome, skip, grew, differed, linked_to } = *self;
-        Some(json::result(path, kind, outcome, skip, grew, differed, linked_to))
+        Some(json::result(self.path, self.kind, self.outcome, self.is_dry))
     }
 }
 
@@ -85,34 +67,14 @@ mod tests {
 
     #[test]
     fn lines_for_people_are_escaped() {
-        let line = |path, kind, outcome, skip| {
-            CopyFate {
-                path,
-                kind,
-                outcome,
-                skip,
-                grew: false,
-                differed: Changes::default(),
-                linked_to: None,
-            }
-            .text()
-        };
-        let grown = CopyFate {
-            path: b"log",
-            kind: &FILE,
-            outcome: JsonOutcome::Copied,
-            skip: None,
-            grew: true,
-            differed: Changes::default(),
-            linked_to: None,
-        };
+        let line = |path, kind, outcome, is_dry| CopyFate { path, kind, outcome, is_dry }.text();
         let lines = [
-            line(b"a/b\n", &FILE, JsonOutcome::Copied, None),
-            line(b"d", &Kind::Dir, JsonOutcome::WouldCopy, None),
-            line(b"\xff", &FILE, JsonOutcome::Skipped, Some(Skip::Unchanged)),
-            line(b"x", &FILE, JsonOutcome::Skipped, Some(Skip::NotOlder)),
-            line(b"y", &Kind::Special, JsonOutcome::Skipped, Some(Skip::Special)),
-            grown.text(),
+            line(b"a/b\n", &FILE, &Outcome::Copied, false),
+            line(b"d", &Kind::Dir, &Outcome::WouldCopy, true),
+            line(b"\xff", &FILE, &Outcome::Skipped(Skip::Unchanged), false),
+            line(b"x", &FILE, &Outcome::Skipped(Skip::NotOlder), false),
+            line(b"y", &Kind::Special, &Outcome::Skipped(Skip::Special), false),
+            line(b"log", &FILE, &Outcome::Grew, false),
         ];
         insta::assert_snapshot!(String::from_utf8_lossy(&lines.concat()), @r"
         copied a/b\n

@@ -1,5 +1,6 @@
 //! Finds the host and path of a job's entries on both sides, for messages.
 
+use crate::report::HostPath;
 use haul::Machine;
 use haul_engine::{Route, RoutedJob};
 use haul_model::{Name, Naming, Place, Relative, Side, words};
@@ -19,9 +20,6 @@ pub(super) struct JobPaths {
     bases: Vec<Vec<u8>>,
     dest_host: Option<String>,
 }
-
-/// The host, if it is not this machine, and the path.
-pub(super) type HostPath = (Option<String>, Vec<u8>);
 
 impl JobPaths {
     pub(super) fn of(routed_job: &RoutedJob<Machine>) -> Self {

@@ -62,8 +62,8 @@ impl Monitor for SourceRemoval<'_, '_> {
             Event::Removed { path, result: Err(fault), .. } => {
                 self.failed.fetch_add(1, Ordering::Relaxed);
                 let naming = FaultLocation::Entry(self.monitor.progress.naming());
-                let (host, there) = self.monitor.fault_location(path, naming, fault.side);
-                self.monitor.report.not_removed(path, host, &there, fault);
+                let at = self.monitor.fault_location(path, naming, fault.side);
+                self.monitor.report.not_removed(path, &at, fault);
             }
             Event::Warning { .. } | Event::Link(_) => self.monitor.event(event),
             Event::Extra { .. }

@@ -1,6 +1,6 @@
 //! The output of a report: buffered standard output, and errors above the progress line.
 
-use super::LogFile;
+use super::{HostPath, LogFile};
 use crate::error::{CommandError, ExitCode};
 use crate::progress::Screen;
 use crate::stdout::Stdout;
@@ -55,9 +55,9 @@ impl Output {
     }
 
     /// Records and logs a fault. Returns its line.
-    pub(super) fn fault(&mut self, host: Option<&str>, path: &[u8], fault: &Fault) -> String {
+    pub(super) fn fault(&mut self, (host, path): &HostPath, fault: &Fault) -> String {
         self.failed = true;
-        let place = host.map(|host| format!("{host}:")).unwrap_or_default();
+        let place = host.as_ref().map(|host| format!("{host}:")).unwrap_or_default();
         let (path, message) = (escape_bytes(path), escape_text(&fault.message));
         self.logged(format!("haul: {place}{path}: {message}"))
     }

@@ -30,7 +30,7 @@ pub(in crate::command) fn prepare(
     copy: &Copy,
     task: Task,
     screen: &Screen,
-    report: &dyn Report,
+    report: &Report,
     refuse: &Refuse,
     complete: impl FnOnce(&mut Request, &mut Questions<'_>) -> Result<(), CommandError>,
 ) -> Result<Prepared, CommandError> {

@@ -9,13 +9,14 @@ use crate::interrupt::Interrupt;
 use crate::json::Object;
 use crate::monitor::JobMonitor;
 use crate::progress::{Counts, Screen, SignalProgress, diagnostics, while_ticking};
-use crate::report::{DestinationReport, Lazy, Message, Report, Show};
+use crate::report::{Lazy, Message, Report, Show};
 use haul::{Hosts, Machine, ReportedOnce, Request, WarnOnce, is_stream};
 use haul_engine::{
     EntryCounts, JobError, Monitor, Route, RoutedJob, SHARED_LEN_MAX, SharedBlocks, Summary,
 };
 use haul_model::Task;
 use std::panic::resume_unwind;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
@@ -24,8 +25,7 @@ use std::time::Instant;
 pub(super) fn run(copy: &Copy) -> ExitCode {
     let started = Instant::now();
     let screen = Screen::default();
-    let report = copy.detail.report(&screen);
-    let report = &*report;
+    let report = &Report::new(copy.detail, &screen);
     let task = Task::Copy(copy.request.policy);
     report.message(&super::start_message(copy, copy.request.policy.dry_run));
     let figures = |summary, ended_early, code| {
@@ -39,22 +39,23 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
             return report.abort(&error, Some(&total(&none)));
         }
     };
-    let reported = ReportedOnce::default();
-    let shown = copy.to_all.iter().map(|(dest, _)| dest.to_string());
+    let reported = Arc::new(ReportedOnce::default());
+    let dests: Vec<_> = copy.to_all.iter().map(|(dest, _)| dest.to_string()).collect();
     let reports: Vec<_> =
-        shown.map(|dest| DestinationReport { report, reported: &reported, dest }).collect();
+        dests.iter().map(|dest| report.of_destination(dest.clone(), &reported)).collect();
     let shared = SharedBlocks::new(SHARED_LEN_MAX);
     let jobs: Vec<DestinationJob<'_>> = routed_jobs
         .into_iter()
-        .zip(&reports)
-        .map(|(routed_job, report)| {
+        .zip(dests.iter().zip(&reports))
+        .map(|(routed_job, (dest, own_report))| {
             let hosts = Hosts::new(&diagnostics(&screen));
             let shares =
                 matches!(&routed_job.route, Route::Upload(machine) if !machine.is_by_sftp());
             DestinationJob {
                 hosts: if shares { hosts.sharing(&shared) } else { hosts },
-                monitor: JobMonitor::new(report, task, interrupt.clone()),
+                monitor: JobMonitor::new(own_report, task, interrupt.clone()),
                 report,
+                dest,
                 routed_job,
                 has_ended: AtomicBool::new(false),
             }
@@ -85,7 +86,11 @@ fn prepare(copy: &Copy, task: Task) -> Result<(Vec<RoutedJob<Machine>>, Interrup
 struct DestinationJob<'r> {
     routed_job: RoutedJob<Machine>,
     hosts: Hosts,
-    report: &'r DestinationReport<'r>,
+    /// The report of the command.
+    report: &'r Report,
+    /// The destination as the user wrote it, escaped.
+    dest: &'r str,
+    /// It reports about this destination.
     monitor: JobMonitor<'r>,
     has_ended: AtomicBool,
 }
@@ -97,7 +102,7 @@ type MakeFigures<'f> = dyn Fn(Summary, bool, ExitCode) -> Figures + Sync + 'f;
 /// their figures, and their highest exit code.
 fn run_all(
     jobs: &[DestinationJob<'_>],
-    report: &dyn Report,
+    report: &Report,
     figures: &MakeFigures<'_>,
 ) -> (Summary, ExitCode) {
     let run = || {
@@ -174,12 +179,12 @@ impl DestinationJob<'_> {
     ) -> (Summary, ExitCode) {
         let code = ExitCode::of(error.as_ref().map(|error| error.kind), summary.failed > 0);
         if let Some(error) = &error {
-            self.report.command_error(error);
+            self.monitor.report.command_error(error);
         }
         let message = error.map(|error| error.to_string());
         let figures = figures(summary, message.is_some(), code);
-        let dest = &*self.report.dest;
-        self.report.report.message(&Lazy {
+        let dest = self.dest;
+        self.report.message(&Lazy {
             level: Show::Normal,
             // The text report has already shown the error that ended the job early.
             text: || match message {
