@@ -6,7 +6,7 @@
 //!
 //! - `args.rs`: commands as plain structs. `args/words.rs`: the clap definitions; those of one
 //!   command are in a file beside it (`args/sync/`: rsync's options). `args/options.rs`: the help
-//!   of options, from one table. `args/deferred.rs`: defers a command's options until clap needs them.
+//!   of options, from one text file. `args/deferred.rs`: defers a command's options until clap needs them.
 //!   `args/compat.rs`: answers to options of other programs, from a text file.
 //! - `command/`: one file for each command, with its parts in a folder.
 //! - `monitor.rs`: receives the events of jobs. `monitor/`: messages about the entries of copies,

@@ -31,18 +31,6 @@ const ACTIONS: [(&str, CacheAction); 3] =
 
 pub(super) const USAGE: &str = "haul cache [OPTIONS] [show|clear|verify] [HOST]";
 
-pub(super) const EXAMPLES: &str = "\
-Content that a machine has already is not sent to it again. The index of the
-cache knows the chunks of large files that haul has copied there. With 'cache'
-in its configuration, or HAUL_CACHE, a machine also keeps files that a copy
-replaces or removes, up to that size.
-
-Examples:
-  haul cache                                show the size and the savings
-  haul cache nas                            the same on a host
-  haul cache verify                         check all content, drop what is gone
-  haul cache clear nas                      remove the cache of a host";
-
 /// The arguments, as clap parses them.
 #[derive(Debug, Args)]
 pub(super) struct CacheArgs {

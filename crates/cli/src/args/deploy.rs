@@ -29,20 +29,6 @@ pub(crate) enum Deployment {
 
 pub(super) const USAGE: &str = "haul deploy [OPTIONS] HOST";
 
-pub(super) const EXAMPLES: &str = "\
-HOST is [user@]host or ssh://[user@]host[:port], with sshd and its SFTP server.
-haul is installed as ~/.local/share/haul/bin/haul in a private directory, and is
-found there before any other. It is read back and started once before it
-replaces an older one. Root is not needed, and nothing else is changed.
-
-Examples:
-  haul deploy ann@nas                       install this haul
-  haul deploy --binary haul-arm64 pi        install one built for the host
-  haul deploy --remove ann@nas              remove it
-
-Exit codes: 0 success, 1 a local failure, 2 wrong usage, 3 no connection,
-4 the host can't run it.";
-
 /// The arguments, as clap parses them.
 #[derive(Debug, Args)]
 pub(super) struct DeployArgs {

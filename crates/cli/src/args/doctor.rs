@@ -23,21 +23,6 @@ pub(crate) struct Doctor {
 
 pub(super) const USAGE: &str = "haul doctor [OPTIONS] HOST[:PATH]";
 
-pub(super) const EXAMPLES: &str = "\
-HOST is [user@]host, host:path or ssh://[user@]host[:port]/path. doctor measures
-login, round trip, the throughput of ssh and of direct connections in both
-directions, and how fast both processors hash and encrypt. With PATH it also
-measures the disk, with an unnamed file of at most 256 MiB that is removed
-afterwards. Each takes a second or two. Nothing else is changed.
-
-Examples:
-  haul doctor ann@nas                       measure the connection
-  haul doctor nas:backup                    measure the disk, too
-  haul doctor --port-range 7000-7009 nas    test these ports
-
-Exit codes: 0 all was measured, 1 no haul on the host, or a measurement failed,
-2 wrong usage, 3 no connection.";
-
 /// The arguments, as clap parses them.
 #[derive(Debug, Args)]
 pub(super) struct DoctorArgs {

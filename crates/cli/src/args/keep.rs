@@ -28,17 +28,6 @@ pub(crate) enum KeepAction {
 
 pub(super) const USAGE: &str = "haul keep [OPTIONS] [stop [HOST]]";
 
-pub(super) const EXAMPLES: &str = "\
-A command with --keep, or with 'keep' in its configuration, leaves its ssh
-connection to a small process. The next command to the same host uses it and
-needs no login. The connection is closed when its time is over, when the host
-closes it, and when the machine has slept.
-
-Examples:
-  haul copy --keep a nas:                   keep the connection for 10 minutes
-  haul keep                                 list the kept connections
-  haul keep stop nas                        close those to nas";
-
 /// The arguments, as clap parses them.
 #[derive(Debug, Args)]
 pub(super) struct KeepArgs {

@@ -1,88 +1,114 @@
 //! The help of options. Each option has one text, heading and position in the help, for all
-//! commands that accept it. `options/table.rs` contains them.
-
-mod table;
+//! commands that accept it. `options/help.txt` contains them.
 
 use clap::{Arg, ArgAction, Command};
+use std::collections::HashMap;
 use std::ffi::OsString;
-use table::{COMMON, SECTIONS};
+use std::sync::LazyLock;
 
 /// The help text of an option.
 #[derive(Debug)]
 struct OptionHelp {
+    heading: &'static str,
     /// The long name, or the letter of an option without one.
     name: &'static str,
-    /// The commands that the text is for; empty: all.
-    commands: &'static [&'static str],
+    /// The commands that the text is for, separated by spaces; empty: all.
+    commands: &'static str,
     /// One line: a verb and an object.
     help: &'static str,
     /// Further sentences for the man page and the reference.
     details: &'static str,
 }
 
-/// The position of a text, from 0, its heading, and the text.
-type HelpEntry = (usize, &'static str, &'static OptionHelp);
+/// The texts of all options, in the order of the help.
+static HELP: LazyLock<Vec<OptionHelp>> =
+    LazyLock::new(|| parse(include_str!("options/help.txt")).expect("the file has this form"));
 
-impl OptionHelp {
-    const fn new(name: &'static str, help: &'static str) -> Self {
-        Self { name, commands: &[], help, details: "" }
-    }
+/// The options that `-h` shows for commands with many options.
+const COMMON: &[(&str, &str)] = &[
+    (
+        "copy",
+        "recursive dereference exclude force no-clobber update archive dry-run verify sync \
+         rsh parallel bwlimit quiet verbose",
+    ),
+    ("move", "force no-clobber update verify lossy rsh parallel bwlimit quiet verbose json"),
+    ("check", "recursive dereference content exclude archive rsh quiet verbose json"),
+    (
+        "sync",
+        "archive recursive one-file-system exclude update checksum hard-links acls xattrs \
+         dry-run backup link-dest mkpath delete max-delete rsh bwlimit itemize-changes \
+         verbose stats",
+    ),
+];
 
-    /// Limits the text to these commands. It must be listed before the text for all others.
-    const fn of(self, commands: &'static [&'static str]) -> Self {
-        Self { commands, ..self }
+/// Parses the texts. Returns `None` if a line has another form.
+fn parse(text: &'static str) -> Option<Vec<OptionHelp>> {
+    let (mut heading, mut all) = ("", Vec::<OptionHelp>::new());
+    for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        if let Some(name) = line.strip_prefix('[') {
+            heading = name.strip_suffix(']')?;
+        } else if let Some(details) = line.strip_prefix("  ") {
+            all.last_mut()?.details = details;
+        } else {
+            let (option, help) = line.split_once(": ")?;
+            let (name, commands) = option.split_once(' ').unwrap_or((option, ""));
+            all.push(OptionHelp { heading, name, commands, help, details: "" });
+        }
     }
-
-    const fn details(self, details: &'static str) -> Self {
-        Self { details, ..self }
-    }
+    Some(all)
 }
 
 /// Adds the options of `words` and `--help` to `command`, with their texts and in the order of the
-/// table. An option without a text is hidden.
+/// texts. An option without a text is hidden.
 pub(super) fn add(command: Command, words: &Command) -> Command {
     let mut help = Arg::new("help").long("help").action(ArgAction::HelpShort);
     if words.get_arguments().all(|arg| arg.get_short() != Some('h')) {
         help = help.short('h');
     }
-    let name = command.get_name().to_owned();
+    let texts = texts_of(command.get_name());
     let args = words.get_arguments().chain([&help]);
-    let mut args: Vec<_> = args.map(|arg| (help_entry(&name, arg), arg)).collect();
-    args.sort_by_key(|(help_entry, _)| help_entry.map(|(at, ..)| at));
+    let mut args: Vec<_> = args.map(|arg| (text_of(&texts, arg), arg)).collect();
+    args.sort_by_key(|(text, _)| text.map(|(at, _)| at));
     let groups = words.get_groups().cloned();
     let command = command.groups(groups).disable_help_flag(true);
-    args.into_iter()
-        .fold(command, |command, (help_entry, arg)| command.arg(with_text(arg, help_entry)))
+    args.into_iter().fold(command, |command, (text, arg)| command.arg(with_text(arg, text)))
 }
 
-/// The position, heading and text of an option; `None` without a text.
-fn help_entry(command: &str, arg: &Arg) -> Option<HelpEntry> {
+/// A text, and its position in the help.
+type Placed = (usize, &'static OptionHelp);
+
+/// The texts for this command, by the names of their options.
+fn texts_of(command: &str) -> HashMap<&'static str, Placed> {
+    let mut texts = HashMap::new();
+    for (at, text) in HELP.iter().enumerate() {
+        let is_for_all = text.commands.is_empty();
+        if is_for_all || text.commands.split(' ').any(|name| name == command) {
+            texts.entry(text.name).or_insert((at, text));
+        }
+    }
+    texts
+}
+
+/// The text of an option.
+fn text_of(texts: &HashMap<&'static str, Placed>, arg: &Arg) -> Option<Placed> {
     if arg.is_positional() || arg.is_hide_set() {
         return None;
     }
-    let name = arg.get_long().unwrap_or(arg.get_id().as_str());
-    let letter = arg.get_short().filter(|_| arg.get_long().is_none()).map(String::from);
-    let is_it = |text: &OptionHelp| {
-        (text.name == name || letter.as_deref() == Some(text.name))
-            && (text.commands.is_empty() || text.commands.contains(&command))
-    };
-    let texts =
-        SECTIONS.iter().flat_map(|(heading, texts)| texts.iter().map(move |text| (*heading, text)));
-    let mut entries = texts.enumerate().map(|(at, (heading, text))| (at, heading, text));
-    entries.find(|(_, _, text)| is_it(text))
+    let letter = arg.get_short().map(String::from);
+    texts.get(arg.get_long().or(letter.as_deref())?).copied()
 }
 
 /// Adds the text to the option; an option without a text is hidden.
-fn with_text(arg: &Arg, help_entry: Option<HelpEntry>) -> Arg {
+fn with_text(arg: &Arg, text: Option<Placed>) -> Arg {
     let arg = arg.clone();
-    let Some((at, heading, text)) = help_entry else {
+    let Some((at, text)) = text else {
         return if arg.is_positional() { arg } else { arg.hide(true) };
     };
     let arg = match text.details {
         "" => arg,
         details => arg.long_help(format!("{}. {details}", text.help)),
     };
-    arg.help(text.help).help_heading(heading).display_order(at)
+    arg.help(text.help).help_heading(text.heading).display_order(at)
 }
 
 /// The answer to `-h` alone: the common options. `None` for a command with few options.

@@ -403,7 +403,9 @@ fn help(name: Option<&str>) -> String {
 #[test]
 fn help_is_short_and_grouped() {
     insta::assert_snapshot!("help", help(None));
-    for name in ["copy", "sync", "ls", "stat", "hash", "deploy", "doctor", "config"] {
+    let names =
+        ["copy", "sync", "ls", "stat", "hash", "deploy", "doctor", "config", "cache", "keep"];
+    for name in names {
         insta::assert_snapshot!(format!("help_{name}"), help(Some(name)));
     }
     for name in ["copy", "sync"] {

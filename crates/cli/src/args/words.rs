@@ -27,7 +27,7 @@ use std::ffi::OsString;
 #[command(name = "haul", version, max_term_width = 100, disable_help_subcommand = true)]
 #[command(args_override_self = true)]
 #[command(override_usage = "haul <COMMAND> [OPTIONS] ...")]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = notes!("haul"))]
 pub(super) struct Cli {
     #[command(subcommand)]
     pub(super) command: CommandArgs,
@@ -36,54 +36,54 @@ pub(super) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(super) enum CommandArgs {
     /// Copy files and directories
-    #[command(visible_alias = "cp", override_usage = COPY_USAGE, after_help = COPY_EXAMPLES)]
+    #[command(visible_alias = "cp", override_usage = COPY_USAGE, after_help = notes!("copy"))]
     Copy(Deferred<CopyArgs>),
     /// Move files and directories
-    #[command(visible_alias = "mv", override_usage = MOVE_USAGE, after_help = MOVE_EXAMPLES)]
+    #[command(visible_alias = "mv", override_usage = MOVE_USAGE, after_help = notes!("move"))]
     Move(Deferred<MoveArgs>),
     /// Make a directory like another, with rsync's options
-    #[command(override_usage = SYNC_USAGE, after_help = SYNC_EXAMPLES)]
+    #[command(override_usage = SYNC_USAGE, after_help = notes!("sync"))]
     #[command(version, disable_version_flag = true)]
     Sync(Deferred<SyncArgs>),
     /// Compare files and directories, and show what differs
-    #[command(override_usage = CHECK_USAGE, after_help = CHECK_EXAMPLES)]
+    #[command(override_usage = CHECK_USAGE, after_help = notes!("check"))]
     Check(Deferred<CheckArgs>),
     /// List directories
-    #[command(override_usage = "haul ls [OPTIONS] PATH...", after_help = LS_EXAMPLES)]
+    #[command(override_usage = "haul ls [OPTIONS] PATH...", after_help = notes!("ls"))]
     Ls(Deferred<LsArgs>),
     /// Show metadata of files and directories
     #[command(override_usage = "haul stat [OPTIONS] PATH...")]
     Stat(Deferred<StatArgs>),
     /// Print BLAKE3 hashes of files, as b3sum does
-    #[command(override_usage = "haul hash [OPTIONS] PATH...", after_help = HASH_EXAMPLES)]
+    #[command(override_usage = "haul hash [OPTIONS] PATH...", after_help = notes!("hash"))]
     Hash(Deferred<HashArgs>),
     /// Remove temporary files of interrupted copies
-    #[command(override_usage = "haul clean [OPTIONS] DIR...", after_help = CLEAN_EXAMPLES)]
+    #[command(override_usage = "haul clean [OPTIONS] DIR...", after_help = notes!("clean"))]
     Clean(Deferred<CleanArgs>),
     /// Show the settings in effect, and where each comes from
-    #[command(override_usage = "haul config [OPTIONS] [HOST]", after_help = CONFIG_HELP)]
+    #[command(override_usage = "haul config [OPTIONS] [HOST]", after_help = notes!("config"))]
     Config(Deferred<ConfigArgs>),
     /// Show, clear or check the cache of chunks that need not be sent
-    #[command(override_usage = cache::USAGE, after_help = cache::EXAMPLES)]
+    #[command(override_usage = cache::USAGE, after_help = notes!("cache"))]
     Cache(Deferred<CacheArgs>),
     /// List or close connections that are kept open
-    #[command(override_usage = keep::USAGE, after_help = keep::EXAMPLES)]
+    #[command(override_usage = keep::USAGE, after_help = notes!("keep"))]
     Keep(Deferred<KeepArgs>),
     /// Install haul on a host, or remove it
-    #[command(override_usage = deploy::USAGE, after_help = deploy::EXAMPLES)]
+    #[command(override_usage = deploy::USAGE, after_help = notes!("deploy"))]
     Deploy(Deferred<DeployArgs>),
     /// Measure the connection to a host and suggest settings
-    #[command(override_usage = doctor::USAGE, after_help = doctor::EXAMPLES)]
+    #[command(override_usage = doctor::USAGE, after_help = notes!("doctor"))]
     Doctor(Deferred<DoctorArgs>),
     /// Run a server that serves enrolled clients, without ssh
     #[command(subcommand, override_usage = "haul server <COMMAND> [OPTIONS] ...")]
     #[command(disable_help_subcommand = true)]
     Server(ServerArgs),
     /// Print shell completions
-    #[command(override_usage = "haul completions SHELL", after_help = COMPLETIONS_HELP)]
+    #[command(override_usage = "haul completions SHELL", after_help = notes!("completions"))]
     Completions(Deferred<CompletionsArgs>),
     /// Write man pages and shell completions below DIR
-    #[command(override_usage = "haul generate DIR", after_help = GENERATE_HELP)]
+    #[command(override_usage = "haul generate DIR", after_help = notes!("generate"))]
     Generate(Deferred<Generate>),
     /// Print the hosts, and the paths of a host, that begin with WORD
     #[command(name = "__places", hide = true)]
@@ -92,7 +92,7 @@ pub(super) enum CommandArgs {
     #[command(override_usage = "haul help [COMMAND]")]
     Help(Deferred<HelpArgs>),
     /// Serve a haul client on standard input and output
-    #[command(hide = true, override_usage = "haul serve [OPTIONS]", after_help = SERVE_HELP)]
+    #[command(hide = true, override_usage = "haul serve [OPTIONS]", after_help = notes!("serve"))]
     Serve(Deferred<Serve>),
 }
 

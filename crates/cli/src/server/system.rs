@@ -39,6 +39,19 @@ pub(crate) struct Unit {
     pub(crate) text: String,
 }
 
+/// Hardening of a system service: a server of root becomes the users of its clients, and needs no
+/// other privileges.
+const HARDENING: &str = "\
+ProtectKernelTunables=yes
+ProtectKernelModules=yes
+ProtectControlGroups=yes
+ProtectClock=yes
+ProtectHostname=yes
+PrivateDevices=yes
+CapabilityBoundingSet=CAP_SETUID CAP_SETGID CAP_DAC_OVERRIDE CAP_DAC_READ_SEARCH \
+CAP_FOWNER CAP_CHOWN CAP_KILL CAP_NET_BIND_SERVICE
+";
+
 /// The service and socket units of a server, for one `user` or the whole system. `variables`
 /// determine the paths of the server's files. `listen` are the socket's addresses, also for UDP if
 /// `quic` is set.
@@ -56,65 +69,20 @@ pub(crate) fn unit_files(
         .collect();
     let (wanted_by, hardening) = match user {
         true => ("default.target", ""),
-        // A server of root becomes the users of its clients, and needs no other privileges.
-        false => (
-            "multi-user.target",
-            "ProtectKernelTunables=yes\n\
-             ProtectKernelModules=yes\n\
-             ProtectControlGroups=yes\n\
-             ProtectClock=yes\n\
-             ProtectHostname=yes\n\
-             PrivateDevices=yes\n\
-             CapabilityBoundingSet=CAP_SETUID CAP_SETGID CAP_DAC_OVERRIDE CAP_DAC_READ_SEARCH \
-             CAP_FOWNER CAP_CHOWN CAP_KILL CAP_NET_BIND_SERVICE\n",
-        ),
+        false => ("multi-user.target", HARDENING),
     };
-    let service = format!(
-        "[Unit]\n\
-         Description=haul server\n\
-         Documentation=man:haul-server(1)\n\
-         After=network.target\n\
-         Requires=haul.socket\n\
-         \n\
-         [Service]\n\
-         Type=notify\n\
-         NotifyAccess=main\n\
-         {environment}\
-         ExecStart=\"{program}\" server run\n\
-         ExecReload=/bin/kill -HUP $MAINPID\n\
-         KillMode=mixed\n\
-         TimeoutStopSec=15\n\
-         Restart=on-failure\n\
-         UMask=0022\n\
-         NoNewPrivileges=yes\n\
-         LockPersonality=yes\n\
-         MemoryDenyWriteExecute=yes\n\
-         RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX\n\
-         RestrictNamespaces=yes\n\
-         RestrictRealtime=yes\n\
-         SystemCallArchitectures=native\n\
-         {hardening}\
-         \n\
-         [Install]\n\
-         WantedBy={wanted_by}\n"
-    );
+    // Each of the inserted lines has its line end.
+    let service = include_str!("haul.service")
+        .replace("{hardening}\n", hardening)
+        .replace("{wanted-by}", wanted_by)
+        .replace("{environment}\n", &environment)
+        .replace("{program}", &program);
     let lines = |kind: &str| -> String {
         listen.iter().map(|address| format!("{kind}={address}\n")).collect()
     };
     let datagrams = if quic { lines("ListenDatagram") } else { String::new() };
     let listen = lines("ListenStream") + &datagrams;
-    let socket = format!(
-        "[Unit]\n\
-         Description=Port of haul server\n\
-         \n\
-         [Socket]\n\
-         {listen}\
-         BindIPv6Only=ipv6-only\n\
-         Backlog=1024\n\
-         \n\
-         [Install]\n\
-         WantedBy=sockets.target\n"
-    );
+    let socket = include_str!("haul.socket").replace("{listen}\n", &listen);
     [Unit { name: "haul.service", text: service }, Unit { name: "haul.socket", text: socket }]
 }
 

@@ -1,7 +1,6 @@
 //! Tests of the help: its lines, its order, and the page made from it.
 
 use super::super::words;
-use super::table::{COMMON, SECTIONS};
 use super::*;
 use haul::RETRIES;
 use haul_net::SILENCE_SECONDS;
@@ -85,7 +84,7 @@ fn every_text_is_of_an_option() {
         .flat_map(clap::Command::get_arguments)
         .filter_map(|arg| Some(arg.get_help()?.to_string()))
         .collect();
-    for text in SECTIONS.iter().flat_map(|(_, texts)| *texts) {
+    for text in HELP.iter() {
         assert!(texts.contains(text.help), "{text:?}");
     }
     for (name, common) in COMMON {
@@ -104,10 +103,7 @@ fn every_text_is_of_an_option() {
 
 #[test]
 fn texts_name_the_right_defaults() {
-    let text = |name: &str| {
-        let texts = SECTIONS.iter().flat_map(|(_, texts)| *texts);
-        texts.into_iter().find(|text| text.name == name).expect("a text").help
-    };
+    let text = |name: &str| HELP.iter().find(|text| text.name == name).expect("a text").help;
     assert!(text("timeout").ends_with(&format!("[default: {SILENCE_SECONDS}]")));
     assert!(text("retries").ends_with(&format!("[default: {RETRIES}]")));
 }
@@ -147,9 +143,9 @@ fn page() -> String {
         let alias = alias.map(|alias| format!(", `haul {alias}`")).unwrap_or_default();
         page.push_str(&format!("| `haul {}`{alias} | {about} |\n", words_of(command)));
     }
-    for (heading, texts) in SECTIONS {
-        let mut rows = String::new();
-        for text in *texts {
+    for texts in HELP.chunk_by(|one, next| one.heading == next.heading) {
+        let (heading, mut rows) = (texts[0].heading, String::new());
+        for text in texts {
             let is_it = |arg: &&Arg| {
                 arg.get_help().is_some_and(|help| help.to_string() == text.help)
                     && arg.get_help_heading() == Some(heading)
