@@ -128,7 +128,6 @@ pub use {
     hosts::{Hosts, Questions},
     location::parse_host,
     mirror::use_dir_contents,
-    missing::without_missing,
     peer::{AnsweringHost, HostConnection, Peers},
     request::{DeleteTiming, Ready, Request, TransferOptions, Unmatched},
     retry::{ReportedOnce, WarnOnce, is_stream},

@@ -12,14 +12,15 @@ use std::os::unix::ffi::OsStrExt;
 /// Removes the jobs from `routed_jobs` whose sources are local and all missing. Returns the others,
 /// and the number of missing sources, each of which is passed to `missing`. rsync creates no
 /// destination then either.
-pub fn without_missing(
+pub(crate) fn without_missing(
     request: &Request,
     task: Task,
     routed_jobs: Vec<RoutedJob<Machine>>,
     missing: &mut Unmatched<'_>,
 ) -> (Vec<RoutedJob<Machine>>, u64) {
     let reports_each = match task {
-        Task::Copy(_) => true,
+        // With several jobs, each job of a move reports its own missing sources.
+        Task::Copy(policy) => policy.moving.is_none() || routed_jobs.len() == 1,
         // With a list or relative paths, the engine reports other paths.
         Task::Sync(_, mirror) => {
             let walking = mirror.walking;

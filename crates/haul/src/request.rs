@@ -4,6 +4,7 @@
 use crate::error::Error;
 use crate::hosts::Questions;
 use crate::location::{Location, Machine};
+use crate::missing::without_missing;
 use crate::peer::Peers;
 use crate::state;
 use haul_engine::{CacheConfig, Expanded, Job, Munging, Route, RoutedJob, expand, routed_jobs};
@@ -77,8 +78,8 @@ pub struct Request {
     pub transfer_options: TransferOptions,
 }
 
-/// Receives each pattern, or path that matched a pattern, of which nothing is copied: the name of
-/// the host, the path there, and the reason.
+/// Receives each missing source, pattern, or path that matched a pattern, of which nothing is copied:
+/// the name of the host, the path there, and the reason.
 pub type Unmatched<'u> = dyn FnMut(Option<String>, &[u8], &Fault) + 'u;
 
 impl Request {
@@ -245,8 +246,8 @@ impl Request {
 pub struct Ready {
     /// The request, complete and without patterns.
     pub request: Request,
-    /// The number of failures of patterns.
-    pub unmatched: u64,
+    /// The number of sources that are missing, and of failures of patterns.
+    pub failed: u64,
     /// The jobs of the request.
     pub routed_jobs: Vec<RoutedJob<Machine>>,
     /// The hosts that were asked, with their open connections.
@@ -255,7 +256,7 @@ pub struct Ready {
 
 impl Request {
     /// Prepares the request: refuses what is not possible, has hosts `complete` it, replaces
-    /// patterns, and creates the jobs.
+    /// patterns, and creates the jobs. Jobs without an existing source are left out.
     ///
     /// # Errors
     /// If a host can't be asked, the caller has cancelled, or the request is refused.
@@ -265,7 +266,7 @@ impl Request {
         questions: Questions<'_>,
         refuse: &dyn Fn(&Self) -> Result<(), Error>,
         complete: impl FnOnce(&mut Self, &mut Questions<'_>) -> Result<(), E>,
-        unmatched: &mut Unmatched<'_>,
+        not_found: &mut Unmatched<'_>,
     ) -> Result<Ready, E> {
         // Checks that need no host come before any connection.
         self.refuse_no_place()?;
@@ -273,10 +274,12 @@ impl Request {
         self.refuse_between_hosts(task)?;
         let (mut request, mut questions) = (self.clone(), questions);
         complete(&mut request, &mut questions)?;
-        let (request, unmatched) = request.expanded(&mut questions, unmatched)?;
+        let (request, unmatched) = request.expanded(&mut questions, not_found)?;
         refuse(&request)?;
         let routed_jobs = request.routed_jobs(task)?;
-        Ok(Ready { request, unmatched, routed_jobs, peers: questions.into_peers() })
+        let (routed_jobs, missing) = without_missing(&request, task, routed_jobs, not_found);
+        let (failed, peers) = (unmatched + missing, questions.into_peers());
+        Ok(Ready { request, failed, routed_jobs, peers })
     }
 }
 

@@ -3,7 +3,6 @@
 use crate::error::{Error, ErrorKind};
 use crate::hosts::{Hosts, Questions};
 use crate::location::{Location, Machine};
-use crate::missing::without_missing;
 use crate::peer::Peers;
 use crate::request::{Ready, Request, TransferOptions};
 use crate::retry::WarnOnce;
@@ -83,16 +82,14 @@ impl Session {
         events: &dyn Monitor,
     ) -> Result<Summary, Error> {
         let hosts = Hosts::new(&self.diagnostics);
-        let Ready { request, unmatched, routed_jobs, peers } =
+        let Ready { failed, routed_jobs, peers, .. } =
             self.prepare(request, task, &hosts, refuse, events)?;
-        let (routed_jobs, missing) =
-            without_missing(&request, task, routed_jobs, &mut report_not_copied(events));
         hosts.reuse_connections(peers, &routed_jobs);
         let watch = WarnOnce::new(events);
         let mut jobs = Jobs::new(&watch);
         let (mut summary, _) =
             run_routed_jobs(in_parts(routed_jobs, parts), &hosts, &watch, &mut jobs);
-        summary.failed += unmatched + missing;
+        summary.failed += failed;
         jobs.end(summary)
     }
 
@@ -104,20 +101,15 @@ impl Session {
     ) -> Result<Summary, Error> {
         let task = Task::Copy(request.policy);
         let hosts = Hosts::new(&self.diagnostics);
-        let Ready { request, unmatched, routed_jobs, peers } =
+        let Ready { request, failed, routed_jobs, peers } =
             self.prepare(request, task, &hosts, &Request::refuse_to_move, events)?;
-        let is_one = routed_jobs.len() == 1;
-        let (routed_jobs, missing) = match is_one {
-            true => without_missing(&request, task, routed_jobs, &mut report_not_copied(events)),
-            false => (routed_jobs, 0),
-        };
         if routed_jobs.is_empty() {
-            return Ok(Summary { failed: unmatched + missing, ..Summary::default() });
+            return Ok(Summary { failed, ..Summary::default() });
         }
         let watch = WarnOnce::new(events);
         let mut jobs = Jobs::new(&watch);
         let (mut summary, moved) = request.run_move(&hosts, peers, &watch, &mut jobs);
-        summary.failed += unmatched;
+        summary.failed += failed;
         jobs.end(summary).and_then(|summary| moved.map(|()| summary))
     }
 

@@ -19,10 +19,9 @@ use crate::quantity;
 use crate::report::{Lazy, LogFile, Message, Report, Show};
 use haul::{
     Hosts, JobObserver, Location, Machine, Next, Questions, Ready, Request, WarnOnce, in_parts,
-    without_missing,
 };
 use haul_engine::{EntryCounts, Monitor, RoutedJob, Summary};
-use haul_model::{Fault, Mirror, Part, Task, Via};
+use haul_model::{Mirror, Part, Task, Via};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -66,13 +65,8 @@ pub(super) fn execute<F: Message>(
     let started = Instant::now();
     let screen = Screen::default();
     let report = &Report::new(copy.detail, &screen);
-    let log = match copy
-        .lines
-        .log
-        .as_deref()
-        .map(|log| LogFile::open(&log.path, log.links))
-        .transpose()
-    {
+    let log_config = copy.lines.log.as_deref();
+    let log = match log_config.map(|log| LogFile::open(&log.path, log.links)).transpose() {
         Ok(log) => log,
         Err(error) => return report.abort(&error, None).as_rsync(&Summary::default(), 0),
     };
@@ -93,9 +87,7 @@ pub(super) fn execute<F: Message>(
                 };
             }
         };
-    let Ready { request, unmatched, routed_jobs, peers } = ready;
-    let report_missing = &mut |host, path: &[u8], fault: &Fault| report.fault(host, path, fault);
-    let (routed_jobs, missing) = without_missing(&request, task, routed_jobs, report_missing);
+    let Ready { request, failed, routed_jobs, peers } = ready;
     let monitor = JobMonitor::new(report, task, interrupt).of_copy(copy, log);
     hosts.reuse_connections(peers, &routed_jobs);
     let once = WarnOnce::new(&monitor);
@@ -113,7 +105,7 @@ pub(super) fn execute<F: Message>(
         true => watch_legs(routed_jobs, &monitor, &once, &hosts),
         false => removing::run(routed_jobs, removals, &monitor, &hosts),
     };
-    summary.failed += unmatched + missing;
+    summary.failed += failed;
     if summary.spared > 0 && report.shows_warnings() {
         let spared = quantity::counted(summary.spared, "entry stays", "entries stay");
         report.warning(b".", &format!("{spared}: --max-delete reached"));

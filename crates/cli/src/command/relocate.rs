@@ -8,9 +8,9 @@ use crate::monitor::JobMonitor;
 use crate::progress::Screen;
 use crate::quantity;
 use crate::report::{Lazy, Report, Show};
-use haul::{Ready, Request, without_missing};
+use haul::{Ready, Request};
 use haul_engine::{Monitor, Summary};
-use haul_model::{Fault, Task};
+use haul_model::Task;
 use std::time::{Duration, Instant};
 
 pub(super) fn run(copy: &Copy) -> ExitCode {
@@ -35,23 +35,17 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
                 return report.abort(&error, Some(&none));
             }
         };
-    let Ready { request, unmatched, routed_jobs, peers } = ready;
-    let report_missing = &mut |host, path: &[u8], fault: &Fault| report.fault(host, path, fault);
-    // With several jobs, each job reports its own missing sources.
-    let (routed_jobs, missing) = match routed_jobs.len() {
-        1 => without_missing(&request, task, routed_jobs, report_missing),
-        _ => (routed_jobs, 0),
-    };
+    let Ready { request, failed, routed_jobs, peers } = ready;
     if routed_jobs.is_empty() {
         let code = ExitCode::SomeFailed;
-        let none = Summary { failed: unmatched + missing, ..Summary::default() };
+        let none = Summary { failed, ..Summary::default() };
         return report.conclude(code, &figures(none, code));
     }
     let monitor = JobMonitor::new(report, task, interrupt);
     let mut observer = CommandObserver { monitor: &monitor, first_error: None };
     let (mut summary, result) =
         monitor.watch(|| request.run_move(&hosts, peers, &monitor, &mut observer));
-    summary.failed += unmatched;
+    summary.failed += failed;
     let error = result.err().map(|error| match error {
         // The cause was reported during the copy.
         haul::Error::SourcesStay => {

@@ -41,8 +41,8 @@ pub(in crate::command) fn prepare(
     // The copy itself reports hosts without haul.
     let peers = Peers::new(&diagnostics).quietly().before(task);
     let questions = Questions::new(&hosts, peers, &monitor);
-    let unmatched = &mut |host, path: &[u8], fault: &Fault| report.fault(host, path, fault);
-    let ready = copy.request.prepare(task, questions, refuse, complete, unmatched);
+    let not_found = &mut |host, path: &[u8], fault: &Fault| report.fault(host, path, fault);
+    let ready = copy.request.prepare(task, questions, refuse, complete, not_found);
     let ready = ready.map_err(|error| match monitor.cancelled() {
         // Ctrl-C also interrupts ssh, so the first symptom is a broken connection.
         true => monitor.interrupted(),
