@@ -147,18 +147,16 @@ impl Lines {
             (None, 0, _) => b"%n%L",
             (None, ..) => b"%i %n%L",
         };
-        let parts = parts("--out-format", format)?;
+        let lines = Self::of_format("--out-format", format)?;
+        let prints_unchanged = lines.itemizes && (itemize > 1 || verbose > 1);
+        Ok(Self { prints_unchanged, keeps_times: true, keeps_link_times: true, ..lines })
+    }
+
+    /// The lines with `format`, the value of the option `word`.
+    fn of_format(word: &str, format: &[u8]) -> Result<Self, CommandError> {
+        let parts = parts(word, format)?;
         let itemizes = parts.iter().any(|part| part.field == Field::Changes);
-        let prints_unchanged = itemizes && (itemize > 1 || verbose > 1);
-        let (keeps_times, keeps_link_times) = (true, true);
-        Ok(Self {
-            parts,
-            itemizes,
-            prints_unchanged,
-            keeps_times,
-            keeps_link_times,
-            ..Self::default()
-        })
+        Ok(Self { parts, itemizes, ..Self::default() })
     }
 
     /// Replaces lines about entries by a list of the sources.
@@ -215,11 +213,9 @@ impl Lines {
         format: Option<&OsStr>,
     ) -> Result<Self, CommandError> {
         let format = format.unwrap_or(OsStr::new("%i %n%L"));
-        let parts = parts("--log-file-format", format.as_bytes())?;
-        let itemizes = parts.iter().any(|part| part.field == Field::Changes);
+        let lines = Self::of_format("--log-file-format", format.as_bytes())?;
         let Self { keeps_times, keeps_link_times, columns, .. } = self;
-        let lines =
-            Self { parts, itemizes, keeps_times, keeps_link_times, columns, ..Self::default() };
+        let lines = Self { keeps_times, keeps_link_times, columns, ..lines };
         let log = path.map(|path| Box::new(LogConfig { path: path.to_owned(), links, lines }));
         Ok(Self { log, ..self })
     }
@@ -339,9 +335,7 @@ impl Itemized<'_> {
             _ => name,
         }
     }
-}
 
-impl Itemized<'_> {
     /// The value of a field of the format.
     fn field(&self, field: &Field) -> String {
         let is_deleted = matches!(self.fate, SyncFate::Deleted);

@@ -2,20 +2,13 @@
 
 pub(crate) use haul_model::format_size as bytes;
 use haul_model::{Entry, Kind, Special, Timestamp};
+use indicatif::HumanCount;
 use jiff::tz::TimeZone;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Separates thousands by commas: `12,345`.
 pub(crate) fn count(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
+    HumanCount(n).to_string()
 }
 
 /// A count with its unit: `1 file`, `2 files`.

@@ -15,16 +15,8 @@ const DEPTH_MAX: usize = 16;
 /// The filter options, in the order given. `ALL`: all of rsync's, else only those with patterns.
 #[derive(Debug, Default)]
 pub(super) struct FilterArgs<const ALL: bool = false> {
-    given: Vec<(usize, FilterOption, OsString)>,
-}
-
-/// A filter option.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct FilterOption {
-    name: &'static str,
-    short: Option<char>,
-    value_kind: OptionValue,
-    value: &'static str,
+    /// The positions of the options on the command line, their names, and their values.
+    given: Vec<(usize, &'static str, OptionValue, OsString)>,
 }
 
 /// The value of a filter option.
@@ -47,33 +39,22 @@ const SHORTHAND: &str = "F";
 /// The option for the rules of CVS, which apply after all others.
 const CVS: &str = "cvs-exclude";
 
-const FILTER_OPTIONS: [FilterOption; 7] = [
-    FilterOption::new("exclude", None, OptionValue::Pattern(Action::Exclude), "PATTERN"),
-    FilterOption::new("include", None, OptionValue::Pattern(Action::Include), "PATTERN"),
-    FilterOption::new("exclude-from", None, OptionValue::File(Action::Exclude), "FILE"),
-    FilterOption::new("include-from", None, OptionValue::File(Action::Include), "FILE"),
-    FilterOption::new("filter", Some('f'), OptionValue::Rule, "RULE"),
-    FilterOption::new(SHORTHAND, Some('F'), OptionValue::Nothing, ""),
-    FilterOption::new(CVS, Some('C'), OptionValue::Nothing, ""),
+/// The options: their names, letters and values.
+const FILTER_OPTIONS: [(&str, Option<char>, OptionValue); 7] = [
+    ("exclude", None, OptionValue::Pattern(Action::Exclude)),
+    ("include", None, OptionValue::Pattern(Action::Include)),
+    ("exclude-from", None, OptionValue::File(Action::Exclude)),
+    ("include-from", None, OptionValue::File(Action::Include)),
+    ("filter", Some('f'), OptionValue::Rule),
+    (SHORTHAND, Some('F'), OptionValue::Nothing),
+    (CVS, Some('C'), OptionValue::Nothing),
 ];
-
-impl FilterOption {
-    const fn new(
-        name: &'static str,
-        short: Option<char>,
-        value_kind: OptionValue,
-        value: &'static str,
-    ) -> Self {
-        Self { name, short, value_kind, value }
-    }
-}
 
 const SHORTHANDS: [&[u8]; 2] = [b"dir-merge /.rsync-filter", b"exclude .rsync-filter"];
 
 impl<const ALL: bool> FilterArgs<ALL> {
-    fn options() -> &'static [FilterOption] {
-        if ALL { &FILTER_OPTIONS } else { &FILTER_OPTIONS[..4] }
-    }
+    const OPTIONS: &[(&'static str, Option<char>, OptionValue)] =
+        if ALL { &FILTER_OPTIONS } else { FILTER_OPTIONS.split_at(4).0 };
 }
 
 /// An option with this name. A name of one letter is not a long option, but is accepted as one.
@@ -93,26 +74,19 @@ pub(super) fn values_of(
 
 impl<const ALL: bool> clap::Args for FilterArgs<ALL> {
     fn augment_args(command: clap::Command) -> clap::Command {
-        Self::options().iter().fold(command, |command, option| {
-            let arg = named_arg(option.name, option.short);
-            let hint = match option.value_kind {
-                OptionValue::Nothing => {
-                    // Counting the option would keep only one position.
-                    let arg = arg.action(ArgAction::Append).num_args(0);
-                    return command
-                        .arg(arg.default_missing_value("").value_parser(value_parser!(OsString)));
-                }
-                OptionValue::File(_) => ValueHint::FilePath,
-                OptionValue::Pattern(_) | OptionValue::Rule => ValueHint::Other,
+        let args = Self::OPTIONS.iter().map(|(name, short, value)| {
+            let arg = named_arg(name, *short).action(ArgAction::Append);
+            let arg = arg.value_parser(value_parser!(OsString));
+            let (value_name, hint) = match value {
+                OptionValue::Pattern(_) => ("PATTERN", ValueHint::Other),
+                OptionValue::File(_) => ("FILE", ValueHint::FilePath),
+                OptionValue::Rule => ("RULE", ValueHint::Other),
+                // Counting the option would keep only one position.
+                OptionValue::Nothing => return arg.num_args(0).default_missing_value(""),
             };
-            command.arg(
-                arg.value_name(option.value)
-                    .action(ArgAction::Append)
-                    .value_parser(value_parser!(OsString))
-                    .allow_hyphen_values(true)
-                    .value_hint(hint),
-            )
-        })
+            arg.value_name(value_name).allow_hyphen_values(true).value_hint(hint)
+        });
+        command.args(args)
     }
 
     fn augment_args_for_update(command: clap::Command) -> clap::Command {
@@ -128,13 +102,11 @@ impl<const ALL: bool> FromArgMatches for FilterArgs<ALL> {
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        let of_form = |option: FilterOption| {
-            let values = values_of(matches, option.name);
-            values.map(move |(index, value)| (index, option, value))
-        };
-        let mut given: Vec<_> = Self::options().iter().copied().flat_map(of_form).collect();
-        given.sort_by_key(|(index, ..)| *index);
-        self.given.extend(given);
+        for (name, _, kind) in Self::OPTIONS {
+            let values = values_of(matches, name);
+            self.given.extend(values.map(|(index, value)| (index, *name, *kind, value)));
+        }
+        self.given.sort_by_key(|(index, ..)| *index);
         Ok(())
     }
 }
@@ -154,20 +126,20 @@ impl<const ALL: bool> FilterArgs<ALL> {
     ) -> Result<Filter, CommandError> {
         let mut builder = FilterBuilder { filter: Filter::default(), style, links, zeros: false };
         let mut shorthands = 0;
-        for (index, option, value) in &self.given {
+        for (index, option, kind, value) in &self.given {
             builder.zeros = zeros(*index);
             let bytes = value.as_bytes();
-            let at = || format!("--{} '{}'", option.name, escape_bytes(bytes));
-            match option.value_kind {
+            let at = || format!("--{option} '{}'", escape_bytes(bytes));
+            match *kind {
                 OptionValue::Pattern(action) => {
                     builder.add(action, bytes).map_err(|why| usage_error(&at(), &why))?;
                 }
                 OptionValue::File(action) => {
-                    let shown = format!("--{} {}", option.name, escape_bytes(bytes));
+                    let shown = format!("--{option} {}", escape_bytes(bytes));
                     builder.read_patterns(action, value, &shown)?;
                 }
                 OptionValue::Rule => builder.add_option_rules(bytes, &at())?,
-                OptionValue::Nothing if option.name == SHORTHAND => {
+                OptionValue::Nothing if *option == SHORTHAND => {
                     if let Some(rule) = SHORTHANDS.get(shorthands) {
                         builder.add_option_rules(rule, SHORTHAND)?;
                     }
@@ -176,7 +148,7 @@ impl<const ALL: bool> FilterArgs<ALL> {
                 OptionValue::Nothing => {}
             }
         }
-        if self.given.iter().any(|(_, option, _)| option.name == CVS) {
+        if self.given.iter().any(|(_, option, ..)| *option == CVS) {
             builder.zeros = style.zeros;
             builder.add_option_rules(b":C", CVS)?;
             builder.add_option_rules(b"-C", CVS)?;

@@ -125,7 +125,7 @@ struct SyncOptions {
     suffix: Option<OsString>,
     temp_dir: Option<OsString>,
     /// Tolerance for comparing times, in seconds; `-1`: to the nanosecond.
-    window: i64,
+    window: Option<i64>,
     deletes: bool,
     when: Option<DeleteTiming>,
     /// The group of the option that set `when`.
@@ -383,7 +383,7 @@ impl SyncOptions {
         }
         Ok(Mirror {
             walking: Walking { only_dirs, relative, ..self.mirror.walking },
-            window: u32::try_from(self.window).ok(),
+            window: u32::try_from(self.window.unwrap_or_default()).ok(),
             bases: self.base_mode()?,
             sameness: self.sameness(),
             replaces_dirs: self.force || self.deletes,

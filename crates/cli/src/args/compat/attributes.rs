@@ -16,8 +16,8 @@ const OTHER_LETTERS: &str = "arvzhHAXULPnuq";
 /// on the option's value and on the other arguments.
 pub(super) fn answer(command: &str, word: &str, words: &[OsString]) -> Option<String> {
     let moves = match command {
-        "copy" | "cp" | "check" => false,
-        "move" | "mv" => true,
+        "copy" | "check" => false,
+        "move" => true,
         _ => return None,
     };
     if !moves && is_in_bundle_of_rsync(word, words) {

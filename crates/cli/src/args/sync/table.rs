@@ -152,10 +152,7 @@ const OPTIONS: &[OptionSpec] = &[
         options.mirror.sameness = if on { Sameness::Size } else { Sameness::SizeAndTime };
     }),
     switch!("checksum", Some('c'), "no-c", = checksum),
-    value!("modify-window", Some('@'), &[], "SECONDS", |options, value| {
-        options.window = number(value)?;
-        Ok(())
-    }),
+    value!("modify-window", Some('@'), &[], "SECONDS", number => window),
     switch!("whole-file", Some('W'), "no-W", = whole_file),
     value!("block-size", Some('B'), &[], "SIZE", |options, value| {
         let len = u32::try_from(size(value)?).ok().filter(|len| *len <= BLOCK_SIZE_MAX);
@@ -197,22 +194,19 @@ const OPTIONS: &[OptionSpec] = &[
     switch!("backup", Some('b'), "no-b", = backup),
     value!("backup-dir", None, &[], "DIR", = backup_dir),
     value!("suffix", None, &[], "SUFFIX", = suffix),
-    value!("compare-dest", None, &[], "DIR", |options, value| {
-        options.bases.push((Bases::Compare, value.to_owned()));
-        Ok(())
-    }),
-    value!("copy-dest", None, &[], "DIR", |options, value| {
-        options.bases.push((Bases::Copy, value.to_owned()));
-        Ok(())
-    }),
-    value!("link-dest", None, &[], "DIR", |options, value| {
-        options.bases.push((Bases::Link, value.to_owned()));
-        Ok(())
-    }),
+    value!("compare-dest", None, &[], "DIR", |options, dir| add_base(options, Bases::Compare, dir)),
+    value!("copy-dest", None, &[], "DIR", |options, dir| add_base(options, Bases::Copy, dir)),
+    value!("link-dest", None, &[], "DIR", |options, dir| add_base(options, Bases::Link, dir)),
     switch!("dry-run", Some('n'), "no-n", = policy.dry_run),
     switch!("mkpath", None, "", = mirror.creates_parents),
     flag!("fsync", None, = fsync),
 ];
+
+/// Adds a directory in which the destination looks for content.
+fn add_base(options: &mut SyncOptions, how: Bases, dir: &OsStr) -> Result<(), String> {
+    options.bases.push((how, dir.to_owned()));
+    Ok(())
+}
 
 pub(super) fn text(value: &OsStr) -> Result<String, &'static str> {
     value.to_str().map(str::to_owned).ok_or("it is not UTF-8")
