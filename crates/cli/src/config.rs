@@ -11,7 +11,7 @@ use crate::error::CommandError;
 use haul::{RETRIES, files, state};
 use haul_model::{Compression, Ports, Via};
 use haul_net::{Congestion, SILENCE_SECONDS, SshTarget};
-use serde::Serialize;
+use serde_json::Value;
 use std::env;
 use std::ffi::OsString;
 use std::num::NonZeroU8;
@@ -82,15 +82,6 @@ enum Raw<'a> {
     Other,
 }
 
-/// A value, as `haul config` shows it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(untagged)]
-pub(crate) enum SettingValue {
-    Text(String),
-    Number(u32),
-    Switch(bool),
-}
-
 /// Defines [`Settings`] and [`KEYS`]. A row is: the field and its type, the key, whether it may be set
 /// per host, the function that parses a value, the default, and the function that shows a value. The
 /// error of a parser is the kind of value that the key requires. It never contains the value, because
@@ -127,7 +118,7 @@ macro_rules! settings {
             }
 
             /// Every key, its value and its origin, defaults included.
-            pub(crate) fn rows(&self) -> Vec<(&'static str, Option<SettingValue>, Option<Origin>)> {
+            pub(crate) fn rows(&self) -> Vec<(&'static str, Option<Value>, Option<Origin>)> {
                 vec![$({
                     let given = self.$field.as_ref();
                     let value: Option<$type> = given.map(|given| given.value.clone()).or($default);
@@ -142,31 +133,31 @@ settings! {
     rsh: String, "rsh", true, |raw| match raw {
         Raw::Text(text) if probe()?.with_rsh(text).is_ok() => Ok(text.to_owned()),
         _ => Err("a program and its options, as a text".to_owned()),
-    }, Some("ssh".to_owned()), SettingValue::Text;
+    }, Some("ssh".to_owned()), Value::from;
     remote_haul: String, "remote-haul", true, |raw| match raw {
         Raw::Text(text) if probe()?.with_remote_haul(text).is_ok() => Ok(text.to_owned()),
         _ => Err("one path on the host, as a text".to_owned()),
-    }, None, SettingValue::Text;
+    }, None, Value::from;
     transport: Transport, "transport", true, |raw| match raw {
         Raw::Text("haul") => Ok(Transport::Haul),
         Raw::Text("sftp") => Ok(Transport::Sftp),
         _ => Err("\"haul\" or \"sftp\"".to_owned()),
-    }, None, |transport| SettingValue::Text(match transport {
-        Transport::Haul => "haul".to_owned(),
-        Transport::Sftp => "sftp".to_owned(),
+    }, None, |transport| Value::from(match transport {
+        Transport::Haul => "haul",
+        Transport::Sftp => "sftp",
     });
     /// In seconds, at most [`TIMEOUT_MAX`]; 0 means no timeout.
     timeout: u32, "timeout", true, |raw| number(raw, 0, TIMEOUT_MAX)
         .ok_or_else(|| format!("a number of seconds from 0 to {TIMEOUT_MAX}")),
-        Some(SILENCE_SECONDS), SettingValue::Number;
+        Some(SILENCE_SECONDS), Value::from;
     /// At most [`PARALLEL_MAX`].
     parallel: NonZeroU8, "parallel", true, |raw| number(raw, 1, PARALLEL_MAX)
         .and_then(NonZeroU8::new).ok_or_else(|| format!("a number from 1 to {PARALLEL_MAX}")),
-        None, |lanes| SettingValue::Number(lanes.get().into());
+        None, |lanes| Value::from(lanes.get());
     /// At most [`RETRIES_MAX`].
     retries: u32, "retries", true, |raw| number(raw, 0, RETRIES_MAX)
         .ok_or_else(|| format!("a number from 0 to {RETRIES_MAX}")),
-        Some(RETRIES), SettingValue::Number;
+        Some(RETRIES), Value::from;
     bwlimit: Rate, "bwlimit", true,
         |raw| parsed(raw, "a rate in KiB per second, or a text with a unit, such as \"5m\""),
         None, shown;
@@ -183,8 +174,8 @@ settings! {
         |raw| parsed(raw, "a time from 0 to 24h, such as \"10m\""), Some(KeepFor::default()), shown;
     cache: KeptMax, "cache", false,
         |raw| parsed(raw, "a size, such as \"4GiB\", or 0"), Some(KeptMax::default()), shown;
-    verify: bool, "verify", false, switch, Some(false), SettingValue::Switch;
-    sync: bool, "sync", false, switch, Some(false), SettingValue::Switch;
+    verify: bool, "verify", false, switch, Some(false), Value::from;
+    sync: bool, "sync", false, switch, Some(false), Value::from;
 }
 
 /// A host on which values are checked.
@@ -192,8 +183,8 @@ fn probe() -> Result<SshTarget, String> {
     SshTarget::new(None, "host").map_err(|error| error.to_string())
 }
 
-fn shown(value: impl ToString) -> SettingValue {
-    SettingValue::Text(value.to_string())
+fn shown(value: impl ToString) -> Value {
+    Value::from(value.to_string())
 }
 
 impl Settings {

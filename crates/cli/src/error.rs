@@ -334,12 +334,11 @@ impl From<JobError> for CommandError {
                 let hint = cause.hint();
                 hint.into_iter().fold(Self::new(kind, error), Self::with_hint)
             }
-            JobError::Threads(_) => Self::new(ErrorKind::Io, error)
-                .with_hint("raise 'ulimit -u' or 'ulimit -v', or end other programs"),
-            JobError::OpenFiles(_) => {
-                Self::new(ErrorKind::Io, error).with_hint("raise the limit with 'ulimit -n'")
+            JobError::Threads(_) => {
+                Self::io(error).with_hint("raise 'ulimit -u' or 'ulimit -v', or end other programs")
             }
-            JobError::Panicked => Self::new(ErrorKind::Io, error)
+            JobError::OpenFiles(_) => Self::io(error).with_hint("raise the limit with 'ulimit -n'"),
+            JobError::Panicked => Self::io(error)
                 .with_hint("run the same command again; if this happens again, report it"),
             JobError::Interrupted => Self::interrupted(),
             JobError::Destination { ref fault, ref path } => {

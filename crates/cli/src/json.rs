@@ -8,13 +8,14 @@ pub(crate) use self::object::Object;
 pub(crate) use self::words::{fate_word, result_word};
 
 use self::words::{difference_words, fault_word, kind_word, origin_word, skip_word};
-use crate::config::{Origin, SettingValue};
+use crate::config::Origin;
 use crate::deployed;
 use crate::error::{CommandError, ExitCode};
 use crate::progress::Counts;
 use haul_engine::{CacheFigures, CheckedChunks, Cleaned, LinkEvent, Outcome, Skip, Summary};
 use haul_model::{Changes, Entry, Fault, Kind, Name, Side};
 use haul_net::Held;
+use serde_json::Value;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
@@ -226,7 +227,7 @@ pub(crate) fn entry(host: Option<&str>, path: &[u8], entry: &Entry) -> Object {
 pub(crate) fn setting(
     host: Option<&str>,
     key: &str,
-    value: Option<&SettingValue>,
+    value: Option<&Value>,
     origin: Option<Origin>,
     path: Option<&[u8]>,
 ) -> Object {

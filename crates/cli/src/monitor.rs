@@ -31,12 +31,13 @@ mod fate;
 mod job_paths;
 mod order;
 mod removal;
+mod side;
 
 use self::compared::difference_line;
 use self::fate::{CopyFate, copy_skip_reason, unsafe_link_line};
 use self::job_paths::JobPaths;
 use self::order::OrderedLines;
-pub(crate) use self::removal::SourceRemoval;
+pub(crate) use self::side::SideMonitor;
 
 /// Maximum number of differences that a comparison names without `-v`.
 const NAMED_MAX: u64 = 20;

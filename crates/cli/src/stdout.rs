@@ -1,6 +1,6 @@
 //! Buffered standard output. It accepts that its reader closes the pipe.
 
-use crate::error::{self, CommandError};
+use crate::error::CommandError;
 use haul_model::{Fault, Side};
 use std::io::{self, ErrorKind, Write};
 
@@ -95,7 +95,7 @@ pub(crate) fn write_result(write_result: io::Result<()>) -> Result<(), CommandEr
     match write_result {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             let fault = Fault::from_io(Side::Destination, "write to standard output", &error);
-            Err(CommandError::new(error::ErrorKind::Io, fault))
+            Err(CommandError::io(fault))
         }
         _ => Ok(()),
     }

@@ -77,6 +77,7 @@ pub(super) fn transfer_options(
     mut words: Settings,
     sources: &[Location],
     dest: &Location,
+    no_cache: bool,
     config: &Config,
 ) -> TransferOptions {
     let machines = || [dest].into_iter().chain(sources).map(|location| &location.machine);
@@ -91,7 +92,7 @@ pub(super) fn transfer_options(
         compression: words.compress.map(|given| given.value).unwrap_or_default(),
         via: words.via.map(|given| given.value).unwrap_or_default(),
         ports: words.port_range.map(|given| given.value),
-        no_cache: false,
+        no_cache,
         kept_max: config.kept_max(),
     }
 }
@@ -155,12 +156,14 @@ impl RemoteArgs {
 pub(super) struct HostResolver<'c> {
     words: Settings,
     deploy: bool,
+    /// Do not report hosts without haul.
+    quiet: bool,
     config: &'c Config,
 }
 
 impl<'c> HostResolver<'c> {
     pub(super) fn new(words: Settings, config: &'c Config) -> Self {
-        Self { words, deploy: false, config }
+        Self { words, deploy: false, quiet: false, config }
     }
 
     /// Parses a location, and sets up its host.
@@ -181,6 +184,8 @@ impl<'c> HostResolver<'c> {
         // A setting of remote-haul, or transport haul, allows no fallback.
         if haul_option(&settings).is_some() {
             host.without_haul = WithoutHaul::Fail;
+        } else if self.quiet && host.without_haul == WithoutHaul::Continue {
+            host.without_haul = WithoutHaul::ContinueQuietly;
         }
         host.parallel = settings.parallel.as_ref().map(|given| given.value);
         host.retries = settings.retries();
@@ -292,8 +297,7 @@ impl TransferArgs {
         dest: &Location,
         config: &Config,
     ) -> TransferOptions {
-        let no_cache = self.no_cache;
-        TransferOptions { no_cache, ..transfer_options(self.words(), sources, dest, config) }
+        transfer_options(self.words(), sources, dest, self.no_cache, config)
     }
 
     /// The settings of all these options.
@@ -315,7 +319,8 @@ impl TransferArgs {
         usage: &str,
         config: &Config,
     ) -> Result<(Vec<Location>, Location), CommandError> {
-        let resolver = HostResolver { words: self.words(), deploy: self.deploy, config };
+        let resolver = HostResolver::new(self.words(), config);
+        let resolver = HostResolver { deploy: self.deploy, ..resolver };
         let (sources, dest) = resolver.sources_and_dest(words, usage)?;
         let by_sftp = |location: &&Location| location.machine.is_by_sftp();
         let by_sftp = sources.iter().chain([&dest]).find(by_sftp);
@@ -334,14 +339,6 @@ impl RequestArgs {
         config: &Config,
     ) -> Result<Vec<Location>, CommandError> {
         let resolver = HostResolver::new(self.remote.settings(), config);
-        let mut locations = resolver.locations(words)?;
-        for location in locations.iter_mut().filter(|_| self.quiet) {
-            if let Machine::Remote(host) = &mut location.machine
-                && host.without_haul == WithoutHaul::Continue
-            {
-                host.without_haul = WithoutHaul::ContinueQuietly;
-            }
-        }
-        Ok(locations)
+        HostResolver { quiet: self.quiet, ..resolver }.locations(words)
     }
 }

@@ -26,7 +26,7 @@ use crate::error::CommandError;
 use crate::lines::Columns;
 use crate::report::{Detail, Show};
 use clap::{ArgAction, Args, ValueHint};
-use haul::{DeleteTiming, Location, Request, TransferOptions};
+use haul::{DeleteTiming, Location, Request};
 use haul_model::{
     Altered, Bases, Compression, Conflict, Delete, Kept, Mirror, Moving, Place, PlaceError, Policy,
     Relative, Resume, Sameness, Sides, Style, Walking,
@@ -223,9 +223,8 @@ impl SyncArgs {
             true => (resolver.locations(&paths)?, Location::root()),
             false => resolver.sources_and_dest(&paths, SYNC_USAGE)?,
         };
-        let no_cache = options.no_cache;
         let transfer_options =
-            TransferOptions { no_cache, ..transfer_options(settings, &sources, &dest, config) };
+            transfer_options(settings, &sources, &dest, options.no_cache, config);
         let detail = match (self.json, options.quiet) {
             (true, _) => Detail::Json,
             (_, true) => Detail::Text(Show::Quiet),

@@ -1,17 +1,16 @@
 //! `haul cache`: shows, clears or verifies the chunk cache of this machine.
 
 use crate::args::{CacheAction, CacheCommand};
-use crate::error::{CommandError, ErrorKind, ExitCode};
+use crate::error::{CommandError, ExitCode};
 use crate::json;
 use crate::progress::Screen;
 use crate::quantity;
 use crate::report::{Detail, Lazy, Report, Show};
 use crate::server;
+use haul::files::shown;
 use haul::state;
 use haul_engine::{CacheConfig, CacheFigures, ChunkCache};
-use haul_model::escape_bytes;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 
 pub(super) fn run(command: &CacheCommand) -> ExitCode {
     let detail = if command.json { Detail::Json } else { Detail::Text(Show::Normal) };
@@ -27,12 +26,12 @@ fn execute(command: &CacheCommand, report: &Report) -> Result<(), CommandError> 
         Some(client) => server::cache::dir_of(client)?,
         None => state::cache_dir().ok_or_else(|| {
             let message = "there is no place for a cache: HOME is not an absolute path";
-            CommandError::new(ErrorKind::Io, message)
+            CommandError::io(message)
         })?,
     };
     let place = CacheConfig { dir, kept_max: crate::cache::kept_max() };
     let failed = |error: io::Error| {
-        let dir = escape_bytes(place.dir.as_os_str().as_bytes());
+        let dir = shown(&place.dir);
         let why = match error.kind() {
             io::ErrorKind::WouldBlock => "another haul uses the cache".to_owned(),
             io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
@@ -40,7 +39,7 @@ fn execute(command: &CacheCommand, report: &Report) -> Result<(), CommandError> 
             }
             _ => haul_model::os_text(&error),
         };
-        CommandError::new(ErrorKind::Io, format!("can't use the cache in {dir}: {why}"))
+        CommandError::io(format!("can't use the cache in {dir}: {why}"))
     };
     let hint = "set HAUL_CACHE_DIR to a directory of your own, or to one that can be created";
     let opened = match &command.client {
@@ -77,7 +76,7 @@ fn execute(command: &CacheCommand, report: &Report) -> Result<(), CommandError> 
 fn figures_text(place: &CacheConfig, figures: CacheFigures) -> String {
     let CacheFigures { chunks, bytes, files, index_len, kept_len, saved } = figures;
     let size = quantity::bytes;
-    let dir = escape_bytes(place.dir.as_os_str().as_bytes());
+    let dir = shown(&place.dir);
     let chunks = quantity::counted(chunks, "chunk", "chunks");
     let files = quantity::counted(files, "file", "files");
     let kept = match place.kept_max {

@@ -1,12 +1,14 @@
 //! `haul config`: shows the settings that apply, and the origin of each.
 
 use crate::args::ShowConfig;
-use crate::config::{Origin, SettingValue, variable};
+use crate::config::{Origin, variable};
 use crate::error::ExitCode;
 use crate::json;
 use crate::progress::Screen;
 use crate::report::{Lazy, Report, Show};
-use haul_model::{escape_bytes, escape_controls};
+use haul::files::shown;
+use haul_model::escape_controls;
+use serde_json::Value;
 use std::os::unix::ffi::OsStrExt;
 
 /// Width of the longest key, and of most values, in columns.
@@ -34,7 +36,7 @@ fn heading(command: &ShowConfig) -> String {
     let file = match &command.path {
         Some(path) => {
             let missing = if command.exists { "" } else { " (there is none)" };
-            format!("{}{missing}", escape_bytes(path.as_os_str().as_bytes()))
+            format!("{}{missing}", shown(path))
         }
         None => "none: neither XDG_CONFIG_HOME nor HOME is an absolute path".to_owned(),
     };
@@ -43,12 +45,11 @@ fn heading(command: &ShowConfig) -> String {
 }
 
 /// The line about a setting.
-fn row(key: &str, value: Option<&SettingValue>, origin: Option<Origin>) -> String {
+fn row(key: &str, value: Option<&Value>, origin: Option<Origin>) -> String {
     let value = match value {
         None => "-".to_owned(),
-        Some(SettingValue::Text(text)) => format!("\"{}\"", escape_controls(text)),
-        Some(SettingValue::Number(number)) => number.to_string(),
-        Some(SettingValue::Switch(switch)) => switch.to_string(),
+        Some(Value::String(text)) => format!("\"{}\"", escape_controls(text)),
+        Some(value) => value.to_string(),
     };
     let origin = match origin {
         None => "default".to_owned(),

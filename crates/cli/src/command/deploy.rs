@@ -69,7 +69,7 @@ pub(crate) fn own_program() -> Result<PathBuf, CommandError> {
         return Ok(OWN_PROGRAM.into());
     }
     std::env::current_exe().map_err(|error| {
-        CommandError::new(ErrorKind::Io, format!("can't find the file of this program: {error}"))
+        CommandError::io(format!("can't find the file of this program: {error}"))
             .with_hint("name it with --binary PATH")
     })
 }

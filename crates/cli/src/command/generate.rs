@@ -4,12 +4,13 @@
 mod remote_completions;
 
 use crate::args::{CompletedShell, Generate, words};
-use crate::error::{CommandError, ErrorKind, ExitCode};
+use crate::error::{CommandError, ExitCode};
 use crate::report::{print_answer, print_error};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
-use haul_model::{escape_bytes, os_text};
+use haul::files::shown;
+use haul_model::os_text;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
@@ -36,37 +37,32 @@ pub(super) fn run(words: &Generate) -> ExitCode {
             print_answer(summary(dir, pages, &files, is_searched(dir)).as_bytes())
         }
         Err((path, error)) => {
-            let (path, error) = (display_path(&path), os_text(&error));
-            let error = CommandError::new(ErrorKind::Io, format!("{path}: can't write: {error}"));
+            let (path, error) = (shown(&path), os_text(&error));
+            let error = CommandError::io(format!("{path}: can't write: {error}"));
             print_error(&error)
         }
     }
-}
-
-fn display_path(path: &Path) -> String {
-    escape_bytes(path.as_os_str().as_bytes())
 }
 
 /// The output: the files that were written below `dir`, and the remaining steps. `is_searched`: man
 /// already looks for pages there.
 fn summary(dir: &Path, pages: usize, completions: &[PathBuf], is_searched: bool) -> String {
     let man = dir.join("man");
-    let mut lines = format!("wrote {pages} man pages: {}\n", display_path(&dir.join(MAN)));
+    let mut lines = format!("wrote {pages} man pages: {}\n", shown(&dir.join(MAN)));
     for path in completions {
-        lines.push_str(&format!("wrote completions: {}\n", display_path(path)));
+        lines.push_str(&format!("wrote completions: {}\n", shown(path)));
     }
     match is_searched {
         true => lines.push_str("'man haul' shows the first page\n"),
         false => lines.push_str(&format!(
             "for 'man haul', add to your shell's startup file: export MANPATH=\"{}:\"\n",
-            display_path(&man)
+            shown(&man)
         )),
     }
     let zsh =
         completions.iter().find(|path| path.ends_with("_haul")).and_then(|path| path.parent());
     if let Some(zsh) = zsh {
-        lines
-            .push_str(&format!("for zsh, add before compinit: fpath+=('{}')\n", display_path(zsh)));
+        lines.push_str(&format!("for zsh, add before compinit: fpath+=('{}')\n", shown(zsh)));
     }
     lines.push_str("bash (with bash-completion) and fish search ~/.local/share and /usr/share\n");
     lines

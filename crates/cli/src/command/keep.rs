@@ -1,7 +1,7 @@
 //! `haul keep`: lists and closes kept connections, or holds one.
 
 use crate::args::{Keep, KeepAction};
-use crate::error::{CommandError, ErrorKind, ExitCode};
+use crate::error::{CommandError, ExitCode};
 use crate::json;
 use crate::progress::Screen;
 use crate::quantity;
@@ -42,7 +42,7 @@ fn print_connections(
         find(&dir).map_err(|error| {
             let dir = haul_model::escape_text(&dir.to_string_lossy());
             let error = format!("{dir}: {error}");
-            CommandError::new(ErrorKind::Io, error)
+            CommandError::io(error)
         })
     });
     match found {

@@ -2,16 +2,15 @@
 
 use crate::args::Serve;
 use crate::cache;
-use crate::error::{CommandError, ErrorKind, ExitCode};
+use crate::error::{CommandError, ExitCode};
 use crate::interrupt;
 use crate::report;
 use crate::sshd;
+use haul::files::shown;
 use haul_engine::{JobError, Rights, ServeOptions};
-use haul_model::escape_bytes;
 use haul_net::{CLIENT_LOST_STATUS, Connection, ListenTarget};
 use std::io;
 use std::net::IpAddr;
-use std::os::unix::ffi::OsStrExt;
 
 const _: () = assert!(ExitCode::Connection.number() == CLIENT_LOST_STATUS);
 
@@ -28,12 +27,12 @@ pub(super) fn run(words: &Serve) -> ExitCode {
 }
 
 fn serve(words: &Serve) -> Result<ExitCode, CommandError> {
-    let failed = |error: io::Error| CommandError::new(ErrorKind::Io, error);
+    let failed = |error: io::Error| CommandError::io(error);
     let rights = if words.read_only { Rights::Read } else { Rights::Write };
     if let Some(root) = &words.root {
         // The restriction must apply before any thread starts.
         haul_engine::confine_below(root, false, rights, None).map_err(|error| {
-            let root = escape_bytes(root.as_os_str().as_bytes());
+            let root = shown(root);
             failed(io::Error::new(
                 error.kind(),
                 format!("can't restrict access to {root}: {error}"),

@@ -5,23 +5,23 @@ mod install;
 mod remote;
 
 use crate::args::{self, Command, Server, Terms};
-use crate::error::{CommandError, ErrorKind, ExitCode};
+use crate::error::{CommandError, ExitCode};
 use crate::report::print_error;
 use crate::server::{
     self, Client, INVITATION_SPAN, InvitationRecord, JobStatus, Keys, PORT, Records, Request,
     Right, ServerPaths, Settings, Status, ask, is_reachable, listens_on, slots, timestamp_now,
 };
 use crate::{sshd, stdout};
+use haul::files::shown;
 use haul::servers::{self, EnrolledServer};
 use haul_engine::{ROOT, is_root, node_name, user_id};
-use haul_model::{escape_bytes, escape_text};
+use haul_model::escape_text;
 use haul_net::{Invitation, PublicKey, ServerAddress, is_client_name};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -132,7 +132,7 @@ fn status(json: bool) -> Result<ExitCode, CommandError> {
 }
 
 fn no_server() -> CommandError {
-    CommandError::new(ErrorKind::Io, "no server runs").with_hint("start it: 'haul server start'")
+    CommandError::io("no server runs").with_hint("start it: 'haul server start'")
 }
 
 fn reload() -> Result<(), CommandError> {
@@ -148,8 +148,7 @@ fn notify(paths: &ServerPaths) -> Result<(), CommandError> {
     match ask(paths, Request::Reload)? {
         Some(Status { error: Some(error), .. }) => {
             let message = format!("the change is written, but the running server reports: {error}");
-            Err(CommandError::new(ErrorKind::Io, message)
-                .with_hint("correct that, then run 'haul server reload'"))
+            Err(CommandError::io(message).with_hint("correct that, then run 'haul server reload'"))
         }
         _ => Ok(()),
     }
@@ -161,7 +160,7 @@ fn stop() -> Result<(), CommandError> {
     let begin = Instant::now();
     while server::is_running(&paths)? {
         if begin.elapsed() > STOP_MAX {
-            return Err(CommandError::new(ErrorKind::Io, "the server does not stop"));
+            return Err(CommandError::io("the server does not stop"));
         }
         thread::sleep(POLL_INTERVAL);
     }
@@ -202,8 +201,8 @@ fn start(listen: &[String], reaches: bool) -> Result<(), CommandError> {
         }
         let has_ended = child.try_wait().map_err(CommandError::io)?.is_some();
         if has_ended || begin.elapsed() > START_MAX {
-            let path = escape_bytes(path.as_os_str().as_bytes());
-            return Err(CommandError::new(ErrorKind::Io, "the server does not start")
+            let path = shown(&path);
+            return Err(CommandError::io("the server does not start")
                 .with_hint(format!("its messages are at the end of {path}")));
         }
         thread::sleep(POLL_INTERVAL);
@@ -217,7 +216,7 @@ fn config(json: bool) -> Result<(), CommandError> {
         return print_json(&settings);
     }
     let text = toml::to_string(&settings).map_err(CommandError::io)?;
-    let path = escape_bytes(paths.config().as_os_str().as_bytes());
+    let path = shown(paths.config());
     let missing = if paths.config().exists() { "" } else { " (there is none)" };
     print(&format!("# file: {path}{missing}\n{text}"))
 }
@@ -229,7 +228,7 @@ fn clients(json: bool) -> Result<(), CommandError> {
     }
     let width = records.clients.iter().map(|client| client.name.len()).max().unwrap_or_default();
     for client in &records.clients {
-        let root = escape_bytes(client.root.as_os_str().as_bytes());
+        let root = shown(&client.root);
         let user = client.user.as_deref().map(|user| format!(" as {user}")).unwrap_or_default();
         let (name, key) = (escape_text(&client.name), client.key.fingerprint());
         let right = client.right.word();
@@ -251,7 +250,7 @@ fn validate_terms(
     let home = || std::env::var_os("HOME").map(PathBuf::from);
     let root = terms.root.clone().or_else(home).filter(|root| root.is_absolute());
     let root = root.ok_or_else(|| CommandError::usage("--root: not an absolute path"))?;
-    let shown = escape_bytes(root.as_os_str().as_bytes());
+    let shown = shown(&root);
     let found = fs::canonicalize(&root)
         .map_err(|error| CommandError::usage(format!("--root: {shown}: {error}")))?;
     if !found.is_dir() {

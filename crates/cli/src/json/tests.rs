@@ -140,7 +140,7 @@ fn samples() -> Vec<Object> {
         setting(
             Some("nas"),
             "timeout",
-            Some(&SettingValue::Number(120)),
+            Some(&Value::from(120)),
             Some(Origin::File(2)),
             Some(b"/home/ann/.config/haul/config.toml"),
         ),

@@ -1,7 +1,7 @@
 //! The file of rsync's `--log-file`, in addition to the report. Lines are appended, each with its
 //! time.
 
-use crate::error::{CommandError, ErrorKind, ExitCode};
+use crate::error::{CommandError, ExitCode};
 use crate::quantity;
 use haul_engine::Links;
 use haul_model::{Fault, Side, escape_bytes};
@@ -54,6 +54,6 @@ impl LogFile {
         let error = std::mem::replace(&mut file.1, Ok(())).err()?;
         let fault = Fault::from_io(Side::Destination, "write to the log", &error);
         let path = escape_bytes(self.path.as_bytes());
-        Some(CommandError::new(ErrorKind::Io, format!("{path}: {}", fault.message)))
+        Some(CommandError::io(format!("{path}: {}", fault.message)))
     }
 }

@@ -3,13 +3,12 @@
 use super::paths::failed;
 use super::records::{Client, Right, timestamp_now};
 use crate::error::CommandError;
+use haul::files::shown;
 use haul_engine::append_to_private;
-use haul_model::escape_bytes;
 use serde::Serialize;
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// The open audit log.
@@ -37,7 +36,7 @@ impl ClientInfo {
         Self {
             client: client.name.clone(),
             from: SocketAddr::new(from.ip().to_canonical(), from.port()),
-            root: escape_bytes(client.root.as_os_str().as_bytes()),
+            root: shown(&client.root),
             right: client.right,
             user: client.user.clone(),
         }

@@ -8,11 +8,12 @@ use super::guest;
 use super::records::{Client, InvitationRecord};
 use crate::interrupt;
 use crate::sshd;
+use haul::files::shown;
 use haul_engine::{
     ChunkCache, JobError, ResourceLimits, Rights, ServeOptions, Summary, become_user,
     die_with_parent, is_root,
 };
-use haul_model::{Side, Task, escape_bytes};
+use haul_model::{Side, Task};
 use haul_net::{Caller, Connection, Forwarded, Killer, ListenTarget, PublicKey, Refusal};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -20,7 +21,6 @@ use signal_hook::consts::SIGTERM;
 use signal_hook::low_level::pipe;
 use std::io::{self, PipeWriter, Read, Write};
 use std::net::TcpStream;
-use std::os::unix::ffi::OsStrExt;
 use std::thread;
 use std::time::Duration;
 
@@ -183,7 +183,7 @@ fn confine(context: &ChildContext<'_>, client: &Client) -> io::Result<Option<Chu
             .map_err(|error| context_error(&format!("become the user {user}"), error))?;
     }
     die_with_parent(context.parent)?;
-    let root = escape_bytes(client.root.as_os_str().as_bytes());
+    let root = shown(&client.root);
     let stay = haul_engine::confine_below(&client.root, true, client.right.into(), cache.as_ref());
     stay.map_err(|error| context_error(&format!("restrict access to {root}"), error))?;
     context.bounds.apply().map_err(|error| context_error("limit the process", error))?;

@@ -3,7 +3,7 @@
 
 use super::ServerPaths;
 use super::paths::failed;
-use crate::error::{CommandError, ErrorKind};
+use crate::error::CommandError;
 use haul::files;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File, Permissions};
@@ -88,7 +88,7 @@ impl Control {
     /// If another server of this user runs, and errors of the file system.
     pub(super) fn bind(paths: &ServerPaths) -> Result<Self, CommandError> {
         let Some(lock) = files::try_lock(&paths.server_lock())? else {
-            return Err(CommandError::new(ErrorKind::Io, "a server of this user runs already")
+            return Err(CommandError::io("a server of this user runs already")
                 .with_hint("'haul server status' shows it, 'haul server stop' ends it"));
         };
         // The lock is held, so an existing socket is left over from an earlier server.
@@ -166,7 +166,7 @@ pub(crate) fn ask(paths: &ServerPaths, request: Request) -> Result<Option<Status
         stream.take(ANSWER_LEN_MAX).read_to_end(&mut answer)?;
         Ok(serde_json::from_slice(&answer)?)
     };
-    answer().map(Some).map_err(|error| {
-        CommandError::new(ErrorKind::Io, format!("the server does not answer: {error}"))
-    })
+    answer()
+        .map(Some)
+        .map_err(|error| CommandError::io(format!("the server does not answer: {error}")))
 }

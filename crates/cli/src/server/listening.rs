@@ -1,7 +1,7 @@
 //! The addresses and sockets of a server.
 
 use super::Settings;
-use crate::error::{CommandError, ErrorKind};
+use crate::error::CommandError;
 pub(super) use haul_engine::Activated as Sockets;
 use haul_engine::sockets_from_parent;
 use haul_net::{Gate, bind_udp, listen_on};
@@ -130,7 +130,7 @@ fn bind_one(address: SocketAddr, quic: bool) -> io::Result<(TcpListener, Option<
 
 fn cannot_listen(address: SocketAddr, error: &io::Error) -> CommandError {
     let message = format!("can't listen on {address}: {error}");
-    CommandError::new(ErrorKind::Io, message)
+    CommandError::io(message)
         .with_hint("choose another address or port in server.toml, or with --listen")
 }
 

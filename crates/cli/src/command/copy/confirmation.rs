@@ -2,11 +2,12 @@
 //! wrong source or destination.
 
 use crate::error::{CommandError, ErrorKind};
+use crate::monitor::SideMonitor;
 use crate::progress::Screen;
 use crate::quantity;
 use haul::{Hosts, Location, Machine};
-use haul_engine::{Event, Job, Monitor, Outcome, Progress, RoutedJob, Skip};
-use haul_model::{Kind, Mirror, Part, Policy, Task};
+use haul_engine::{Event, Job, Monitor, Outcome, RoutedJob, Skip};
+use haul_model::{Mirror, Part, Policy, Task};
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -34,8 +35,17 @@ pub(super) fn confirm(
     if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
         return Ok(());
     }
-    let (progress, removed, kept) = Default::default();
-    let counter = RemovalCounter { monitor, progress, removed, kept };
+    let (progress, removed, kept): (_, AtomicU64, AtomicU64) = Default::default();
+    let is_kept = |outcome: &Outcome| *outcome == Outcome::Skipped(Skip::Unchanged);
+    // Failures are ignored: the jobs that follow report them.
+    let counter = SideMonitor::new(monitor, &progress, is_kept, |event| match event {
+        Event::Deleted { .. } => drop(removed.fetch_add(1, Ordering::Relaxed)),
+        // The destination itself always stays.
+        Event::Entry { path, outcome, .. } if path != b"." && is_kept(outcome) => {
+            kept.fetch_add(1, Ordering::Relaxed);
+        }
+        _ => {}
+    });
     for routed_job in routed_jobs {
         let counted = hosts.run(&counting_leg(routed_job), &counter);
         counted.map_err(|error| match monitor.cancelled() {
@@ -43,7 +53,7 @@ pub(super) fn confirm(
             false => CommandError::from_routed_job(error, routed_job),
         })?;
     }
-    let (removed, kept) = (counter.removed.into_inner(), counter.kept.into_inner());
+    let (removed, kept) = (removed.into_inner(), kept.into_inner());
     if !needs_confirmation(removed, kept) {
         return Ok(());
     }
@@ -101,43 +111,6 @@ fn read_answer(monitor: &dyn Monitor) -> Result<String, CommandError> {
             }
             Err(RecvTimeoutError::Timeout) => {}
         }
-    }
-}
-
-/// The monitor of the jobs that count. It forwards connections and warnings. Failures are ignored:
-/// the jobs that follow report them.
-struct RemovalCounter<'m> {
-    monitor: &'m dyn Monitor,
-    progress: Progress,
-    removed: AtomicU64,
-    kept: AtomicU64,
-}
-
-impl Monitor for RemovalCounter<'_> {
-    fn progress(&self) -> &Progress {
-        &self.progress
-    }
-
-    fn event(&self, event: Event<'_>) {
-        match event {
-            Event::Deleted { .. } => drop(self.removed.fetch_add(1, Ordering::Relaxed)),
-            // The destination itself always stays.
-            Event::Entry { path, outcome: Outcome::Skipped(Skip::Unchanged), .. }
-                if path != b"." =>
-            {
-                self.kept.fetch_add(1, Ordering::Relaxed);
-            }
-            Event::Warning { .. } | Event::Link(_) => self.monitor.event(event),
-            _ => {}
-        }
-    }
-
-    fn shows(&self, _: &Kind, outcome: &Outcome) -> bool {
-        matches!(outcome, Outcome::Skipped(Skip::Unchanged))
-    }
-
-    fn cancelled(&self) -> bool {
-        self.monitor.cancelled()
     }
 }
 

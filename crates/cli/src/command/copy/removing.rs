@@ -3,10 +3,10 @@
 
 use super::watch_legs;
 use crate::error::ErrorKind;
-use crate::monitor::{JobMonitor, SourceRemoval};
+use crate::monitor::{JobMonitor, SideMonitor};
 use haul::{Hosts, Machine};
-use haul_engine::{NotCopied, RoutedJob, Summary};
-use std::sync::atomic::AtomicU64;
+use haul_engine::{Monitor, NotCopied, Outcome, RoutedJob, Skip, Summary};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Runs `routed_jobs`, then `removals`. If one of the `routed_jobs` ended early, no removal runs.
 /// Entries that failed, and everything in them, are kept.
@@ -32,8 +32,12 @@ pub(super) fn run(
         }
         ready.push(routed_job);
     }
-    let removal = SourceRemoval { monitor, failed: AtomicU64::new(0) };
+    let failed = AtomicU64::new(0);
+    let differs = |outcome: &Outcome| *outcome != Outcome::Skipped(Skip::Unchanged);
+    let removal = SideMonitor::new(monitor, monitor.progress(), differs, |event| {
+        failed.fetch_add(monitor.report_removal(event).into(), Ordering::Relaxed);
+    });
     let (_, error) = watch_legs(ready, monitor, &removal, hosts);
-    summary.failed += removal.failed.into_inner();
+    summary.failed += failed.into_inner();
     (summary, error)
 }

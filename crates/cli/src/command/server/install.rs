@@ -1,7 +1,7 @@
 //! `haul server install`: writes the unit files of a service.
 
 use super::print;
-use crate::error::{CommandError, ErrorKind};
+use crate::error::CommandError;
 use crate::server::{ServerPaths, Settings, unit_files};
 use haul_engine::is_root;
 use std::fs;
@@ -52,9 +52,7 @@ pub(super) fn run(user: bool) -> Result<(), CommandError> {
     for unit in unit_files(&program, &variables, &listen, settings.quic, user) {
         let path = dir.join(unit.name);
         let written = fs::write(&path, unit.text);
-        written.map_err(|error| {
-            CommandError::new(ErrorKind::Io, format!("{}: {error}", path.display()))
-        })?;
+        written.map_err(|error| CommandError::io(format!("{}: {error}", path.display())))?;
         print(&format!("wrote {}\n", path.display()))?;
     }
     let systemctl = if user { "systemctl --user" } else { "systemctl" };

@@ -3,8 +3,9 @@
 
 use crate::args::{LIST_LEN_MAX, RemoteList, paths_of_list};
 use crate::error::CommandError;
+use crate::monitor::SideMonitor;
 use haul::{Machine, Questions, Request};
-use haul_engine::{Event, Job, Monitor, Progress, Route, RoutedJob};
+use haul_engine::{Event, Job, Progress, Route, RoutedJob};
 use haul_model::{Mirror, Outcome, Policy, Task, escape_bytes};
 use parking_lot::Mutex;
 use std::fs::{self, DirBuilder};
@@ -49,13 +50,22 @@ fn fetch(
         ..Job::default()
     };
     let routed_job = RoutedJob { job, route: Route::Download(machine.clone()) };
-    let (progress, reason) = Default::default();
-    let monitor = FetchMonitor { monitor: questions.monitor(), progress, reason };
+    let (progress, reason) = (Progress::default(), Mutex::new(None));
+    let monitor = SideMonitor::new(
+        questions.monitor(),
+        &progress,
+        |_| true,
+        |event| {
+            if let Event::Entry { outcome: Outcome::Failed(fault), .. } = event {
+                reason.lock().get_or_insert_with(|| fault.message.clone());
+            }
+        },
+    );
     questions
         .hosts()
         .run(&routed_job, &monitor)
         .map_err(|error| CommandError::from_routed_job(error, &routed_job))?;
-    if let Some(reason) = monitor.reason.into_inner() {
+    if let Some(reason) = reason.into_inner() {
         return Err(failed(reason));
     }
     let text = fs::read(&file)
@@ -79,33 +89,5 @@ impl Drop for PrivateTempDir {
     fn drop(&mut self) {
         // After a failure the name shows that the directory is haul's.
         let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Records why the file could not be fetched, and forwards events of the connection.
-struct FetchMonitor<'m> {
-    monitor: &'m dyn Monitor,
-    progress: Progress,
-    reason: Mutex<Option<String>>,
-}
-
-impl Monitor for FetchMonitor<'_> {
-    fn progress(&self) -> &Progress {
-        &self.progress
-    }
-
-    fn event(&self, event: Event<'_>) {
-        match event {
-            Event::Entry { outcome: Outcome::Failed(fault), .. } => {
-                let mut reason = self.reason.lock();
-                reason.get_or_insert_with(|| fault.message.clone());
-            }
-            Event::Link(_) | Event::Warning { .. } => self.monitor.event(event),
-            _ => {}
-        }
-    }
-
-    fn cancelled(&self) -> bool {
-        self.monitor.cancelled()
     }
 }
