@@ -62,7 +62,7 @@ pub(crate) enum Command {
     Ls(Ls),
     /// Show metadata of files and directories.
     Stat(Stat),
-    Hash(Hash),
+    Hash(Asked),
     /// Remove the temporary files of interrupted copies.
     Clean(Clean),
     Config(ShowConfig),
@@ -108,30 +108,28 @@ pub(crate) struct Check {
     pub(crate) content: bool,
 }
 
+/// The paths about which `haul ls`, `haul stat` and `haul hash` ask their machines.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) paths: Vec<Location>,
+    pub(crate) detail: Detail,
+}
+
 /// `haul ls`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Ls {
-    pub(crate) paths: Vec<Location>,
+    pub(crate) asked: Asked,
     pub(crate) long: bool,
     /// Print sizes with units.
     pub(crate) readable: bool,
     pub(crate) null: bool,
-    pub(crate) detail: Detail,
 }
 
 /// `haul stat`.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Stat {
-    pub(crate) paths: Vec<Location>,
+    pub(crate) asked: Asked,
     pub(crate) follow: bool,
-    pub(crate) detail: Detail,
-}
-
-/// `haul hash`.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Hash {
-    pub(crate) paths: Vec<Location>,
-    pub(crate) detail: Detail,
 }
 
 /// `haul clean`.
@@ -245,19 +243,16 @@ impl Cli {
             CommandArgs::Sync(Deferred(words)) => Command::Sync(words.into_sync(&load()?)?),
             CommandArgs::Check(Deferred(words)) => Command::Check(words.into_check(&load()?)?),
             CommandArgs::Ls(Deferred(words)) => {
-                let paths = words.remote.locations(&words.paths, &load()?)?;
-                let detail = detail(false, 0, words.remote.json);
+                let asked = words.remote.asked(&words.paths, &load()?)?;
                 let (long, readable) = (words.long, words.human_readable);
-                Command::Ls(Ls { paths, long, readable, null: words.null, detail })
+                Command::Ls(Ls { asked, long, readable, null: words.null })
             }
             CommandArgs::Stat(Deferred(words)) => {
-                let paths = words.remote.locations(&words.paths, &load()?)?;
-                let detail = detail(false, 0, words.remote.json);
-                Command::Stat(Stat { paths, follow: words.dereference, detail })
+                let asked = words.remote.asked(&words.paths, &load()?)?;
+                Command::Stat(Stat { asked, follow: words.dereference })
             }
             CommandArgs::Hash(Deferred(words)) => {
-                let paths = words.remote.locations(&words.paths, &load()?)?;
-                Command::Hash(Hash { paths, detail: detail(false, 0, words.remote.json) })
+                Command::Hash(words.remote.asked(&words.paths, &load()?)?)
             }
             CommandArgs::Config(Deferred(words)) => {
                 Command::Config(words.into_show_config(load()?)?)

@@ -21,11 +21,11 @@ mod sync;
 #[cfg(test)]
 pub(crate) use self::doctor::doctor_samples;
 
-use crate::args::Command;
+use crate::args::{Asked, Command};
 use crate::error::{CommandError, ErrorKind, ExitCode};
 use crate::monitor::JobMonitor;
 use crate::progress::{Screen, diagnostics};
-use crate::report::{Detail, Report};
+use crate::report::Report;
 use haul::{Hosts, Location, Peers, Questions};
 use haul_engine::{RequestError, Requests};
 use haul_model::Fault;
@@ -40,7 +40,7 @@ pub(crate) fn run(command: Command) -> ExitCode {
         Command::Check(check) => check::run(&check),
         Command::Ls(ls) => ls::run(&ls),
         Command::Stat(stat) => stat::run(&stat),
-        Command::Hash(hash) => hash::run(&hash),
+        Command::Hash(asked) => hash::run(&asked),
         Command::Clean(clean) => clean::run(&clean),
         Command::Config(asked) => config::run(&asked),
         Command::Cache(cache) => cache::run(&cache),
@@ -55,16 +55,15 @@ pub(crate) fn run(command: Command) -> ExitCode {
     }
 }
 
-/// Asks one question about each of `paths`, in order. A path with a fault is reported, and the next
+/// Asks one question about each of the paths, in order. A path with a fault is reported, and the next
 /// one is asked about. A question whose connection is lost is asked again over a new one. Without a
 /// new connection the command ends.
 fn ask_each_path(
-    detail: Detail,
-    paths: &[Location],
+    asked: &Asked,
     mut ask: impl FnMut(&mut Requests, PathQuestion<'_>) -> Result<(), RequestError>,
 ) -> ExitCode {
     let screen = Screen::default();
-    let report = &Report::new(detail, &screen);
+    let report = &Report::new(asked.detail, &screen);
     let diagnostics = diagnostics(&screen);
     let hosts = Hosts::new(&diagnostics);
     let monitor = JobMonitor::of_questions(report);
@@ -76,7 +75,7 @@ fn ask_each_path(
     let peers = Peers::new(&diagnostics);
     let mut questions = Questions::new(&hosts, peers, &monitor);
     let unmatched = &mut |host, path: &[u8], fault: &Fault| report.fault(host, path, fault);
-    for given in paths {
+    for given in &asked.paths {
         let locations = match given.expanded(&mut questions, unmatched) {
             Ok((locations, _)) => locations,
             Err(error) => return abort(CommandError::at(&given.machine)(error)),

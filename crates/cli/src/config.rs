@@ -223,16 +223,6 @@ impl Settings {
         sftp.zip(self.remote_haul.as_ref())
             .is_some_and(|(one, other)| one.origin.rank() == other.origin.rank())
     }
-
-    /// The timeout of a silent host, in seconds.
-    pub(crate) fn timeout_seconds(&self) -> u32 {
-        self.timeout.as_ref().map_or(SILENCE_SECONDS, |given| given.value)
-    }
-
-    /// The maximum number of consecutive retries after a lost connection.
-    pub(crate) fn retries(&self) -> u32 {
-        self.retries.as_ref().map_or(RETRIES, |given| given.value)
-    }
 }
 
 /// A number within the bounds, also written as text: variables have only text.

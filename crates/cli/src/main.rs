@@ -6,15 +6,16 @@
 //!
 //! - `args.rs`: commands as plain structs. `args/words.rs`: the clap definitions; those of one
 //!   command are in a file beside it (`args/sync/`: rsync's options). `args/options.rs`: the help
-//!   of options, from one text file. `args/deferred.rs`: defers a command's options until clap needs them.
-//!   `args/compat.rs`: answers to options of other programs, from a text file.
+//!   of options, from a text file. `args/deferred.rs`: defers a command's options until clap needs
+//!   them. `args/compat.rs`: answers to options of other programs, from a text file.
 //! - `command/`: one file for each command, with its parts in a folder.
 //! - `monitor.rs`: receives the events of jobs. `monitor/`: messages about the entries of copies,
-//!   comparisons and moves, and the paths of entries on both sides.
-//! - `report.rs`: the traits of reports and of messages. `report/text.rs` and `report/json.rs`:
-//!   the two reports, over `report/output.rs`. `report/destination.rs`: a report
-//!   that wraps one of them. `report/log_file.rs`: the log of their errors.
-//!   `deployed.rs`: lines about a haul that was installed on a host.
+//!   comparisons and moves, the paths of entries on both sides, and `monitor/side.rs`: the monitor
+//!   of jobs beside these.
+//! - `report.rs`: the report of a command, as text or JSON, and its messages, over
+//!   `report/output.rs`. `report/selection.rs`: the outcomes that are reported. `report/link.rs`:
+//!   lines about connections. `report/log_file.rs`: the log of errors. `deployed.rs`: lines about
+//!   a haul that was installed on a host.
 //! - `json.rs`: the JSON lines and their fields. `json/`: how they are written, and the words of
 //!   closed sets. `lines.rs`: the lines of rsync.
 //! - `progress.rs`: the progress line. `progress/meter.rs`: its text. `progress/on_signal.rs`:

@@ -43,8 +43,8 @@ pub(crate) use self::side::SideMonitor;
 const NAMED_MAX: u64 = 20;
 
 /// The monitor of one command. Its jobs run one after the other.
-pub(crate) struct JobMonitor<'r> {
-    pub(crate) report: &'r Report,
+pub(crate) struct JobMonitor {
+    pub(crate) report: Report,
     task: Task,
     interrupt: Interrupt,
     /// The time at which jobs end, even if work is left.
@@ -77,11 +77,11 @@ pub(crate) struct JobMonitor<'r> {
     is_for_output: bool,
 }
 
-impl<'r> JobMonitor<'r> {
+impl JobMonitor {
     /// Creates the monitor of jobs with `task`, which reports to `report`.
-    pub(crate) fn new(report: &'r Report, task: Task, interrupt: Interrupt) -> Self {
+    pub(crate) fn new(report: &Report, task: Task, interrupt: Interrupt) -> Self {
         Self {
-            report,
+            report: report.clone(),
             task,
             interrupt,
             deadline: None,
@@ -104,7 +104,7 @@ impl<'r> JobMonitor<'r> {
 
     /// Creates the monitor of questions. A signal may end the program at once: a question leaves
     /// nothing to clean up.
-    pub(crate) fn of_questions(report: &'r Report) -> Self {
+    pub(crate) fn of_questions(report: &Report) -> Self {
         let monitor = Self::new(report, Task::default(), Interrupt::default());
         Self { is_for_output: true, ..monitor }
     }
@@ -160,7 +160,7 @@ impl<'r> JobMonitor<'r> {
     /// Ends the job. Returns its figures, also if it ended early.
     pub(crate) fn end(&self) -> Summary {
         *self.running.lock() = false;
-        self.order.lock().release_all(|line| self.lines.print(line, self.report));
+        self.order.lock().release_all(|line| self.lines.print(line, &self.report));
         self.report.progress(None);
         self.progress.summary().since(*self.before.lock())
     }
@@ -172,7 +172,7 @@ impl<'r> JobMonitor<'r> {
         let mut periodic = self.prints_progress().then(|| PeriodicProgress::new(&self.counts()));
         let tick = || {
             if self.report.draws_progress() {
-                self.order.lock().tick(|line| self.lines.print(line, self.report));
+                self.order.lock().tick(|line| self.lines.print(line, &self.report));
             }
             self.report.output().flush();
             // Held while drawing, so that nothing is drawn after `end`.
@@ -268,7 +268,7 @@ impl<'r> JobMonitor<'r> {
     fn print_in_order(&self, number: Option<u64>, line: &dyn Message) {
         match number.filter(|_| self.is_ordered()) {
             Some(number) => self.order.lock().hold(number, line),
-            None => self.lines.print(line, self.report),
+            None => self.lines.print(line, &self.report),
         }
     }
 
@@ -307,37 +307,37 @@ impl<'r> JobMonitor<'r> {
         [&self.lines].into_iter().chain(self.lines.log.as_ref().map(|log| &log.lines))
     }
 
-    /// Prints a mirror's line about an entry.
-    fn line(
+    /// Logs and prints the lines of a mirror about an entry, as far as they are enabled. Returns
+    /// true if the entry has a line besides that of its backup.
+    fn print_fate(
         &self,
         number: Option<u64>,
         path: &[u8],
         kind: &Kind,
         listed: &Listed,
         fate: SyncFate<'_>,
-    ) {
+    ) -> bool {
         let is_outgoing = self.is_outgoing.load(Ordering::Relaxed);
-        let line = Itemized { lines: &self.lines, path, kind, listed, fate, is_outgoing };
-        self.print_in_order(number, &line);
-    }
-
-    /// Prints the line about an entry's backup, if there is one and such lines are enabled.
-    fn print_backup_line(&self, number: Option<u64>, path: &[u8], kind: &Kind, fate: SyncFate<'_>) {
+        let line = |lines| Itemized { lines, path, kind, listed, fate, is_outgoing };
+        let log_lines = self.lines.log.as_ref().map(|log| &log.lines);
+        if let (Some(log), Some(lines)) = (&self.log, log_lines)
+            && lines.is_logged(kind, fate)
+        {
+            log.lines(&String::from_utf8_lossy(&line(lines).text()));
+        }
         if self.lines.has_backup_line(kind, fate) {
             self.print_in_order(number, &self.lines.backup_line(path));
         }
+        let has_line = self.has_line(kind, fate);
+        if has_line {
+            self.print_in_order(number, &line(&self.lines));
+        }
+        has_line
     }
 
-    /// Writes the entry's line to the log, if there is one.
-    fn log(&self, path: &[u8], kind: &Kind, listed: &Listed, fate: SyncFate<'_>) {
-        let format = self.lines.log.as_ref().map(|log| &log.lines);
-        if let (Some(log), Some(lines)) = (&self.log, format)
-            && lines.is_logged(kind, fate)
-        {
-            let is_outgoing = self.is_outgoing.load(Ordering::Relaxed);
-            let line = Itemized { lines, path, kind, listed, fate, is_outgoing };
-            log.lines(&String::from_utf8_lossy(&line.text()));
-        }
+    /// True if a mirror prints a line about an entry with this fate.
+    fn has_line(&self, kind: &Kind, fate: SyncFate<'_>) -> bool {
+        !self.report.is_text() || self.lines.has_line(kind, fate)
     }
 
     /// The fate that a mirror may print for an outcome.
@@ -349,12 +349,6 @@ impl<'r> JobMonitor<'r> {
             Outcome::Skipped(Skip::Unchanged) => SyncFate::Synced(Changes::default()),
             _ => return None,
         })
-    }
-
-    /// The fate, if the mirror prints it.
-    fn synced<'o>(&self, kind: &Kind, outcome: &'o Outcome) -> Option<SyncFate<'o>> {
-        let fate = self.fate(outcome)?;
-        (!self.report.is_text() || self.lines.has_line(kind, fate)).then_some(fate)
     }
 
     /// Reports the fault of an entry, with its location.
@@ -375,7 +369,7 @@ impl<'r> JobMonitor<'r> {
             (Some(_), Outcome::Skipped(Skip::Exists | Skip::NotOlder)) => {
                 self.lines.prints_skipped && self.report.is_text()
             }
-            (Some(_), _) => self.synced(kind, outcome).is_some(),
+            (Some(_), _) => self.fate(outcome).is_some_and(|fate| self.has_line(kind, fate)),
             (None, _) => self.report.shows(&self.task, kind, outcome),
         }
     }
@@ -392,14 +386,9 @@ impl<'r> JobMonitor<'r> {
 
     fn entry(&self, number: Option<u64>, path: &[u8], kind: &Kind, outcome: &Outcome) {
         let listed = &self.take_listed(number);
-        if let Some(fate) = self.fate(outcome) {
-            self.log(path, kind, listed, fate);
-            self.print_backup_line(number, path, kind, fate);
-        }
-        if let Some(fate) = self.synced(kind, outcome) {
-            return self.line(number, path, kind, listed, fate);
-        }
-        if !self.includes(kind, outcome) {
+        let fate = self.fate(outcome);
+        let has_line = fate.is_some_and(|fate| self.print_fate(number, path, kind, listed, fate));
+        if has_line || !self.includes(kind, outcome) {
             return;
         }
         if let Outcome::Failed(Fault { side: Side::Source, kind, .. }) = outcome {
@@ -449,7 +438,7 @@ impl<'r> JobMonitor<'r> {
     }
 }
 
-impl Monitor for JobMonitor<'_> {
+impl Monitor for JobMonitor {
     fn progress(&self) -> &Progress {
         &self.progress
     }
@@ -459,19 +448,14 @@ impl Monitor for JobMonitor<'_> {
             Event::Entry { number, path, kind, outcome } => {
                 self.entry(number, path, kind, outcome);
                 if let Some(number) = number.filter(|_| self.is_ordered()) {
-                    self.order.lock().done(number, |line| self.lines.print(line, self.report));
+                    self.order.lock().done(number, |line| self.lines.print(line, &self.report));
                 }
             }
             Event::Extra { path, kind } if self.is_check() && self.report.shows_warnings() => {
                 self.print_difference(path, kind, None);
             }
             Event::Deleted { path, kind } => {
-                let listed = &self.take_listed(None);
-                self.log(path, kind, listed, SyncFate::Deleted);
-                self.print_backup_line(None, path, kind, SyncFate::Deleted);
-                if !self.report.is_text() || self.lines.has_line(kind, SyncFate::Deleted) {
-                    self.line(None, path, kind, listed, SyncFate::Deleted);
-                }
+                self.print_fate(None, path, kind, &self.take_listed(None), SyncFate::Deleted);
             }
             Event::Listed { path, entry } => {
                 let text = || listed_line(self.lines.columns, path, entry);
@@ -479,7 +463,7 @@ impl Monitor for JobMonitor<'_> {
                     log.lines(&text());
                 }
                 let json = || json::entry(None, path, entry);
-                self.lines.print(&Lazy { level: Show::Normal, text, json }, self.report);
+                self.lines.print(&Lazy { level: Show::Normal, text, json }, &self.report);
             }
             Event::Warning { side, path, message } if self.report.shows_warnings() => {
                 let job_paths = self.job_paths.lock();
@@ -493,7 +477,7 @@ impl Monitor for JobMonitor<'_> {
             }
             Event::Link(notice) => {
                 if matches!(notice, LinkEvent::Lost { .. }) {
-                    self.order.lock().release_all(|line| self.lines.print(line, self.report));
+                    self.order.lock().release_all(|line| self.lines.print(line, &self.report));
                 }
                 self.report.link(notice);
             }
@@ -507,7 +491,7 @@ impl Monitor for JobMonitor<'_> {
             }
             Event::Made { path, dirs } if self.lines.prints_created => {
                 let line = lines::created_line(path, dirs, self.task.mirrors());
-                self.lines.print(&line, self.report);
+                self.lines.print(&line, &self.report);
             }
             // Removals are reported only by a job that removes its sources.
             Event::Extra { .. }

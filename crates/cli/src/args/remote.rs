@@ -1,5 +1,6 @@
 //! The options for reaching hosts and for transfers.
 
+use super::{Asked, detail};
 use crate::command::deploy::own_program;
 use crate::config::{
     Config, KEEP_DEFAULT, KeepFor, PARALLEL_MAX, RETRIES_MAX, Rate, Settings, TIMEOUT_MAX,
@@ -9,9 +10,9 @@ use crate::error::CommandError;
 use clap::builder::RangedI64ValueParser;
 use clap::{Args, value_parser};
 use haul::state;
-use haul::{Host, Location, Machine, TransferOptions, UseServer, WithoutHaul};
+use haul::{Host, Location, Machine, RETRIES, TransferOptions, UseServer, WithoutHaul};
 use haul_model::{Compression, Ports, Via};
-use haul_net::{Congestion, Keep, ServerVia, Timeouts};
+use haul_net::{Congestion, Keep, SILENCE_SECONDS, ServerVia, Timeouts};
 use std::ffi::OsString;
 use std::fmt;
 use std::num::NonZeroU8;
@@ -47,7 +48,7 @@ pub(super) struct RequestArgs {
     #[arg(short, long)]
     quiet: bool,
     #[arg(long, group = "detail")]
-    pub(super) json: bool,
+    json: bool,
 }
 
 /// The options of commands that transfer contents.
@@ -188,7 +189,7 @@ impl<'c> HostResolver<'c> {
             host.without_haul = WithoutHaul::ContinueQuietly;
         }
         host.parallel = settings.parallel.as_ref().map(|given| given.value);
-        host.retries = settings.retries();
+        host.retries = settings.retries.as_ref().map_or(RETRIES, |given| given.value);
         host.has_timeout = settings.timeout.is_some();
         host.deploy = self.deploy.then(own_program).transpose()?;
         host.server = self.server(&settings, &host);
@@ -277,7 +278,8 @@ pub(super) fn set_up(host: Host, settings: &Settings) -> Result<Host, CommandErr
         if let Some(keep) = settings.keep.as_ref().and_then(|given| keep(given.value.value)) {
             ssh = ssh.with_keep(Arc::new(keep));
         }
-        Ok(ssh.with_timeouts(Timeouts::from_seconds(settings.timeout_seconds())))
+        let timeout = settings.timeout.as_ref().map_or(SILENCE_SECONDS, |given| given.value);
+        Ok(ssh.with_timeouts(Timeouts::from_seconds(timeout)))
     });
     Ok(set_up?)
 }
@@ -332,13 +334,10 @@ impl TransferArgs {
 }
 
 impl RequestArgs {
-    /// Parses the locations, and sets up their hosts.
-    pub(super) fn locations(
-        &self,
-        words: &[OsString],
-        config: &Config,
-    ) -> Result<Vec<Location>, CommandError> {
+    /// Parses the paths, and sets up their hosts.
+    pub(super) fn asked(&self, words: &[OsString], config: &Config) -> Result<Asked, CommandError> {
         let resolver = HostResolver::new(self.remote.settings(), config);
-        HostResolver { quiet: self.quiet, ..resolver }.locations(words)
+        let paths = HostResolver { quiet: self.quiet, ..resolver }.locations(words)?;
+        Ok(Asked { paths, detail: detail(false, 0, self.json) })
     }
 }

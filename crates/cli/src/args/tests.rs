@@ -241,8 +241,8 @@ fn every_command_that_names_a_host_takes_a_timeout() {
         let machine = match parse(words).expect("words that are right") {
             Command::Copy(copy) | Command::Move(copy) => copy.request.sources[0].machine.clone(),
             Command::Check(check) => check.copy.request.sources[0].machine.clone(),
-            Command::Ls(ls) => ls.paths[0].machine.clone(),
-            Command::Stat(stat) => stat.paths[0].machine.clone(),
+            Command::Ls(ls) => ls.asked.paths[0].machine.clone(),
+            Command::Stat(stat) => stat.asked.paths[0].machine.clone(),
             Command::Hash(hash) => hash.paths[0].machine.clone(),
             Command::Deploy(deploy) => Machine::Remote(deploy.host),
             other => panic!("a command without hosts: {other:?}"),
@@ -263,13 +263,14 @@ fn every_command_that_names_a_host_takes_a_timeout() {
 #[test]
 fn requests_have_their_flags() {
     let Ok(Command::Ls(ls)) = parse("ls -l a host:") else { panic!("not a listing") };
-    assert!(ls.long && !ls.null && ls.detail == Detail::Text(Show::Normal) && ls.paths.len() == 2);
+    assert!(ls.long && !ls.null && ls.asked.paths.len() == 2);
+    assert_eq!(ls.asked.detail, Detail::Text(Show::Normal));
     let Ok(Command::Ls(ls)) = parse("ls -lh a") else { panic!("not a listing") };
     assert!(ls.long && ls.readable);
     let Ok(Command::Ls(ls)) = parse("ls -0 a") else { panic!("not a listing") };
     assert!(ls.null && !ls.long);
     let Ok(Command::Stat(stat)) = parse("stat -L --json a") else { panic!("not a stat") };
-    assert!(stat.follow && stat.detail == Detail::Json);
+    assert!(stat.follow && stat.asked.detail == Detail::Json);
     let Ok(Command::Hash(hash)) = parse("hash a b") else { panic!("not a hash") };
     assert_eq!(hash.paths.len(), 2);
     assert_eq!(parse("serve"), Ok(Command::Serve(Serve::default())));

@@ -141,7 +141,7 @@ pub(super) fn start_message(copy: &Copy, dry_run: bool) -> impl Message + '_ {
 /// their figures, and the kind of the error that decides the exit code.
 pub(super) fn watch_legs(
     routed_jobs: Vec<RoutedJob<Machine>>,
-    monitor: &JobMonitor<'_>,
+    monitor: &JobMonitor,
     watch: &dyn Monitor,
     hosts: &Hosts,
 ) -> (Summary, Option<ErrorKind>) {
@@ -152,13 +152,13 @@ pub(super) fn watch_legs(
 }
 
 /// The course of a command's jobs, as it is reported to the user.
-pub(super) struct CommandObserver<'m, 'r> {
-    pub(super) monitor: &'m JobMonitor<'r>,
+pub(super) struct CommandObserver<'m> {
+    pub(super) monitor: &'m JobMonitor,
     /// The kind of the error that decides the exit code.
     pub(super) first_error: Option<ErrorKind>,
 }
 
-impl JobObserver for CommandObserver<'_, '_> {
+impl JobObserver for CommandObserver<'_> {
     fn begins(&self, routed_job: &RoutedJob<Machine>, has_more: bool) {
         self.monitor.begin(routed_job, has_more);
     }

@@ -2,7 +2,7 @@
 //! if its host has no haul.
 
 use super::{PathQuestion, ask_each_path};
-use crate::args::Hash;
+use crate::args::Asked;
 use crate::error::ExitCode;
 use crate::json;
 use crate::progress::{Counts, SignalProgress, while_ticking};
@@ -14,8 +14,8 @@ use parking_lot::Mutex;
 use std::io::IsTerminal;
 
 /// Prints a line for each file.
-pub(super) fn run(hash: &Hash) -> ExitCode {
-    ask_each_path(hash.detail, &hash.paths, |requests, PathQuestion { location, report, .. }| {
+pub(super) fn run(asked: &Asked) -> ExitCode {
+    ask_each_path(asked, |requests, PathQuestion { location, report, .. }| {
         let hashing = Mutex::default();
         let mut signal_progress = SignalProgress::new();
         let mut on_progress = |now| {

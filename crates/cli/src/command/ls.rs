@@ -13,7 +13,7 @@ use haul_model::{Entry, Fault, FaultKind, Kind, Name, escape_bytes};
 pub(super) fn run(ls: &Ls) -> ExitCode {
     let mut is_first = true;
     let mut printed = Printed::default();
-    ask_each_path(ls.detail, &ls.paths, |requests, question| {
+    ask_each_path(&ls.asked, |requests, question| {
         let PathQuestion { location, report, is_retry, parts } = question;
         printed = match is_retry {
             true => Printed { resume_after: printed.last.clone(), ..std::mem::take(&mut printed) },
@@ -82,7 +82,7 @@ impl Printed {
 
 /// True if there are or may be several paths.
 fn has_multiple_paths(ls: &Ls) -> bool {
-    ls.paths.len() > 1 || ls.paths.iter().any(Location::is_pattern)
+    ls.asked.paths.len() > 1 || ls.asked.paths.iter().any(Location::is_pattern)
 }
 
 /// The entry at `path`. Without `-l` a link to a directory is followed, as in ls.

@@ -11,7 +11,7 @@ use haul_model::{Entry, Kind, Special, escape_bytes};
 
 /// Prints a paragraph for each path.
 pub(super) fn run(stat: &Stat) -> ExitCode {
-    ask_each_path(stat.detail, &stat.paths, |requests, PathQuestion { location, report, .. }| {
+    ask_each_path(&stat.asked, |requests, PathQuestion { location, report, .. }| {
         let entry = requests.stat(&location.path, stat.follow)?;
         report.message(&Lazy {
             level: Show::Quiet,

@@ -4,7 +4,7 @@ use super::JobMonitor;
 use haul_engine::{Event, FaultLocation, Outcome};
 use haul_model::{Changes, Conflict, Fault, FaultKind, Kind, Side};
 
-impl JobMonitor<'_> {
+impl JobMonitor {
     /// Reports an event of the job that compares sources with the destination and removes them.
     /// Returns true if a source could not be removed.
     pub(crate) fn report_removal(&self, event: Event<'_>) -> bool {

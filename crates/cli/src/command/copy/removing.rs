@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(super) fn run(
     routed_jobs: Vec<RoutedJob<Machine>>,
     removals: Vec<RoutedJob<Machine>>,
-    monitor: &JobMonitor<'_>,
+    monitor: &JobMonitor,
     hosts: &Hosts,
 ) -> (Summary, Option<ErrorKind>) {
     let not_copied = NotCopied::default();

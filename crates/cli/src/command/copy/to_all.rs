@@ -41,19 +41,18 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
     };
     let reported = Arc::new(ReportedOnce::default());
     let dests: Vec<_> = copy.to_all.iter().map(|(dest, _)| dest.to_string()).collect();
-    let reports: Vec<_> =
-        dests.iter().map(|dest| report.of_destination(dest.clone(), &reported)).collect();
     let shared = SharedBlocks::new(SHARED_LEN_MAX);
     let jobs: Vec<DestinationJob<'_>> = routed_jobs
         .into_iter()
-        .zip(dests.iter().zip(&reports))
-        .map(|(routed_job, (dest, own_report))| {
+        .zip(&dests)
+        .map(|(routed_job, dest)| {
+            let own_report = report.of_destination(dest.clone(), &reported);
             let hosts = Hosts::new(&diagnostics(&screen));
             let shares =
                 matches!(&routed_job.route, Route::Upload(machine) if !machine.is_by_sftp());
             DestinationJob {
                 hosts: if shares { hosts.sharing(&shared) } else { hosts },
-                monitor: JobMonitor::new(own_report, task, interrupt.clone()),
+                monitor: JobMonitor::new(&own_report, task, interrupt.clone()),
                 report,
                 dest,
                 routed_job,
@@ -91,7 +90,7 @@ struct DestinationJob<'r> {
     /// The destination as the user wrote it, escaped.
     dest: &'r str,
     /// It reports about this destination.
-    monitor: JobMonitor<'r>,
+    monitor: JobMonitor,
     has_ended: AtomicBool,
 }
 
