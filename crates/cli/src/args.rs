@@ -202,7 +202,7 @@ fn is_sync(words: &[OsString]) -> bool {
 fn read(words: &[OsString]) -> Result<Command, CommandError> {
     let of_flags = || is_sync(words).then(|| sync::flags_help(words)).flatten();
     if let Some(help) = options::short_help(words).or_else(of_flags) {
-        stdout::write_result(stdout::Standard.write_all(help.as_bytes()))?;
+        stdout::print(help)?;
         process::exit(0);
     }
     if let Some(usage) = options::usage(words) {

@@ -10,8 +10,8 @@
 //!   them. `args/compat.rs`: answers to options of other programs, from a text file.
 //! - `command/`: one file for each command, with its parts in a folder.
 //! - `monitor.rs`: receives the events of jobs. `monitor/`: messages about the entries of copies,
-//!   comparisons and moves, the paths of entries on both sides, and `monitor/side.rs`: the monitor
-//!   of jobs beside these.
+//!   comparisons and moves, the paths of entries on both sides, `monitor/course.rs`: begin and end of
+//!   jobs, and `monitor/side.rs`: the monitor of jobs beside these.
 //! - `report.rs`: the report of a command, as text or JSON, and its messages, over
 //!   `report/output.rs`. `report/selection.rs`: the outcomes that are reported. `report/link.rs`:
 //!   lines about connections. `report/log_file.rs`: the log of errors. `deployed.rs`: lines about

@@ -10,10 +10,8 @@ use crate::lines::{self, Itemized, Lines, Listed, SyncFate, listed_line};
 use crate::progress::{Counts, PeriodicProgress, SignalProgress, while_ticking};
 use crate::quantity;
 use crate::report::{HostPath, Lazy, LogFile, Message, Report, Show};
-use haul::Machine;
 use haul_engine::{
-    Event, FaultLocation, LinkEvent, Monitor, Outcome, Progress, Route, RoutedJob, Skip, Summary,
-    Unfinished,
+    Event, FaultLocation, LinkEvent, Monitor, Outcome, Progress, Skip, Summary, Unfinished,
 };
 use haul_model::{
     Attributes, Changes, ContentHash, Entry, Fault, FaultKind, Kept, Kind, Side, Special, Task,
@@ -27,6 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 mod compared;
+mod course;
 mod fate;
 mod job_paths;
 mod order;
@@ -67,6 +66,8 @@ pub(crate) struct JobMonitor {
     /// Entries of the sources that could not be read for other reasons.
     pub(crate) unread: AtomicU64,
     differences: AtomicU64,
+    /// The kind of the error that decides the exit code.
+    pub(crate) first_error: Mutex<Option<ErrorKind>>,
     /// The sources and the destination of the running job.
     job_paths: Mutex<JobPaths>,
     /// A job is running, so progress may be drawn.
@@ -93,6 +94,7 @@ impl JobMonitor {
             vanished: AtomicU64::new(0),
             unread: AtomicU64::new(0),
             differences: AtomicU64::new(0),
+            first_error: Mutex::default(),
             progress: Progress::default(),
             before: Mutex::default(),
             job_paths: Mutex::default(),
@@ -141,28 +143,6 @@ impl JobMonitor {
                 json: || json::difference(path, kind, found),
             });
         }
-    }
-
-    /// Starts the job of `routed_job`. `more`: other jobs follow.
-    pub(crate) fn begin(&self, routed_job: &RoutedJob<Machine>, more: bool) {
-        self.has_more_jobs.store(more, Ordering::Relaxed);
-        self.progress.begin();
-        self.is_outgoing.store(
-            matches!(routed_job.route, Route::Upload(_) | Route::Between(..)),
-            Ordering::Relaxed,
-        );
-        self.set_job_paths(routed_job);
-        *self.order.lock() = OrderedLines::default();
-        *self.before.lock() = self.progress.summary();
-        *self.running.lock() = true;
-    }
-
-    /// Ends the job. Returns its figures, also if it ended early.
-    pub(crate) fn end(&self) -> Summary {
-        *self.running.lock() = false;
-        self.order.lock().release_all(|line| self.lines.print(line, &self.report));
-        self.report.progress(None);
-        self.progress.summary().since(*self.before.lock())
     }
 
     /// Does `work`, while a thread writes output and shows progress.
@@ -232,11 +212,6 @@ impl JobMonitor {
             true => "run the same command again to resume it: finished files are skipped",
             false => "run the same command again to resume it: finished files are copied again",
         })
-    }
-
-    /// From now on, faults of entries are located by the job of `routed_job`.
-    pub(crate) fn set_job_paths(&self, routed_job: &RoutedJob<Machine>) {
-        *self.job_paths.lock() = JobPaths::of(routed_job);
     }
 
     /// The host and path of a fault on `side`.
@@ -547,7 +522,8 @@ mod tests {
     use super::*;
     use crate::progress::Screen;
     use crate::report::Detail;
-    use haul_engine::{Job, Route};
+    use haul::JobObserver;
+    use haul_engine::{Job, Route, RoutedJob};
     use haul_model::{Conflict, Mirror, Policy, Sameness};
     use std::time::{Duration, SystemTime};
 
@@ -605,10 +581,10 @@ mod tests {
         let report = Report::new(Detail::Text(Show::Quiet), &Screen::default());
         let monitor = JobMonitor::new(&report, Task::default(), Interrupt::default());
         let routed_job = RoutedJob { job: Job::default(), route: Route::Local };
-        monitor.begin(&routed_job, true);
+        monitor.begins(&routed_job, true);
         monitor.progress.listed_all.store(true, Ordering::Relaxed);
         assert!(!monitor.counts().listed_all);
-        monitor.begin(&routed_job, false);
+        monitor.begins(&routed_job, false);
         assert!(!monitor.counts().listed_all);
         monitor.progress.listed_all.store(true, Ordering::Relaxed);
         assert!(monitor.counts().listed_all);

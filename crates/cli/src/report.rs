@@ -6,7 +6,7 @@ use crate::error::{CommandError, ErrorKind, ExitCode};
 use crate::hint::{self, Hint};
 use crate::json::{self, Object};
 use crate::progress::{Counts, Meter, SHOW_AFTER, Screen};
-use crate::stdout::Stdout;
+use crate::stdout;
 use haul::ReportedOnce;
 use haul_engine::{LinkEvent, Outcome};
 use haul_model::{Fault, FaultKind, Kind, Task, escape_bytes, escape_text};
@@ -405,9 +405,7 @@ pub(crate) fn print_error(error: &CommandError) -> ExitCode {
 
 /// Writes `bytes` to standard output, for a command without a report. Returns the exit code.
 pub(crate) fn print_answer(bytes: &[u8]) -> ExitCode {
-    let mut out = Stdout::default();
-    out.push(bytes);
-    match out.finish() {
+    match stdout::print(bytes) {
         Ok(()) => ExitCode::Success,
         Err(error) => print_error(&error),
     }

@@ -87,6 +87,14 @@ impl Write for Standard {
     }
 }
 
+/// Writes to standard output at once.
+///
+/// # Errors
+/// Errors of writing, as [`write_result`] converts them.
+pub(crate) fn print(bytes: impl AsRef<[u8]>) -> Result<(), CommandError> {
+    write_result(Standard.write_all(bytes.as_ref()).and_then(|()| Standard.flush()))
+}
+
 /// Converts a write error. A reader that closed the pipe, such as `head`, is no error.
 ///
 /// # Errors

@@ -42,7 +42,7 @@ impl Request {
         hosts: &Hosts,
         peers: Peers,
         monitor: &dyn Monitor,
-        observer: &mut dyn JobObserver,
+        observer: &dyn JobObserver,
     ) -> (Summary, Result<(), Error>) {
         let job = MoveJob {
             sources: self.sources.iter().map(Location::host_path).collect(),
@@ -65,7 +65,7 @@ fn is_nameless(source: &Location) -> bool {
 /// The machines of a move, for the engine.
 struct MoveMachines<'m> {
     questions: Questions<'m>,
-    observer: &'m mut dyn JobObserver,
+    observer: &'m dyn JobObserver,
 }
 
 impl Machines for MoveMachines<'_> {

@@ -24,7 +24,7 @@ pub trait JobObserver {
     fn ends(&self) -> Summary;
 
     /// The job has ended early with `error`.
-    fn fails(&mut self, routed_job: &RoutedJob<Machine>, error: Error) -> Next;
+    fn fails(&self, routed_job: &RoutedJob<Machine>, error: Error) -> Next;
 
     /// True if the removing part of a mirror is skipped: not all entries of the sources are known,
     /// because a job `has_failed` or for another reason.
@@ -42,7 +42,7 @@ pub fn run_routed_jobs(
     routed_jobs: Vec<RoutedJob<Machine>>,
     hosts: &Hosts,
     monitor: &dyn Monitor,
-    observer: &mut dyn JobObserver,
+    observer: &dyn JobObserver,
 ) -> (Summary, bool) {
     let (mut total, mut has_failed) = (Summary::default(), false);
     let mut routed_jobs = routed_jobs.into_iter();

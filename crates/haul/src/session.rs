@@ -10,7 +10,7 @@ use crate::routed_jobs::{JobObserver, Next, in_parts, run_routed_jobs};
 use haul_engine::{Event, FaultLocation, Monitor, RoutedJob, Summary};
 use haul_model::{Compression, Fault, Task};
 use haul_net::{Diagnostics, IdleConnections, Keep};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -86,9 +86,8 @@ impl Session {
             self.prepare(request, task, &hosts, refuse, events)?;
         hosts.reuse_connections(peers, &routed_jobs);
         let watch = WarnOnce::new(events);
-        let mut jobs = Jobs::new(&watch);
-        let (mut summary, _) =
-            run_routed_jobs(in_parts(routed_jobs, parts), &hosts, &watch, &mut jobs);
+        let jobs = Jobs::new(&watch);
+        let (mut summary, _) = run_routed_jobs(in_parts(routed_jobs, parts), &hosts, &watch, &jobs);
         summary.failed += failed;
         jobs.end(summary)
     }
@@ -107,8 +106,8 @@ impl Session {
             return Ok(Summary { failed, ..Summary::default() });
         }
         let watch = WarnOnce::new(events);
-        let mut jobs = Jobs::new(&watch);
-        let (mut summary, moved) = request.run_move(&hosts, peers, &watch, &mut jobs);
+        let jobs = Jobs::new(&watch);
+        let (mut summary, moved) = request.run_move(&hosts, peers, &watch, &jobs);
         summary.failed += failed;
         jobs.end(summary).and_then(|summary| moved.map(|()| summary))
     }
@@ -160,17 +159,17 @@ fn report_not_copied(events: &dyn Monitor) -> impl FnMut(Option<String>, &[u8], 
 struct Jobs<'w, 'e> {
     watch: &'w WarnOnce<'e>,
     before: Cell<Summary>,
-    first_error: Option<Error>,
+    first_error: RefCell<Option<Error>>,
 }
 
 impl<'w, 'e> Jobs<'w, 'e> {
     fn new(watch: &'w WarnOnce<'e>) -> Self {
-        Self { watch, before: Cell::default(), first_error: None }
+        Self { watch, before: Cell::default(), first_error: RefCell::default() }
     }
 
     /// Returns the first error, or `summary`.
-    fn end(&mut self, summary: Summary) -> Result<Summary, Error> {
-        self.first_error.take().map_or(Ok(summary), Err)
+    fn end(self, summary: Summary) -> Result<Summary, Error> {
+        self.first_error.into_inner().map_or(Ok(summary), Err)
     }
 }
 
@@ -185,14 +184,15 @@ impl JobObserver for Jobs<'_, '_> {
         self.watch.progress().summary().since(self.before.get())
     }
 
-    fn fails(&mut self, _: &RoutedJob<Machine>, error: Error) -> Next {
+    fn fails(&self, _: &RoutedJob<Machine>, error: Error) -> Next {
         let kind = error.kind();
-        match &self.first_error {
+        let mut first_error = self.first_error.borrow_mut();
+        match &*first_error {
             Some(_) if kind != ErrorKind::Interrupted => {
                 let message = &*error.to_string();
                 self.watch.event(Event::Warning { side: None, path: b".", message });
             }
-            _ => self.first_error = Some(error),
+            _ => *first_error = Some(error),
         }
         match kind {
             // Another host may answer.

@@ -17,11 +17,9 @@ use crate::monitor::JobMonitor;
 use crate::progress::Screen;
 use crate::quantity;
 use crate::report::{Lazy, LogFile, Message, Report, Show};
-use haul::{
-    Hosts, JobObserver, Location, Machine, Next, Questions, Ready, Request, WarnOnce, in_parts,
-};
+use haul::{Hosts, Location, Machine, Questions, Ready, Request, WarnOnce, in_parts};
 use haul_engine::{EntryCounts, Monitor, RoutedJob, Summary};
-use haul_model::{Mirror, Part, Task, Via};
+use haul_model::{Task, Via};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -145,64 +143,7 @@ pub(super) fn watch_legs(
     watch: &dyn Monitor,
     hosts: &Hosts,
 ) -> (Summary, Option<ErrorKind>) {
-    let mut observer = CommandObserver { monitor, first_error: None };
-    let run = || haul::run_routed_jobs(routed_jobs, hosts, watch, &mut observer);
+    let run = || haul::run_routed_jobs(routed_jobs, hosts, watch, monitor);
     let (summary, _) = monitor.watch(run);
-    (summary, observer.first_error)
-}
-
-/// The course of a command's jobs, as it is reported to the user.
-pub(super) struct CommandObserver<'m> {
-    pub(super) monitor: &'m JobMonitor,
-    /// The kind of the error that decides the exit code.
-    pub(super) first_error: Option<ErrorKind>,
-}
-
-impl JobObserver for CommandObserver<'_> {
-    fn begins(&self, routed_job: &RoutedJob<Machine>, has_more: bool) {
-        self.monitor.begin(routed_job, has_more);
-    }
-
-    fn ends(&self) -> Summary {
-        self.monitor.end()
-    }
-
-    fn fails(&mut self, routed_job: &RoutedJob<Machine>, error: haul::Error) -> Next {
-        let error = match self.monitor.cancelled() {
-            // Ctrl-C also interrupts ssh, so the first symptom is a broken connection.
-            true => self.monitor.interrupted(),
-            false => CommandError::from_routed_job(error, routed_job),
-        };
-        self.monitor.report.command_error(&error);
-        match error.kind {
-            ErrorKind::Interrupted => {
-                self.first_error = Some(error.kind);
-                Next::Stop
-            }
-            // The next host may be reachable.
-            ErrorKind::Connection | ErrorKind::Protocol => {
-                self.first_error.get_or_insert(error.kind);
-                Next::Continue
-            }
-            kind => {
-                self.first_error.get_or_insert(kind);
-                Next::Stop
-            }
-        }
-    }
-
-    fn skips_removal(&self, mirror: &Mirror, has_failed: bool) -> bool {
-        let ignores = mirror.delete.is_some_and(|delete| delete.ignore_errors);
-        let is_unread = self.monitor.unread.load(Ordering::Relaxed) > 0 && !ignores;
-        let skips_removal = mirror.part == Part::RemovesLast && (has_failed || is_unread);
-        if skips_removal && self.monitor.report.shows_warnings() {
-            let message = "skipping all removals: not all of the source could be read";
-            self.monitor.report.warning(b".", message);
-        }
-        skips_removal
-    }
-
-    fn removes(&self, routed_job: &RoutedJob<Machine>) {
-        self.monitor.set_job_paths(routed_job);
-    }
+    (summary, monitor.first_error.lock().take())
 }

@@ -1,6 +1,6 @@
 //! `haul move`: runs a move of the engine, and reports its result.
 
-use super::copy::{CommandObserver, Prepared, prepare, start_message};
+use super::copy::{Prepared, prepare, start_message};
 use crate::args::Copy;
 use crate::error::{CommandError, ErrorKind, ExitCode};
 use crate::json;
@@ -42,14 +42,13 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
         return report.conclude(code, &figures(none, code));
     }
     let monitor = JobMonitor::new(report, task, interrupt);
-    let mut observer = CommandObserver { monitor: &monitor, first_error: None };
     let (mut summary, result) =
-        monitor.watch(|| request.run_move(&hosts, peers, &monitor, &mut observer));
+        monitor.watch(|| request.run_move(&hosts, peers, &monitor, &monitor));
     summary.failed += failed;
     let error = result.err().map(|error| match error {
         // The cause was reported during the copy.
         haul::Error::SourcesStay => {
-            let kind = observer.first_error.unwrap_or(ErrorKind::Io);
+            let kind = monitor.first_error.lock().unwrap_or(ErrorKind::Io);
             CommandError::new(kind, error)
         }
         _ if monitor.cancelled() => CommandError::interrupted(),

@@ -11,7 +11,8 @@ use crate::server::{
     self, Client, INVITATION_SPAN, InvitationRecord, JobStatus, Keys, PORT, Records, Request,
     Right, ServerPaths, Settings, Status, ask, is_reachable, listens_on, slots, timestamp_now,
 };
-use crate::{sshd, stdout};
+use crate::sshd;
+use crate::stdout::print;
 use haul::files::shown;
 use haul::servers::{self, EnrolledServer};
 use haul_engine::{ROOT, is_root, node_name, user_id};
@@ -67,14 +68,9 @@ fn execute(server: &Server) -> Result<ExitCode, CommandError> {
     Ok(ExitCode::Success)
 }
 
-/// Writes to standard output.
-fn print(text: &str) -> Result<(), CommandError> {
-    stdout::write_result(stdout::Standard.write_all(text.as_bytes()))
-}
-
 fn print_json(value: &impl Serialize) -> Result<(), CommandError> {
     let line = serde_json::to_string(value).map_err(CommandError::io)?;
-    print(&format!("{line}\n"))
+    print(format!("{line}\n"))
 }
 
 /// The answer of `haul server status --json`.
@@ -139,7 +135,7 @@ fn reload() -> Result<(), CommandError> {
     match ask(&ServerPaths::find()?, Request::Reload)? {
         None => Err(no_server()),
         Some(Status { error: Some(error), .. }) => Err(CommandError::usage(error)),
-        Some(status) => print(&format!("listening on {}\n", listening_text(&status))),
+        Some(status) => print(format!("listening on {}\n", listening_text(&status))),
     }
 }
 
@@ -164,14 +160,14 @@ fn stop() -> Result<(), CommandError> {
         }
         thread::sleep(POLL_INTERVAL);
     }
-    print(&format!("stopped process {}, which had {} jobs\n", status.pid, status.jobs.len()))
+    print(format!("stopped process {}, which had {} jobs\n", status.pid, status.jobs.len()))
 }
 
 fn start(listen: &[String], reaches: bool) -> Result<(), CommandError> {
     let paths = ServerPaths::find()?;
     paths.make()?;
     if let Some(status) = ask(&paths, Request::Status)? {
-        return print(&format!("process {} runs already\n", status.pid));
+        return print(format!("process {} runs already\n", status.pid));
     }
     let mut listen = listen.to_vec();
     if let Some(ip) = reached().filter(|_| reaches && listen.is_empty()) {
@@ -197,7 +193,7 @@ fn start(listen: &[String], reaches: bool) -> Result<(), CommandError> {
     loop {
         if let Some(status) = ask(&paths, Request::Status)? {
             let listen = listening_text(&status);
-            return print(&format!("started process {}, listening on {listen}\n", status.pid));
+            return print(format!("started process {}, listening on {listen}\n", status.pid));
         }
         let has_ended = child.try_wait().map_err(CommandError::io)?.is_some();
         if has_ended || begin.elapsed() > START_MAX {
@@ -218,7 +214,7 @@ fn config(json: bool) -> Result<(), CommandError> {
     let text = toml::to_string(&settings).map_err(CommandError::io)?;
     let path = shown(paths.config());
     let missing = if paths.config().exists() { "" } else { " (there is none)" };
-    print(&format!("# file: {path}{missing}\n{text}"))
+    print(format!("# file: {path}{missing}\n{text}"))
 }
 
 fn clients(json: bool) -> Result<(), CommandError> {
@@ -232,7 +228,7 @@ fn clients(json: bool) -> Result<(), CommandError> {
         let user = client.user.as_deref().map(|user| format!(" as {user}")).unwrap_or_default();
         let (name, key) = (escape_text(&client.name), client.key.fingerprint());
         let right = client.right.word();
-        print(&format!("{name:width$}  {right:5}  {root}{}  {key}\n", escape_text(&user)))?;
+        print(format!("{name:width$}  {right:5}  {root}{}  {key}\n", escape_text(&user)))?;
     }
     Ok(())
 }
@@ -314,7 +310,7 @@ fn admit(key: PublicKey, terms: &Terms, json: bool) -> Result<(), CommandError> 
     notify(&paths)?;
     match json {
         true => print_json(&admitted)?,
-        false => print(&format!("enrolled {name}; the server's key is {server}\n"))?,
+        false => print(format!("enrolled {name}; the server's key is {server}\n"))?,
     }
     server::cache::remove_unused(&paths)
 }
@@ -332,7 +328,7 @@ fn revoke(name: &str) -> Result<(), CommandError> {
     let notified = notify(&paths);
     let removed = server::cache::remove_unused(&paths).and_then(|()| slots::remove_unused(&paths));
     notified.and(removed)?;
-    print(&format!("revoked {shown}\n"))
+    print(format!("revoked {shown}\n"))
 }
 
 fn rotate() -> Result<(), CommandError> {
@@ -340,7 +336,7 @@ fn rotate() -> Result<(), CommandError> {
     paths.make()?;
     let keys = Keys::rotate(&paths)?;
     notify(&paths)?;
-    print(&format!(
+    print(format!(
         "the new key is {}; the old one stays until every client knows the new one\n",
         keys.newest().fingerprint()
     ))
@@ -383,7 +379,7 @@ fn invite(terms: &Terms, given: &[String]) -> Result<(), CommandError> {
     let invited = InvitationRecord { key, name: terms.name.clone(), root, right, user, expires };
     Records::change(&paths, |records| records.invite(invited))?;
     let notified = notify(&paths);
-    print(&format!("{invitation}\n"))?;
+    print(format!("{invitation}\n"))?;
     notified
 }
 
@@ -437,7 +433,7 @@ fn join(
     let (addresses, key) = (invitation.addresses.clone(), invitation.server);
     servers::remember(EnrolledServer { host: host.clone(), addresses, key, login: None })?;
     servers::greet(&host, &identity)?;
-    print(&format!("enrolled at {host}: {host}:PATH goes to its server\n"))
+    print(format!("enrolled at {host}: {host}:PATH goes to its server\n"))
 }
 
 /// Runs the command whose arguments are a line on standard input. The caller has logged in by ssh

@@ -10,7 +10,7 @@ use crate::json::Object;
 use crate::monitor::JobMonitor;
 use crate::progress::{Counts, Screen, SignalProgress, diagnostics, while_ticking};
 use crate::report::{Lazy, Message, Report, Show};
-use haul::{Hosts, Machine, ReportedOnce, Request, WarnOnce, is_stream};
+use haul::{Hosts, JobObserver, Machine, ReportedOnce, Request, WarnOnce, is_stream};
 use haul_engine::{
     EntryCounts, JobError, Monitor, Route, RoutedJob, SHARED_LEN_MAX, SharedBlocks, Summary,
 };
@@ -150,10 +150,10 @@ impl DestinationJob<'_> {
     /// Runs the job, and reports its end. Returns its figures and its exit code.
     fn run_to_end(&self, figures: &MakeFigures<'_>) -> (Summary, ExitCode) {
         let Self { routed_job, hosts, monitor, .. } = self;
-        monitor.begin(routed_job, false);
+        monitor.begins(routed_job, false);
         let result = hosts.run(routed_job, &WarnOnce::new(monitor));
         hosts.leave();
-        let reported = monitor.end();
+        let reported = monitor.ends();
         let end = match result {
             Ok(summary) => self.report_end(summary, None, figures),
             // Ctrl-C also interrupts ssh, so the first symptom is a broken connection.

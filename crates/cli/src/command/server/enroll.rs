@@ -37,11 +37,11 @@ pub(super) fn run(host: &Host, terms: &Terms, yes: bool) -> Result<(), CommandEr
     servers::remember(EnrolledServer { host: host.clone(), addresses, key: admitted.key, login })?;
     let right = if terms.read_only { "read-only " } else { "" };
     let (root, key) = (escape_text(&admitted.root), admitted.key.fingerprint());
-    print(&format!(
+    print(format!(
         "enrolled at {host} as {name}, with {right}access to {root}; its key is {key}\n"
     ))?;
     servers::greet(&host, &identity)?;
-    print(&format!("{host}:PATH goes to the server now, below {root}\n"))
+    print(format!("{host}:PATH goes to the server now, below {root}\n"))
 }
 
 /// The state of the host's server, which is running on return. The user is asked before anything is
@@ -72,7 +72,7 @@ fn running(host: &Host, yes: bool) -> Result<ServerStatus, CommandError> {
     if code != ExitCode::Success {
         return Err(CommandError::new(ErrorKind::Connection, "the server does not start there"));
     }
-    print(&format!("{host}: {output}"))?;
+    print(format!("{host}: {output}"))?;
     query(host, &status_args)
 }
 

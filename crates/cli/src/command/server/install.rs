@@ -29,7 +29,7 @@ pub(super) fn run(user: bool) -> Result<(), CommandError> {
     }
     if !Path::new(SYSTEMD).exists() {
         let words = variables.iter().map(|(name, path)| format!("{name}={} ", quoted(path)));
-        return print(&format!(
+        return print(format!(
             "this machine does not run systemd: have it run, as this user, when it starts:\n\
              env {}{} server run\n",
             words.collect::<String>(),
@@ -53,11 +53,11 @@ pub(super) fn run(user: bool) -> Result<(), CommandError> {
         let path = dir.join(unit.name);
         let written = fs::write(&path, unit.text);
         written.map_err(|error| CommandError::io(format!("{}: {error}", path.display())))?;
-        print(&format!("wrote {}\n", path.display()))?;
+        print(format!("wrote {}\n", path.display()))?;
     }
     let systemctl = if user { "systemctl --user" } else { "systemctl" };
     let linger = if user { "; 'loginctl enable-linger' keeps it after logout" } else { "" };
-    print(&format!(
+    print(format!(
         "start it: {systemctl} daemon-reload && {systemctl} enable --now haul.socket haul.service{linger}\n"
     ))
 }
