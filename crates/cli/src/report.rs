@@ -227,7 +227,7 @@ impl Report {
         }
     }
 
-    /// True if the message is not the same as one that the text about another destination has.
+    /// False if the text report has printed the same message about another destination.
     fn is_new(&self, path: &[u8], message: &str) -> bool {
         match &self.dest {
             Some(dest) if self.is_text() => dest.reported.is_new(path, message),

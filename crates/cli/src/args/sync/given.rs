@@ -2,7 +2,6 @@
 //! filter rules.
 
 use super::switches::Given;
-use super::table::OptionSpec;
 use super::{SyncArgs, SyncOptions};
 use crate::config::{Settings, from_command_line};
 use crate::error::CommandError;
@@ -74,8 +73,8 @@ impl SyncArgs {
     pub(super) fn rules(&self, style: Style, links: Links) -> Result<Filter, CommandError> {
         let zeros = |index| {
             let enabled = self.switches.given.iter().rev().find_map(|(at, given)| match given {
-                Given::On(OptionSpec { long: "from0", .. }, _) if *at < index => Some(true),
-                Given::Off(OptionSpec { long: "from0", .. }) if *at < index => Some(false),
+                Given::On(option, _) if *at < index && option.name() == "from0" => Some(true),
+                Given::Off(option) if *at < index && option.name() == "from0" => Some(false),
                 _ => None,
             });
             enabled.unwrap_or(false)

@@ -22,7 +22,7 @@ pub(super) enum Given {
 impl Args for Switches {
     fn augment_args(command: clap::Command) -> clap::Command {
         TABLE.iter().copied().flatten().fold(command, |command, word| {
-            let arg = named_arg(word.long, word.short).aliases(word.aliases.iter().copied());
+            let arg = named_arg(word.name(), word.short).aliases(word.names().skip(1));
             let command = command.arg(match word.effect {
                 // The option can be repeated; the help need not say so.
                 Effect::Flag(_) => arg
@@ -64,7 +64,7 @@ impl FromArgMatches for Switches {
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         for word in TABLE.iter().copied().flatten() {
-            let given = values_of(matches, word.long);
+            let given = values_of(matches, word.name());
             self.given.extend(given.map(|(at, value)| (at, Given::On(word, value))));
             if let Some(negated) = word.negated.first().filter(|it| matches.get_count(it) > 0) {
                 let indices = matches.indices_of(negated).into_iter().flatten();
@@ -92,7 +92,7 @@ impl OptionSpec {
                 let taken = if on { take(options, value) } else { take(options, OsStr::new("")) };
                 taken.map_err(|why| {
                     let value = value.to_string_lossy();
-                    CommandError::usage(format!("--{}={value}: {why}", self.long))
+                    CommandError::usage(format!("--{}={value}: {why}", self.name()))
                 })
             }
         }
@@ -104,7 +104,7 @@ pub(in super::super) fn has(word: &str) -> bool {
     TABLE.iter().copied().flatten().any(|known| match word.strip_prefix("--") {
         Some(long) => {
             let is_off = known.negated.first() == Some(&long);
-            known.long == long || is_off || known.aliases.contains(&long)
+            is_off || known.names().any(|name| name == long)
         }
         None => known.short.is_some_and(|short| word.strip_prefix('-') == Some(&short.to_string())),
     })
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn opposites_have_their_own_words() {
         for word in TABLE.iter().copied().flatten().filter(|word| !word.negated.is_empty()) {
-            assert_eq!(word.negated[0], format!("no-{}", word.long));
+            assert_eq!(word.negated[0], format!("no-{}", word.name()));
         }
     }
 }

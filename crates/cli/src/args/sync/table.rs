@@ -8,12 +8,22 @@ use std::ffi::OsStr;
 /// An option, and its effect.
 #[derive(Debug)]
 pub(super) struct OptionSpec {
-    pub(super) long: &'static str,
+    /// The long name, and other long names behind spaces.
+    names: &'static str,
     pub(super) short: Option<char>,
-    pub(super) aliases: &'static [&'static str],
     /// The names of the option that undoes it, the long one first; empty without such an option.
     pub(super) negated: &'static [&'static str],
     pub(super) effect: Effect,
+}
+
+impl OptionSpec {
+    pub(super) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.names.split(' ')
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        self.names().next().unwrap_or_default()
+    }
 }
 
 /// The effect of an option.
@@ -31,14 +41,13 @@ const BLOCK_SIZE_MAX: u32 = 128 << 10;
 
 /// An option without a value. `= field` sets that field of the wish.
 macro_rules! flag {
-    ($long:literal, $short:expr, = $($field:ident).+) => {
-        flag!($long, $short, |options, on| options.$($field).+ = on)
+    ($names:literal, $short:expr, = $($field:ident).+) => {
+        flag!($names, $short, |options, on| options.$($field).+ = on)
     };
-    ($long:literal, $short:expr, $effect:expr) => {
+    ($names:literal, $short:expr, $effect:expr) => {
         OptionSpec {
-            long: $long,
+            names: $names,
             short: $short,
-            aliases: &[],
             negated: &[],
             effect: Effect::Flag($effect),
         }
@@ -50,18 +59,17 @@ const SPECIAL_FILES: Kept = Kept::DEVICES.with(Kept::SPECIALS);
 
 /// An option without a value, with an opposite. `keeps` preserves these attributes.
 macro_rules! switch {
-    ($long:literal, $short:expr, $negated_short:literal, keeps $attributes:expr) => {
-        switch!($long, $short, $negated_short, |options, on| options.keep($attributes, on))
+    ($names:literal, $short:expr, $negated_short:literal, keeps $attributes:expr) => {
+        switch!($names, $short, $negated_short, |options, on| options.keep($attributes, on))
     };
-    ($long:literal, $short:expr, $negated_short:literal, = $($field:ident).+) => {
-        switch!($long, $short, $negated_short, |options, on| options.$($field).+ = on)
+    ($names:literal, $short:expr, $negated_short:literal, = $($field:ident).+) => {
+        switch!($names, $short, $negated_short, |options, on| options.$($field).+ = on)
     };
-    ($long:literal, $short:expr, $negated_short:literal, $effect:expr) => {
+    ($names:literal, $short:expr, $negated_short:literal, $effect:expr) => {
         OptionSpec {
-            long: $long,
+            names: $names,
             short: $short,
-            aliases: &[],
-            negated: &[concat!("no-", $long), $negated_short],
+            negated: &[concat!("no-", $names), $negated_short],
             effect: Effect::Flag($effect),
         }
     };
@@ -70,31 +78,30 @@ macro_rules! switch {
 /// An option with a value. `parse => field` stores the parsed value in that field of the wish;
 /// `parse, setting field` in that field of its settings.
 macro_rules! value {
-    ($long:literal, $short:expr, $aliases:expr, $name:literal, = $($field:ident).+) => {
-        value!($long, $short, $aliases, $name, |options, value| {
+    ($names:literal, $short:expr, $value:literal, = $($field:ident).+) => {
+        value!($names, $short, $value, |options, value| {
             options.$($field).+ = Some(value.to_owned());
             Ok(())
         })
     };
-    ($long:literal, $short:expr, $aliases:expr, $name:literal, $parse:ident => $($field:ident).+) => {
-        value!($long, $short, $aliases, $name, |options, value| {
+    ($names:literal, $short:expr, $value:literal, $parse:ident => $($field:ident).+) => {
+        value!($names, $short, $value, |options, value| {
             options.$($field).+ = Some($parse(value)?);
             Ok(())
         })
     };
-    ($long:literal, $short:expr, $aliases:expr, $name:literal, $parse:expr, setting $field:ident) => {
-        value!($long, $short, $aliases, $name, |options, value| {
+    ($names:literal, $short:expr, $value:literal, $parse:expr, setting $field:ident) => {
+        value!($names, $short, $value, |options, value| {
             options.settings.$field = Some(from_command_line(($parse)(value)?));
             Ok(())
         })
     };
-    ($long:literal, $short:expr, $aliases:expr, $name:literal, $take:expr) => {
+    ($names:literal, $short:expr, $value:literal, $take:expr) => {
         OptionSpec {
-            long: $long,
+            names: $names,
             short: $short,
-            aliases: $aliases,
             negated: &[],
-            effect: Effect::Value($name, $take),
+            effect: Effect::Value($value, $take),
         }
     };
 }
@@ -139,22 +146,19 @@ const OPTIONS: &[OptionSpec] = &[
     }),
     switch!("links", Some('l'), "no-l", = mirror.links),
     flag!("copy-links", Some('L'), = copy_links),
-    OptionSpec {
-        aliases: &["ignore-non-existing"],
-        ..flag!("existing", None, = mirror.existing_only)
-    },
+    flag!("existing ignore-non-existing", None, = mirror.existing_only),
     flag!("ignore-existing", None, = ignore_existing),
     flag!("update", Some('u'), = mirror.skips_newer),
-    value!("min-size", None, &[], "SIZE", size => mirror.size_min),
-    value!("max-size", None, &[], "SIZE", size => mirror.size_max),
+    value!("min-size", None, "SIZE", size => mirror.size_min),
+    value!("max-size", None, "SIZE", size => mirror.size_max),
     flag!("ignore-times", Some('I'), = ignore_times),
     flag!("size-only", None, |options, on| {
         options.mirror.sameness = if on { Sameness::Size } else { Sameness::SizeAndTime };
     }),
     switch!("checksum", Some('c'), "no-c", = checksum),
-    value!("modify-window", Some('@'), &[], "SECONDS", number => window),
+    value!("modify-window", Some('@'), "SECONDS", number => window),
     switch!("whole-file", Some('W'), "no-W", = whole_file),
-    value!("block-size", Some('B'), &[], "SIZE", |options, value| {
+    value!("block-size", Some('B'), "SIZE", |options, value| {
         let len = u32::try_from(size(value)?).ok().filter(|len| *len <= BLOCK_SIZE_MAX);
         let len = len.ok_or("it is more than 128 KiB")?;
         options.mirror.block_len = (len > 0).then_some(len);
@@ -163,10 +167,10 @@ const OPTIONS: &[OptionSpec] = &[
     switch!("hard-links", Some('H'), "no-H", keeps Kept::LINKS),
     switch!("perms", Some('p'), "no-p", keeps PERMS),
     flag!("executability", Some('E'), = mirror.executability),
-    value!("chmod", None, &[], "MODES", given::chmod),
-    value!("chown", None, &[], "USER:GROUP", given::chown),
-    value!("usermap", None, &[], "FROM:TO,...", given::usermap),
-    value!("groupmap", None, &[], "FROM:TO,...", given::groupmap),
+    value!("chmod", None, "MODES", given::chmod),
+    value!("chown", None, "USER:GROUP", given::chown),
+    value!("usermap", None, "FROM:TO,...", given::usermap),
+    value!("groupmap", None, "FROM:TO,...", given::groupmap),
     switch!("times", Some('t'), "no-t", keeps Kept::TIMES),
     switch!("owner", Some('o'), "no-o", keeps Kept::USER),
     switch!("group", Some('g'), "no-g", keeps Kept::GROUP),
@@ -188,15 +192,15 @@ const OPTIONS: &[OptionSpec] = &[
     switch!("specials", None, "", keeps Kept::SPECIALS),
     switch!("D", Some('D'), "", keeps SPECIAL_FILES),
     switch!("partial", None, "", = partial),
-    value!("partial-dir", None, &[], "DIR", = partial_dir),
+    value!("partial-dir", None, "DIR", = partial_dir),
     flag!("P", Some('P'), |options, on| (options.partial, options.progress) = (on, on)),
     switch!("sparse", Some('S'), "no-S", = mirror.writes_sparse),
     switch!("backup", Some('b'), "no-b", = backup),
-    value!("backup-dir", None, &[], "DIR", = backup_dir),
-    value!("suffix", None, &[], "SUFFIX", = suffix),
-    value!("compare-dest", None, &[], "DIR", |options, dir| add_base(options, Bases::Compare, dir)),
-    value!("copy-dest", None, &[], "DIR", |options, dir| add_base(options, Bases::Copy, dir)),
-    value!("link-dest", None, &[], "DIR", |options, dir| add_base(options, Bases::Link, dir)),
+    value!("backup-dir", None, "DIR", = backup_dir),
+    value!("suffix", None, "SUFFIX", = suffix),
+    value!("compare-dest", None, "DIR", |options, dir| add_base(options, Bases::Compare, dir)),
+    value!("copy-dest", None, "DIR", |options, dir| add_base(options, Bases::Copy, dir)),
+    value!("link-dest", None, "DIR", |options, dir| add_base(options, Bases::Link, dir)),
     switch!("dry-run", Some('n'), "no-n", = policy.dry_run),
     switch!("mkpath", None, "", = mirror.creates_parents),
     flag!("fsync", None, = fsync),

@@ -53,7 +53,7 @@ fn running(host: &Host, yes: bool) -> Result<ServerStatus, CommandError> {
             confirm(&format!("{host} has no haul. Install it there?"), yes)?;
             let screen = Screen::default();
             let deployed = deploy::install(host, None, &screen)?;
-            print(&deployed::deployed_line(&host.to_string(), deployed.bytes, deployed.change))?;
+            print(deployed::deployed_line(&host.to_string(), deployed.bytes, deployed.change))?;
             run_on_host(host.ssh(), &status_args)?
         }
         result => result?,

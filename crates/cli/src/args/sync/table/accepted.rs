@@ -27,18 +27,18 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
     // Names are copied byte by byte.
     flag!("no-iconv", None, |_, _| {}),
     // Each line is written as a whole.
-    value!("outbuf", None, &[], "MODE", |_, value| {
+    value!("outbuf", None, "MODE", |_, value| {
         let is_mode = value
             .to_str()
             .is_some_and(|mode| mode.starts_with(|letter: char| "NnUuLlBbFf".contains(letter)));
         Ok(is_mode.then_some(()).ok_or("not N, L or B")?)
     }),
     // Memory use is always bounded.
-    value!("max-alloc", None, &[], "SIZE", |_, value| {
+    value!("max-alloc", None, "SIZE", |_, value| {
         Ok((size(value)? > 0).then_some(()).ok_or("max-alloc must be greater than zero")?)
     }),
     // Two hauls negotiate their version; this is rsync's own protocol.
-    value!("protocol", None, &[], "VERSION", |_, value| { Ok(number::<u8>(value).map(drop)?) }),
+    value!("protocol", None, "VERSION", |_, value| { Ok(number::<u8>(value).map(drop)?) }),
     // haul measures if compression pays.
-    value!("skip-compress", None, &[], "LIST", |_, _| Ok(())),
+    value!("skip-compress", None, "LIST", |_, _| Ok(())),
 ];

@@ -13,15 +13,15 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
         options.deletes = true;
         options.deletes_excluded = true;
     }),
-    value!("max-delete", None, &[], "N", |options, value| {
+    value!("max-delete", None, "N", |options, value| {
         options.mirror.delete_max = Some(u64::try_from(number::<i64>(value)?).unwrap_or(0));
         Ok(())
     }),
     switch!("force", None, "", = force),
     flag!("ignore-errors", None, = delete.ignore_errors),
     OptionSpec {
-        aliases: &["remove-sent-files"],
-        ..switch!("remove-source-files", None, "", = removes_sources)
+        negated: &["no-remove-source-files"],
+        ..flag!("remove-source-files remove-sent-files", None, = removes_sources)
     },
     flag!("no-moves", None, = no_moves),
     flag!("yes", None, = yes),

@@ -12,30 +12,24 @@ use std::os::unix::ffi::OsStrExt;
 
 pub(super) const OPTIONS: &[OptionSpec] = &[
     flag!("verbose", Some('v'), |options, _| options.verbose = options.verbose.saturating_add(1)),
-    OptionSpec {
-        aliases: &["no-v"],
-        ..flag!("no-verbose", None, |options, _| options.verbose = 0)
-    },
+    flag!("no-verbose no-v", None, |options, _| options.verbose = 0),
     flag!("quiet", Some('q'), = quiet),
     switch!("itemize-changes", Some('i'), "no-i", |options, on| {
         options.itemize = if on { options.itemize.saturating_add(1) } else { 0 };
     }),
-    value!("out-format", None, &["log-format"], "FORMAT", = out_format),
-    value!("log-file", None, &[], "FILE", = log_file),
-    value!("log-file-format", None, &[], "FORMAT", = log_format),
-    value!("debug", None, &[], "FLAGS", debug),
+    value!("out-format log-format", None, "FORMAT", = out_format),
+    value!("log-file", None, "FILE", = log_file),
+    value!("log-file-format", None, "FORMAT", = log_format),
+    value!("debug", None, "FLAGS", debug),
     flag!("stats", None, |options, on| {
         options.stats = if on { Stats::Block } else { Stats::None };
     }),
     switch!("progress", None, "", = progress),
-    value!("info", None, &[], "FLAGS", |options, value| Ok(options.info.take(&text(value)?)?)),
+    value!("info", None, "FLAGS", |options, value| Ok(options.info.take(&text(value)?)?)),
     flag!("list-only", None, = list_only),
     flag!("human-readable", Some('h'), |options, _| options.readable =
         options.readable.saturating_add(1)),
-    OptionSpec {
-        aliases: &["no-h"],
-        ..flag!("no-human-readable", None, |options, _| options.readable = 0)
-    },
+    flag!("no-human-readable no-h", None, |options, _| options.readable = 0),
     switch!("8-bit-output", Some('8'), "no-8", = eight_bit),
     switch!("compress", Some('z'), "no-z", |options, on| {
         options.compressed = Some(on);
@@ -43,7 +37,7 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
             (options.compression, options.level) = (None, None);
         }
     }),
-    value!("compress-choice", None, &["zc"], "HOW", |options, value| {
+    value!("compress-choice zc", None, "HOW", |options, value| {
         // haul has no zlib codec; zstd replaces it.
         let name = value.to_str().map(|text| match text {
             "zlib" | "zlibx" => "zstd",
@@ -57,14 +51,14 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
         }
         Ok(())
     }),
-    value!("compress-level", None, &["zl"], "LEVEL", |options, value| {
+    value!("compress-level zl", None, "LEVEL", |options, value| {
         let level = number(value).ok().filter(|level| Compression::LEVELS.contains(level));
         options.level = Some(level.ok_or("not a level from 1 to 19")?);
         Ok(())
     }),
-    value!("rsh", Some('e'), &[], "COMMAND", text, setting rsh),
-    value!("rsync-path", None, &["remote-haul"], "PATH", text, setting remote_haul),
-    value!("timeout", None, &[], "SECONDS", number, setting timeout),
+    value!("rsh", Some('e'), "COMMAND", text, setting rsh),
+    value!("rsync-path remote-haul", None, "PATH", text, setting remote_haul),
+    value!("timeout", None, "SECONDS", number, setting timeout),
     OptionSpec {
         effect: Effect::Optional("TIME", KEEP_DEFAULT, |options, value| {
             options.settings.keep = Some(from_command_line(text(value)?.parse()?));
@@ -72,22 +66,22 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
         }),
         ..flag!("keep", None, |_, _| ())
     },
-    value!("retries", None, &[], "N", retries, setting retries),
-    value!("parallel", None, &[], "N", parallel, setting parallel),
-    value!("transport", None, &[], "haul|sftp", transport, setting transport),
-    value!("via", None, &[], "WAY", via, setting via),
+    value!("retries", None, "N", retries, setting retries),
+    value!("parallel", None, "N", parallel, setting parallel),
+    value!("transport", None, "haul|sftp", transport, setting transport),
+    value!("via", None, "WAY", via, setting via),
     value!(
-        "congestion", None, &[], "HOW",
+        "congestion", None, "HOW",
         |value| parsed(value, "not bbr, cubic or newreno"), setting congestion
     ),
     flag!("fast", None, = policy.trusts_transit),
     flag!("no-cache", None, = no_cache),
     value!(
-        "port-range", None, &[], "FIRST-LAST",
+        "port-range", None, "FIRST-LAST",
         |value| parsed(value, "not a port or FIRST-LAST"), setting port_range
     ),
-    value!("bwlimit", None, &[], "RATE", rate, setting bwlimit),
-    value!("contimeout", None, &[], "SECONDS", |_, _| Ok(())),
+    value!("bwlimit", None, "RATE", rate, setting bwlimit),
+    value!("contimeout", None, "SECONDS", |_, _| Ok(())),
 ];
 
 fn retries(value: &OsStr) -> Result<u32, &'static str> {

@@ -9,7 +9,7 @@ use haul_model::Mirror;
 
 pub(in super::super) const OPTIONS: &[OptionSpec] = &[
     flag!("fake-super", None, = fake_super_here),
-    value!("remote-option", Some('M'), &[], "WORD", |options, value| {
+    value!("remote-option", Some('M'), "WORD", |options, value| {
         match value.to_str() {
             Some("--fake-super") => options.fake_super_there = Some(true),
             Some("--super") => options.fake_super_there = Some(false),

@@ -16,10 +16,10 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
     switch!("preallocate", None, "", = mirror.preallocates),
     switch!("fuzzy", Some('y'), "no-y", = mirror.fuzzy),
     switch!("delay-updates", None, "", = mirror.delays_updates),
-    value!("temp-dir", Some('T'), &[], "DIR", = temp_dir),
+    value!("temp-dir", Some('T'), "DIR", = temp_dir),
     switch!("inplace", None, "", = in_place),
     switch!("append", None, "", = append),
-    value!("checksum-choice", None, &["cc"], "HOW", |options, value| {
+    value!("checksum-choice cc", None, "HOW", |options, value| {
         // The first name is for transfers, the second one for `--checksum`.
         let value = text(value)?;
         if !value.splitn(2, ',').all(|name| CHECKSUMS.contains(&name)) {
@@ -28,7 +28,7 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
         options.policy.trusts_transit = value.starts_with("none");
         Ok(())
     }),
-    value!("stop-after", None, &["time-limit"], "MINUTES", |options, value| {
+    value!("stop-after time-limit", None, "MINUTES", |options, value| {
         let minutes: u32 = number(value)?;
         let deadline = Duration::from_secs(u64::from(minutes) * 60);
         let deadline = Instant::now().checked_add(deadline).filter(|_| minutes > 0);
@@ -36,7 +36,7 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
         options.deadline = Some(Deadline::Passed(deadline));
         Ok(())
     }),
-    value!("stop-at", None, &[], "TIME", |options, value| {
+    value!("stop-at", None, "TIME", |options, value| {
         let moment = value.to_str().and_then(|text| text.parse::<Moment>().ok());
         let moment = moment.ok_or("not a time such as 2030-12-31T23:59")?;
         let time_until_next = moment.time_until_next(&Zoned::now()).ok_or("it is in the past")?;

@@ -8,7 +8,7 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
     switch!("relative", Some('R'), "no-R", |options, on| options.relative = Some(on)),
     flag!("no-implied-dirs", None, = no_implied_dirs),
     flag!("implied-dirs", None, |options, _| options.no_implied_dirs = false),
-    value!("files-from", None, &[], "FILE", = files_from),
+    value!("files-from", None, "FILE", = files_from),
     switch!("one-file-system", Some('x'), "no-x", |options, on| {
         let systems = &mut options.mirror.walking.systems;
         *systems = match (on, *systems) {
