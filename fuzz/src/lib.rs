@@ -6,7 +6,7 @@
 
 pub mod sftp;
 
-use haul_engine::{Event, Job, Monitor, Progress};
+use haul_engine::{Event, Job, Monitor, NamedDest, NamedSources, Progress};
 use haul_model::{BLOCK_LEN, BlockHash, Compression, Moving, Name, Remove, Task, Timestamp};
 use haul_net::Connection;
 use haul_proto::{Caps, FrameType, HEADER_LEN, Header, Hello, frame_bytes};
@@ -35,10 +35,8 @@ const PACED_MAX: usize = 32;
 /// A job with those sources.
 pub fn job(sources: Vec<Vec<u8>>, dest: &Path) -> Job {
     Job {
-        sources,
-        dest: dest.as_os_str().as_bytes().to_vec(),
-        into_dir: true,
-        recursive: true,
+        sources: NamedSources { recursive: true, ..NamedSources::at(sources) },
+        dest: NamedDest { into_dir: true, ..NamedDest::at(dest.as_os_str().as_bytes()) },
         // Frames as they are have more to change in them.
         compression: Compression::None,
         ..Job::default()

@@ -25,7 +25,7 @@ use crate::{Job, JobError, Monitor, Progress, Rights, Summary};
 use haul_model::{Fault, Side, Task, words};
 use haul_net::{Closer, ConnectError, Connection, DirectListener, Killer, ListenTarget};
 use haul_proto::{
-    Abort, Call, Called, Caps, DirectOffer, DirectWish, JobRequest, Message, NamedSources, Role,
+    Abort, Call, Called, Caps, DirectOffer, DirectWish, JobRequest, Message, NamedDest, Role,
 };
 use haul_sys::{Access, Handover, confine};
 use std::borrow::Cow;
@@ -202,7 +202,7 @@ fn serve_job(
         job;
     let side = match &role {
         Role::Receiver { .. } => Side::Destination,
-        Role::Sender { .. } => Side::Source,
+        Role::Sender(_) => Side::Source,
     };
     if let Err(error) = JobError::of_open_files() {
         return refuse(client, (&task, side), error, on_end)?.map(drop);
@@ -221,26 +221,21 @@ fn serve_job(
     let around =
         ServeContext { on_failure, on_end, direct_port, handover, call, is_job_process, cache };
     match role {
-        Role::Receiver { dest, into_dir, origin, naming, bases, backup, staging, asked } => {
-            let dest = words::without_tilde(&dest).to_vec();
-            let job = Job { dest, into_dir, origin, naming, bases, backup, staging, ..job };
-            let asked = asked.map(|named| {
-                let NamedSources { sources, base, recursive, follow } = *named;
-                RequestedSources::of(&Job { sources, base, recursive, follow, ..job.clone() })
-            });
+        Role::Receiver { dest, asked } => {
+            let dest = NamedDest { path: words::without_tilde(&dest.path).to_vec(), ..dest };
+            let job = Job { dest, ..job };
+            let asked = asked.map(|asked| RequestedSources::of(&asked, &job));
             // The client does not see content from another host.
             let reports_arrivals = asked.is_some() && client.caps().has(Caps::CALLS);
             receive(client, &job, (asked, reports_arrivals), around)
         }
-        Role::Sender { sources, base, recursive, follow } => {
-            let whole = |path: &Vec<u8>| words::without_tilde(path).to_vec();
-            let sources = match base {
-                Some(_) => sources,
-                None => sources.iter().map(whole).collect(),
-            };
-            let base = base.as_ref().map(whole);
-            let job = Job { sources, base, recursive, follow, ..job };
-            send(client, &job, around)
+        Role::Sender(mut sources) => {
+            let whole = |path: &mut Vec<u8>| *path = words::without_tilde(path).to_vec();
+            match &mut sources.base {
+                Some(base) => whole(base),
+                None => sources.paths.iter_mut().for_each(whole),
+            }
+            send(client, &Job { sources, ..job }, around)
         }
     }
 }
@@ -258,7 +253,7 @@ fn receive(
         found.others.cache = takes_chunks.then(around.cache).flatten();
         let fault = |e| Fault::from_io(Side::Destination, "open the directory", &e);
         let dirs = found.handles().map_err(|error| JobError::Destination {
-            path: haul_model::escape_bytes(&job.dest),
+            path: haul_model::escape_bytes(&job.dest.path),
             fault: fault(error),
         })?;
         Ok((found, dirs))
@@ -476,7 +471,7 @@ fn refused(rights: Rights, role: &Role, task: &Task) -> Option<&'static str> {
     let reads = match role {
         Role::Receiver { .. } => task.keeps_destination(),
         // The copy of a move is refused too, because its sources could not be removed.
-        Role::Sender { .. } => task.moving().is_none(),
+        Role::Sender(_) => task.moving().is_none(),
     };
     (rights == Rights::Read && !reads)
         .then_some("this login is read-only: haul can't copy to it or move from it")

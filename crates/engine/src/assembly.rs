@@ -226,7 +226,7 @@ impl<'a> Assembly<'a> {
         let mut report_removal = |removal| sender.removing.report_removal(removal);
         sender.removing.remove_dirs(
             sending.tree,
-            &self.job.sources,
+            &self.job.sources.paths,
             sending.twins,
             &mut report_removal,
         );
@@ -242,7 +242,7 @@ impl<'a> Assembly<'a> {
     ) -> Option<ReceiverSide<'a>> {
         ReceiverSide::new(self, receiving, source, port)
             .map_err(|error| {
-                let error = JobError::unusable(&self.job.dest, &error);
+                let error = JobError::unusable(&self.job.dest.path, &error);
                 self.control.fail(self.control.lost().unwrap_or(error));
             })
             .ok()

@@ -2,11 +2,11 @@
 
 use crate::cache::CacheConfig;
 use haul_model::{
-    Altered, Backup, Compression, Fault, Filter, Kept, Logins, Mirror, Naming, Ports, Side, Task,
-    Via, escape_bytes, os_text,
+    Altered, Compression, Fault, Filter, Kept, Logins, Mirror, Ports, Side, Task, Via,
+    escape_bytes, os_text,
 };
 use haul_net::Connection;
-use haul_proto::{HandshakeError, LANES_MAX};
+use haul_proto::{HandshakeError, LANES_MAX, NamedDest, NamedSources};
 use haul_sftp::Session;
 use haul_sys::{Access, Dir, Links, confine};
 use haul_tree::Tree;
@@ -18,21 +18,10 @@ use std::time::Duration;
 /// The full description of a job.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Job {
-    /// The sources, as paths on the Sender's machine. Relative paths start in the working directory
-    /// (here) or the home directory (there).
-    pub sources: Vec<Vec<u8>>,
-    /// The directory in which the paths of a mirror's list of sources start. None leads out of it,
-    /// unless links are followed.
-    pub base: Option<Vec<u8>>,
-    /// The destination, a path on the Receiver's machine.
-    pub dest: Vec<u8>,
-    /// The destination must be a directory: the job has several sources, or is one of several jobs
-    /// with this destination.
-    pub into_dir: bool,
-    /// Directories may be copied (`-r`).
-    pub recursive: bool,
-    /// Symbolic links are followed (`-L`, or no `-r`).
-    pub follow: bool,
+    /// The sources.
+    pub sources: NamedSources,
+    /// The destination.
+    pub dest: NamedDest,
     /// The change of symbolic links' targets on this machine's side.
     pub munging: Munging,
     /// A directory on this machine for the content of named FIFOs and devices, in files without
@@ -49,25 +38,9 @@ pub struct Job {
     pub filter: Filter,
     /// Attributes that replace those of the sources.
     pub altered: Altered,
-    /// A number for a single source and the destination's name, if the job may create its
-    /// destination. A directory created by an earlier job with the same number is the destination
-    /// itself, not a directory to copy into.
-    pub origin: Option<[u8; 16]>,
-    /// The names that entries got in an earlier run of this job, before the connection was lost.
-    /// This run uses the same.
-    pub naming: Option<Naming>,
     /// A secret by which the agents of this job's runs find each other, if the job may be retried.
     /// The next agent ends its predecessor, and takes its locks.
     pub token: Option<[u8; 16]>,
-    /// The directories of a mirror's [`Bases`](haul_model::Bases), as paths on the Receiver's
-    /// machine. Relative paths start in the destination.
-    pub bases: Vec<Vec<u8>>,
-    /// The directory for entries that a mirror replaces or removes, if they are kept; a path on the
-    /// Receiver's machine.
-    pub backup: Option<Backup>,
-    /// The directory for temporary files, with paths like those of `bases`. Without one, each
-    /// temporary file is next to its final name.
-    pub staging: Option<Vec<u8>>,
     /// Maximum bytes of content per second, after compression.
     pub rate: Option<NonZeroU64>,
     /// The compression of listings and contents on a wire.
@@ -151,7 +124,7 @@ impl Job {
 
     /// The full paths of the sources.
     pub(crate) fn source_paths(&self) -> impl Iterator<Item = Cow<'_, [u8]>> {
-        self.sources.iter().map(|path| match &self.base {
+        self.sources.paths.iter().map(|path| match &self.sources.base {
             Some(base) => Cow::Owned([&**base, b"/", path].concat()),
             None => Cow::Borrowed(&**path),
         })

@@ -167,8 +167,8 @@ pub use clean::{CleanEvent, CleanRules, CleanSummary, LeftoverTotal, clean};
 pub use entry_counts::{EntryCounts, Kinds};
 pub use expand::{Expanded, expand, is_pattern};
 pub use haul_model::{Outcome, Skip, Summary};
-pub use haul_proto::Hashing;
 pub use haul_proto::VERSION as PROTOCOL;
+pub use haul_proto::{Hashing, NamedDest, NamedSources};
 pub use haul_sftp::Session as SftpSession;
 pub use haul_store::{Cleaned, Fate, remove_unpublished};
 pub use haul_sys::{

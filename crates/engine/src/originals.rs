@@ -28,7 +28,7 @@ impl Originals {
         Self {
             tree: job.local_tree(Side::Source),
             sources: job.source_paths().map(|path| path.into_owned()).collect(),
-            follows: job.follow
+            follows: job.sources.follow
                 || job.task.mirrors().is_some_and(|it| it.walking.followed_links.follows_any()),
             found: OnceLock::new(),
         }
@@ -110,6 +110,7 @@ pub(crate) fn also_a_source(side: Side) -> Fault {
 mod tests {
     use super::*;
     use crate::monitor::Silent;
+    use haul_proto::NamedSources;
     use std::fs;
     use std::os::unix::fs::MetadataExt;
 
@@ -127,6 +128,7 @@ mod tests {
             local_number(FileId { dev: meta.dev(), ino: meta.ino() })
         };
         let sources = vec![path("src").into_os_string().into_encoded_bytes()];
+        let sources = NamedSources::at(sources);
         let originals = Originals::of(&Job { sources, ..Job::default() });
         let silent = Silent::default();
         let control = Control::new(&silent);

@@ -87,13 +87,13 @@ fn sending(job: &Job, compression: Compression) -> Result<Vec<u8>, JobError> {
 /// The request to the agent that receives. It names the sources, so that the agent accepts no
 /// others, without their directories.
 fn receiving(job: &Job, calls: &DirectCalls<'_>) -> Result<Vec<u8>, JobError> {
-    let asked = named_sources(job);
-    let paths_len = remote::paths_len(&asked.sources, &asked.base);
-    remote::check_len(job, remote::receiver_paths_len(job) + paths_len)?;
+    let (dest, asked) = (job.dest.clone(), named_sources(job));
+    remote::check_len(job, remote::dest_len(&dest) + remote::sources_len(&asked))?;
     // Both agents may run on one machine, where a token identifies one agent.
     let token = job.token.map(|token| token.map(|byte| !byte));
     let direct = calls.wish(job);
-    Ok(request(job, job.compression, token, direct, remote::receiver(job, Some(asked))))
+    let role = Role::Receiver { dest, asked: Some(Box::new(asked)) };
+    Ok(request(job, job.compression, token, direct, role))
 }
 
 fn request(
@@ -110,14 +110,9 @@ fn request(
 /// The sources of `job`, each reduced to the part of its path that determines its place.
 fn named_sources(job: &Job) -> NamedSources {
     let relative = job.task.mirrors().map(|mirror| mirror.walking.relative).unwrap_or_default();
-    let is_plain = relative == Relative::No && job.base.is_none();
+    let is_plain = relative == Relative::No && job.sources.base.is_none();
     let cut = |path: &Vec<u8>| if is_plain { shortest_path(path) } else { path.clone() };
-    NamedSources {
-        sources: job.sources.iter().map(cut).collect(),
-        base: job.base.clone(),
-        recursive: job.recursive,
-        follow: job.follow,
-    }
+    NamedSources { paths: job.sources.paths.iter().map(cut).collect(), ..job.sources.clone() }
 }
 
 /// The shortest path with the same place as `path`.

@@ -35,7 +35,7 @@ pub(crate) fn relocate(
 ) -> Result<Relocated, JobError> {
     let destination = Destination::find(&LocalTree::PLAIN, job)?;
     let root =
-        destination.root.local_dir().map_err(|error| JobError::unusable(&job.dest, &error))?;
+        destination.root.local_dir().map_err(|error| JobError::unusable(&job.dest.path, &error))?;
     let new_name = destination.rename.as_ref();
     let mut moved = Vec::new();
     let outcomes = sources.iter().map(|source| {

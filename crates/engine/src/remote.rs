@@ -16,7 +16,7 @@ use crate::{Event, Monitor, Summary};
 use haul_model::{Backup, Logins, Side, Via, os_text};
 use haul_net::{Closer, ConnectError, Connection, Identity};
 use haul_proto::{
-    DirectWish, FrameType, JobRequest, Message, NamedSources, Role, SOURCES_MAX, encode,
+    DirectWish, FrameType, JobRequest, Message, NamedDest, NamedSources, Role, SOURCES_MAX, encode,
 };
 use haul_tree::Tree;
 use std::num::NonZeroU8;
@@ -56,8 +56,9 @@ pub(crate) fn upload(
     tree: &dyn Tree,
     monitor: &dyn Monitor,
 ) -> Result<Summary, JobError> {
-    check_len(job, receiver_paths_len(job))?;
-    let (agent, wire) = Agent::prepare(session, job, receiver(job, None));
+    let dest = job.dest.clone();
+    check_len(job, dest_len(&dest))?;
+    let (agent, wire) = Agent::prepare(session, job, Role::Receiver { dest, asked: None });
     let idle_streams = wire.idle_streams();
     let reporter = Reporter::new(monitor);
     let sending = Sending { reporter: Some(&reporter), ..Sending::of(tree) };
@@ -77,11 +78,11 @@ pub(crate) fn download(
     let mut destination = Destination::find(tree, job)?;
     destination.expect_peer();
     destination.others.cache = open_cache(job, monitor);
-    let dirs = destination.handles().map_err(|e| JobError::unusable(&job.dest, &e))?;
+    let dirs = destination.handles().map_err(|e| JobError::unusable(&job.dest.path, &e))?;
     let (agent, wire) = Agent::prepare(session, job, sender(job)?);
     let idle_streams = wire.idle_streams();
     let receiving = Receiving {
-        asked: Some(RequestedSources::of(job)),
+        asked: Some(RequestedSources::of(&job.sources, job)),
         confined_to: Some(dirs),
         ..Receiving::of(tree, destination)
     };
@@ -108,35 +109,27 @@ fn open_cache(job: &Job, monitor: &dyn Monitor) -> Option<ChunkCache> {
 /// # Errors
 /// When the request is too large.
 pub(crate) fn sender(job: &Job) -> Result<Role, JobError> {
-    check_len(job, paths_len(&job.sources, &job.base))?;
-    if job.sources.len() > SOURCES_MAX {
+    check_len(job, sources_len(&job.sources))?;
+    let count = job.sources.paths.len();
+    if count > SOURCES_MAX {
         return Err(JobError::Usage(format!(
-            "{} paths are given, but a host accepts at most {SOURCES_MAX}",
-            job.sources.len()
+            "{count} paths are given, but a host accepts at most {SOURCES_MAX}"
         )));
     }
-    let (sources, base) = (job.sources.clone(), job.base.clone());
-    Ok(Role::Sender { sources, base, recursive: job.recursive, follow: job.follow })
+    Ok(Role::Sender(job.sources.clone()))
 }
 
-/// The role of an agent that receives. `asked` are the sources of a job between two hosts.
-pub(crate) fn receiver(job: &Job, asked: Option<NamedSources>) -> Role {
-    let Job { dest, into_dir, origin, naming, bases, backup, staging, .. } = job.clone();
-    let asked = asked.map(Box::new);
-    Role::Receiver { dest, into_dir, origin, naming, bases, backup, staging, asked }
-}
-
-/// Bytes of the paths in a receiving role, without those of the sources.
-pub(crate) fn receiver_paths_len(job: &Job) -> usize {
-    let bases: usize = job.bases.iter().map(|path| path.len() + 5).sum();
-    let backup = job.backup.as_ref().map_or(0, Backup::encoded_len_max);
-    let staging = job.staging.as_ref().map_or(0, |path| path.len() + 5);
-    bases + backup + staging + job.dest.len()
+/// Bytes of the paths of a destination.
+pub(crate) fn dest_len(dest: &NamedDest) -> usize {
+    let bases: usize = dest.bases.iter().map(|path| path.len() + 5).sum();
+    let backup = dest.backup.as_ref().map_or(0, Backup::encoded_len_max);
+    let staging = dest.staging.as_ref().map_or(0, |path| path.len() + 5);
+    bases + backup + staging + dest.path.len()
 }
 
 /// Bytes of the paths of sources.
-pub(crate) fn paths_len(sources: &[Vec<u8>], base: &Option<Vec<u8>>) -> usize {
-    sources.iter().chain(base).map(|path| path.len() + 5).sum()
+pub(crate) fn sources_len(sources: &NamedSources) -> usize {
+    sources.paths.iter().chain(&sources.base).map(|path| path.len() + 5).sum()
 }
 
 /// Refuses a job whose rules and `words` further bytes do not fit into one frame.
@@ -324,16 +317,13 @@ mod tests {
         let words = 10_000;
         let job = Job { filter: filter_of(max - words - JOB_LEN_MAX), ..Job::default() };
         check_len(&job, words).expect("it fits");
-        let role = Role::Receiver {
-            dest: vec![b'x'; words],
+        let dest = NamedDest {
             into_dir: true,
             origin: Some([9; 16]),
             naming: Some(haul_model::Naming::Given),
-            bases: Vec::new(),
-            backup: None,
-            staging: None,
-            asked: None,
+            ..NamedDest::at(vec![b'x'; words])
         };
+        let role = Role::Receiver { dest, asked: None };
         let (filter, altered) = (job.filter.clone(), job.altered.clone());
         let (task, rate, compression) = (job.task, job.rate, job.compression);
         let token = Some([9; 16]);

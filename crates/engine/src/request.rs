@@ -244,7 +244,7 @@ impl Requests {
     }
 
     /// True if the directory at `path` was created by a job of `origin`; see
-    /// [`crate::Job::origin`]. For a host without haul, the record may be in the local directory
+    /// [`crate::NamedDest::origin`]. For a host without haul, the record may be in the local directory
     /// `state`.
     ///
     /// # Errors

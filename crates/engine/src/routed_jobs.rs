@@ -51,20 +51,17 @@ where
             (Some(there), None) => Route::Download(there.clone()),
             (Some(from), Some(to)) => Route::Between(from.clone(), to.clone()),
         };
-        let job = Job {
-            sources: run.iter().map(|source| source.path.clone()).collect(),
-            dest: dest.path.clone(),
-            into_dir: sources.len() > 1,
-            origin,
-            ..like.clone()
-        };
+        let mut job = like.clone();
+        job.sources.paths = run.iter().map(|source| source.path.clone()).collect();
+        job.dest.path = dest.path.clone();
+        (job.dest.into_dir, job.dest.origin) = (sources.len() > 1, origin);
         RoutedJob { job, route }
     };
     runs.map(routed_job).collect()
 }
 
 /// The number that identifies the destination of a single source in later runs; see
-/// [`Job::origin`]. `None` for several sources, or for a source without a name.
+/// [`NamedDest`](haul_proto::NamedDest). `None` for several sources, or for a source without a name.
 pub(crate) fn origin_of<H: fmt::Display>(sources: &[HostPath<H>], dest: &[u8]) -> Option<[u8; 16]> {
     let [HostPath { host, path }] = sources else { return None };
     words::split(path).name?;

@@ -72,7 +72,7 @@ fn run_local(job: &Job, monitor: &dyn Monitor) -> Result<Summary, JobError> {
     // Only in a comparison may the destination be inside a source.
     let dest_lineage = if job.task.copies().is_none() { Vec::new() } else { destination.lineage() };
     let twins = Twins::new(&destination.root, destination.rename.as_ref(), job)
-        .map_err(|error| JobError::unusable(&job.dest, &error))?;
+        .map_err(|error| JobError::unusable(&job.dest.path, &error))?;
     let sending = Sending { dest_lineage: &dest_lineage, twins: Some(&twins), ..Sending::of(from) };
     let mut receiving = Receiving::of(to, destination);
     // Otherwise workers request contents themselves, and must not wait for each other.

@@ -122,8 +122,9 @@ fn obstacle(job: &Job, is_upload: bool) -> Option<&'static str> {
     let fakes = job.task.fakes(side);
     let preallocates = gets(|mirror| mirror.preallocates);
     let stages_elsewhere =
-        gets(|mirror| mirror.delays_updates) || is_upload && job.staging.is_some();
-    let keeps_paths = has(|mirror| mirror.walking.relative != Relative::No) || job.base.is_some();
+        gets(|mirror| mirror.delays_updates) || is_upload && job.dest.staging.is_some();
+    let keeps_paths =
+        has(|mirror| mirror.walking.relative != Relative::No) || job.sources.base.is_some();
     let moves_paths = job.task.moving().is_some() && keeps_paths;
     let keeps_dir_links = gets(|mirror| mirror.keeps_dir_links);
     let compresses = !matches!(job.compression, Compression::Auto | Compression::None);
@@ -176,7 +177,7 @@ impl SftpJob<'_> {
         let destination = self.find_destination(source, target);
         // If the session has ended, that is the error.
         let destination = destination.map_err(|error| host.error().unwrap_or(error))?;
-        let made = job.origin.zip(destination_of(job, &destination));
+        let made = job.dest.origin.zip(destination_of(job, &destination));
         let control = Control::over(monitor, Arc::<SftpHost>::clone(host));
         let removers = if is_upload { 0 } else { REMOVERS };
         let sending = Sending { removers, ..Sending::of(source) };
@@ -208,7 +209,7 @@ impl SftpJob<'_> {
     }
 
     fn warn_about_destination(&self, message: &str) {
-        let (side, path) = (Some(Side::Destination), &*self.job.dest);
+        let (side, path) = (Some(Side::Destination), &*self.job.dest.path);
         self.monitor.event(Event::Warning { side, path, message });
     }
 
@@ -254,7 +255,7 @@ impl SftpJob<'_> {
     /// Warns about guarantees that the job can't give because the server lacks an extension.
     fn warn_about_guarantees(&self) {
         let (job, client) = (self.job, self.host.client());
-        let links = job.backup.is_some()
+        let links = job.dest.backup.is_some()
             || job.task.mirrors().is_some_and(|mirror| mirror.bases == Some(Bases::Link));
         if links && !client.has(Extension::HardLink) {
             self.warn_about_destination(
@@ -326,7 +327,7 @@ fn destination_of(job: &Job, destination: &Destination) -> Option<NamedIn> {
 /// Refuses to remove the sources of a move if the destination is the same: the directory that
 /// contains a source, or the source if both are directories.
 fn refuse_itself(job: &Job, source: &dyn Tree, destination: &Destination) -> Result<(), JobError> {
-    let fails = |fault| JobError::Destination { path: escape_bytes(&job.dest), fault };
+    let fails = |fault| JobError::Destination { path: escape_bytes(&job.dest.path), fault };
     let open = Arc::new(OpenDirs::default());
     let root = &destination.root;
     let is_same =
@@ -339,7 +340,7 @@ fn refuse_itself(job: &Job, source: &dyn Tree, destination: &Destination) -> Res
     let one_name =
         |(to, name): (&Name, &Name)| words::may_be_same_name(to.as_bytes(), name.as_bytes());
     let mut seen = BTreeSet::new();
-    for path in &job.sources {
+    for path in &job.sources.paths {
         let split = words::split(path);
         let mut is_same_destination = || {
             // Through a link, the source may contain the same entries as the destination.

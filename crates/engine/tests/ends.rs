@@ -10,7 +10,7 @@ mod link;
 #[path = "parts/watch.rs"]
 mod watch;
 
-use haul_engine::{Job, JobError, Placement, Summary};
+use haul_engine::{Job, JobError, NamedDest, NamedSources, Placement, Summary};
 use haul_model::{Conflict, Policy, Task};
 use haul_net::Connection;
 use haul_testkit::campaign;
@@ -199,9 +199,11 @@ impl Work {
     fn job(&self, dest: &Path) -> Job {
         let bytes = |path: &Path| path.as_os_str().as_bytes().to_vec();
         Job {
-            sources: vec![bytes(&self.source().join("tree"))],
-            dest: bytes(dest),
-            recursive: true,
+            sources: NamedSources {
+                recursive: true,
+                ..NamedSources::at(vec![bytes(&self.source().join("tree"))])
+            },
+            dest: NamedDest::at(bytes(dest)),
             task: Task::Copy(Policy { conflict: Conflict::ReplaceAll, ..Policy::default() }),
             ..Job::default()
         }

@@ -17,7 +17,8 @@ use haul_engine::{Event, Job, JobError, Monitor, Outcome, Placement, Progress, S
 use haul_model::{Fault, FaultKind, Kept, Kind, Policy, Side, Task};
 use haul_net::Connection;
 use haul_proto::{
-    Caps, FrameType, HEADER_LEN, Hello, ListItem, Message, OutcomeItem, Role, encode, frame_bytes,
+    Caps, FrameType, HEADER_LEN, Hello, ListItem, Message, NamedDest, NamedSources, OutcomeItem,
+    Role, encode, frame_bytes,
 };
 use haul_testkit::{OddSftp, Oddities};
 use peer::{Peer, data, dir, dir_end, entry, file};
@@ -102,7 +103,7 @@ fn check_alone(what: &str) {
 /// The payload of a job with so many sources, none of which has a name.
 fn job_of_sources(count: u32) -> Vec<u8> {
     let of = |sources| {
-        let role = Role::Sender { sources, base: None, recursive: true, follow: false };
+        let role = Role::Sender(NamedSources { recursive: true, ..NamedSources::at(sources) });
         let frame = encode(&Message::Job(peer::job_for(Task::default(), role)));
         frame[HEADER_LEN..].to_vec()
     };
@@ -227,10 +228,8 @@ fn client(
 
 fn download(dest: &Path) -> Job {
     Job {
-        sources: vec![b"/there/a".to_vec()],
-        dest: dest.as_os_str().as_bytes().to_vec(),
-        into_dir: true,
-        recursive: true,
+        sources: NamedSources { recursive: true, ..NamedSources::at(vec![b"/there/a".to_vec()]) },
+        dest: NamedDest { into_dir: true, ..NamedDest::at(dest.as_os_str().as_bytes()) },
         ..Job::default()
     }
 }
@@ -311,8 +310,8 @@ fn no_claim_and_no_flood_costs_more_than_is_allowed() {
             peer::want(0..30_000),
         ] {
             let job = Job {
-                sources: vec![source.as_os_str().as_bytes().to_vec()],
-                dest: b"/there".to_vec(),
+                sources: NamedSources::at(vec![source.as_os_str().as_bytes().to_vec()]),
+                dest: NamedDest::at(b"/there"),
                 ..Job::default()
             };
             let frame = encode(&message);
@@ -332,8 +331,13 @@ fn no_claim_and_no_flood_costs_more_than_is_allowed() {
             let connections = vec![Connection::from_parts(from, to)];
             let route =
                 SftpRoute { open_session: None, connections, journals: None, silence_max: None };
-            let job =
-                Job { sources: vec![links.as_os_str().as_bytes().to_vec()], ..download(&dest) };
+            let job = Job {
+                sources: NamedSources {
+                    paths: vec![links.as_os_str().as_bytes().to_vec()],
+                    ..download(&dest).sources
+                },
+                ..download(&dest)
+            };
             let watch = Watch::default();
             let done = haul_engine::run(&job, Placement::SftpDownload(route), &watch);
             let summary = done.expect("it ends in order");

@@ -3,7 +3,7 @@
 
 #![forbid(unsafe_code)]
 
-use haul_engine::{Event, Job, JobError, Monitor, Placement, Progress};
+use haul_engine::{Event, Job, JobError, Monitor, NamedDest, NamedSources, Placement, Progress};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,9 +45,11 @@ fn a_panic_ends_the_job_whatever_others_wait_for() {
     }
     for nth in [1, 2, 7, 40] {
         let job = Job {
-            sources: vec![src.as_os_str().as_bytes().to_vec()],
-            dest: temp.path().join(format!("to{nth}")).as_os_str().as_bytes().to_vec(),
-            recursive: true,
+            sources: NamedSources {
+                recursive: true,
+                ..NamedSources::at(vec![src.as_os_str().as_bytes().to_vec()])
+            },
+            dest: NamedDest::at(temp.path().join(format!("to{nth}")).as_os_str().as_bytes()),
             ..Job::default()
         };
         let (done, ended) = mpsc::channel();

@@ -36,11 +36,11 @@ pub(crate) fn without_missing(
     let is_mirror = task.mirrors().is_some();
     let is_empty = |routed_job: &RoutedJob<Machine>| {
         let has_local_sources = matches!(routed_job.route, Route::Local | Route::Upload(_));
-        has_local_sources && routed_job.job.sources.iter().all(|source| is_missing(source))
+        has_local_sources && routed_job.job.sources.paths.iter().all(|source| is_missing(source))
     };
     let (empty, routed_jobs): (Vec<_>, Vec<_>) = routed_jobs.into_iter().partition(is_empty);
     let mut failed = 0;
-    for source in empty.iter().flat_map(|routed_job| &routed_job.job.sources) {
+    for source in empty.iter().flat_map(|routed_job| &routed_job.job.sources.paths) {
         // The source of a mirror ended with a slash before "." was added: report that form.
         let source = match source.strip_suffix(b".") {
             Some(typed) if is_mirror && typed.ends_with(b"/") => typed,

@@ -7,7 +7,10 @@ use crate::location::{Location, Machine};
 use crate::missing::without_missing;
 use crate::peer::Peers;
 use crate::state;
-use haul_engine::{CacheConfig, Expanded, Job, Munging, Route, RoutedJob, expand, routed_jobs};
+use haul_engine::{
+    CacheConfig, Expanded, Job, Munging, NamedDest, NamedSources, Route, RoutedJob, expand,
+    routed_jobs,
+};
 use haul_model::{
     Altered, Backup, Compression, Fault, FaultKind, Filter, Mirror, Part, Policy, Ports, Side,
     Task, Via, escape_bytes,
@@ -131,22 +134,28 @@ impl Request {
             self.check_names()?;
         }
         let like = Job {
-            recursive: self.recursive,
-            follow: self.follow,
+            sources: NamedSources {
+                recursive: self.recursive,
+                follow: self.follow,
+                ..NamedSources::default()
+            },
+            dest: NamedDest {
+                bases: self.bases.clone(),
+                backup: self.backup.clone(),
+                staging: self.staging.clone(),
+                ..NamedDest::default()
+            },
             task,
             filter: self.filter.clone(),
             altered: self.altered.clone(),
-            bases: self.bases.clone(),
-            backup: self.backup.clone(),
-            staging: self.staging.clone(),
             spool: Some(std::env::temp_dir()),
             ..self.transfer_options.job()
         };
         let sources: Vec<_> = self.sources.iter().map(Location::host_path).collect();
         let mut routed_jobs = routed_jobs(&sources, &self.dest.host_path(), &like);
         if let (Some(list), [routed_job]) = (&self.list, &mut *routed_jobs) {
-            routed_job.job.base =
-                Some(std::mem::replace(&mut routed_job.job.sources, list.clone()).concat());
+            let sources = &mut routed_job.job.sources;
+            sources.base = Some(std::mem::replace(&mut sources.paths, list.clone()).concat());
         }
         for routed_job in routed_jobs.iter_mut().filter(|_| self.munges) {
             routed_job.job.munging = match routed_job.route {
@@ -373,9 +382,9 @@ mod tests {
                 Route::Between(from, to) => format!("from {} to {}", host(from), host(to)),
             };
             let sources: Vec<String> =
-                routed_job.job.sources.iter().map(|s| escape_bytes(s)).collect();
-            let into = if routed_job.job.into_dir { " (directory)" } else { "" };
-            let dest = escape_bytes(&routed_job.job.dest);
+                routed_job.job.sources.paths.iter().map(|s| escape_bytes(s)).collect();
+            let into = if routed_job.job.dest.into_dir { " (directory)" } else { "" };
+            let dest = escape_bytes(&routed_job.job.dest.path);
             format!("{route}: {} -> {dest}{into}\n", sources.join(" "))
         };
         routed_jobs.iter().map(line).collect()

@@ -63,7 +63,7 @@ impl Retry<'_, '_> {
         // Without a token, the agent of a lost connection holds its locks until it notices the
         // loss.
         job.token = haul_engine::secret().ok();
-        progress.keep(&job.task, job.base.as_deref());
+        progress.keep(&job.task, job.sources.base.as_deref());
         let watch = WarnOnce::new(self.monitor);
         let before = progress.summary();
         let (mut furthest, mut attempt, mut is_first) = (progress.furthest(), 0, true);
@@ -203,15 +203,15 @@ fn next_run(
     let mut job = Job { token: job.token, ..first.clone() };
     // The first run may have created the destination under this name, so that its meaning depends
     // on it.
-    let may_be_name = !job.into_dir && !job.dest.ends_with(b"/");
+    let may_be_name = !job.dest.into_dir && !job.dest.path.ends_with(b"/");
     // A move has found out before: without a slash, the destination is the new name.
     let is_moved = job.task.moving().is_some() && job.task.mirrors().is_none();
-    job.naming = progress.named().or((may_be_name && is_moved).then_some(Naming::Given));
-    if was_reached && job.naming.is_none() && job.origin.is_some() && may_be_name {
+    job.dest.naming = progress.named().or((may_be_name && is_moved).then_some(Naming::Given));
+    if was_reached && job.dest.naming.is_none() && job.dest.origin.is_some() && may_be_name {
         return None;
     }
-    if job.naming == Some(Naming::Own) && job.task.mirrors().is_none() {
-        job.origin = None;
+    if job.dest.naming == Some(Naming::Own) && job.task.mirrors().is_none() {
+        job.dest.origin = None;
     }
     if let Task::Sync(_, Mirror { delete_max: Some(max), .. }) = &mut job.task {
         *max = max.saturating_sub(progress.summary().since(before).deleted);
@@ -243,9 +243,10 @@ fn may_be_repeated(job: &Job, is_upload: bool, has_local_sources: bool) -> bool 
     let is_counted =
         is_upload && job.task.mirrors().is_some_and(|mirror| mirror.delete_max.is_some());
     // A file that was partly overwritten would be backed up as the old version.
-    let spoils_backup = job.backup.is_some()
+    let spoils_backup = job.dest.backup.is_some()
         && job.task.mirrors().is_some_and(|mirror| mirror.updating != Updating::Replaces);
-    let is_read_once = has_local_sources && job.sources.iter().any(|source| is_stream(source));
+    let is_read_once =
+        has_local_sources && job.sources.paths.iter().any(|source| is_stream(source));
     is_known && ![is_counted, spoils_backup, is_read_once].contains(&true)
 }
 

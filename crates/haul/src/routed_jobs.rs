@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::hosts::Hosts;
 use crate::location::Machine;
-use haul_engine::{Job, Monitor, RoutedJob, Summary};
+use haul_engine::{Monitor, RoutedJob, Summary};
 use haul_model::{Mirror, Task};
 
 /// The decision about further jobs after one that ended early.
@@ -78,11 +78,10 @@ pub fn in_parts(routed_jobs: Vec<RoutedJob<Machine>>, parts: &[Task]) -> Vec<Rou
     let of_parts = |routed_job: RoutedJob<Machine>| {
         parts.iter().map(move |part| {
             // A mirror's destination is what the request names, even if an earlier job created it.
-            let origin = routed_job.job.origin.filter(|_| part.mirrors().is_none());
-            RoutedJob {
-                job: Job { task: *part, origin, ..routed_job.job.clone() },
-                ..routed_job.clone()
-            }
+            let mut routed_job = routed_job.clone();
+            routed_job.job.task = *part;
+            routed_job.job.dest.origin.take_if(|_| part.mirrors().is_some());
+            routed_job
         })
     };
     routed_jobs.into_iter().flat_map(of_parts).collect()

@@ -4,9 +4,9 @@ use super::*;
 use crate::{
     ACCOUNT_NAME_MAX, Abort, Account, Amount, Arrived, BlockSeal, Call, Called, DirectOffer,
     DirectWish, Extra, FileEnd, FileSeal, Flow, Hashing, How, JobRequest, Join, Known, LaneOver,
-    Late, ListItem, Listed, Machine, Marked, Measure, Measured, Named, NamedSources, Object, Offer,
-    OfferedChunk, OutcomeItem, ProcessorRates, Prove, Proven, Removal, Reply, Request, Reuse,
-    Rival, Role, SOURCES_MAX, Signature, Startups, Taken, Want, Warning,
+    Late, ListItem, Listed, Machine, Marked, Measure, Measured, Named, NamedDest, NamedSources,
+    Object, Offer, OfferedChunk, OutcomeItem, ProcessorRates, Prove, Proven, Removal, Reply,
+    Request, Reuse, Rival, Role, SOURCES_MAX, Signature, Startups, Taken, Want, Warning,
 };
 use haul_model::{
     AccountMap, Acl, AclEntry, AclWho, Action, Altered, Attributes, Backup, Bases, BlockRanges,
@@ -449,25 +449,26 @@ fn role() -> impl Strategy<Value = Role> {
     let bytes = || prop::collection::vec(any::<u8>(), 0..30);
     let origin = proptest::option::of(any::<[u8; 16]>());
     prop_oneof![
-        (prop::collection::vec(bytes(), 0..9), any::<bool>()).prop_map(|(sources, follow)| {
-            let base = sources.first().cloned().filter(|_| follow);
-            Role::Sender { sources, base, recursive: !follow, follow }
+        (prop::collection::vec(bytes(), 0..9), any::<bool>()).prop_map(|(paths, follow)| {
+            let base = paths.first().cloned().filter(|_| follow);
+            Role::Sender(NamedSources { paths, base, recursive: !follow, follow })
         }),
         (bytes(), any::<bool>(), origin, prop::collection::vec(bytes(), 0..=Bases::MAX)).prop_map(
-            |(dest, into_dir, origin, bases)| {
+            |(path, into_dir, origin, bases)| {
                 let dir = bases.first().cloned();
                 let naming = origin.map(|_| if into_dir { Naming::Own } else { Naming::Given });
                 let staging = dir.clone().filter(|_| !into_dir);
                 let backup = into_dir.then(|| Backup { dir, suffix: b"~".to_vec() });
                 let asked = into_dir.then(|| {
                     Box::new(NamedSources {
-                        sources: bases.clone(),
+                        paths: bases.clone(),
                         base: staging.clone(),
                         recursive: !into_dir,
                         follow: into_dir,
                     })
                 });
-                Role::Receiver { dest, into_dir, origin, naming, bases, backup, staging, asked }
+                let dest = NamedDest { path, into_dir, origin, naming, bases, backup, staging };
+                Role::Receiver { dest, asked }
             }
         ),
     ]
@@ -762,12 +763,8 @@ fn the_names_of_accounts_and_the_sources_of_a_job_have_their_bounds() {
     };
     assert!(account(ACCOUNT_NAME_MAX).is_ok() && account(ACCOUNT_NAME_MAX + 1).is_err());
     let job = |count| {
-        let role = Role::Sender {
-            sources: vec![Vec::new(); count],
-            base: None,
-            recursive: false,
-            follow: false,
-        };
+        let paths = vec![Vec::new(); count];
+        let role = Role::Sender(NamedSources::at(paths));
         let request = JobRequest {
             task: Task::default(),
             filter: Filter::default(),

@@ -53,9 +53,9 @@ pub use measure::{
 };
 pub use message::{
     Abort, BlockSeal, DATA_MAX, Extra, FileEnd, FileSeal, Hashing, JobRequest, LIST_WINDOW, Late,
-    Listed, Marked, Message, NAMES_WAITING_MAX, Named, NamedSources, OutcomeItem, PACK_FILE_MAX,
-    PACK_TARGET, PackItem, Prove, Proven, Removal, Reply, Request, Role, SOURCES_MAX, TOKEN_LEN,
-    Warning,
+    Listed, Marked, Message, NAMES_WAITING_MAX, Named, NamedDest, NamedSources, OutcomeItem,
+    PACK_FILE_MAX, PACK_TARGET, PackItem, Prove, Proven, Removal, Reply, Request, Role,
+    SOURCES_MAX, TOKEN_LEN, Warning,
 };
 pub use want::{How, Object, Want};
 pub use wrapped::{Codec, UnwrapError, Unwrapper, WRAP_HEAD_LEN, Wrapped, Wrapper};

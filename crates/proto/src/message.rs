@@ -37,55 +37,72 @@ pub const SOURCES_MAX: usize = 256 << 10;
 /// The agent's role in a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
-    /// Send these paths of the agent's machine.
-    Sender {
-        /// The sources, at most [`SOURCES_MAX`].
-        #[serde(deserialize_with = "bounded_paths::<_, SOURCES_MAX>")]
-        sources: Vec<Vec<u8>>,
-        /// The directory of a list of sources, which must not lead out of it.
-        base: Option<Vec<u8>>,
-        /// True if directories may be walked.
-        recursive: bool,
-        /// True if symbolic links are followed.
-        follow: bool,
-    },
-    /// Receive into this path on the agent's machine.
+    /// Send these sources of the agent's machine.
+    Sender(NamedSources),
+    /// Receive on the agent's machine.
     Receiver {
-        /// The destination as the user typed it.
-        dest: Vec<u8>,
-        /// The destination must be a directory.
-        into_dir: bool,
-        /// A number for the source and the destination's name. A directory that a job with this
-        /// number created is the new name again, and not a directory to copy into.
-        origin: Option<[u8; 16]>,
-        /// The naming of an earlier run of this job, whose connection was lost. It is used again.
-        naming: Option<Naming>,
-        /// The directories of a mirror's [`Bases`], at most [`Bases::MAX`]. A relative path starts
-        /// in the destination.
-        #[serde(deserialize_with = "bounded_paths::<_, { Bases::MAX }>")]
-        bases: Vec<Vec<u8>>,
-        /// The backups of a mirror, if there are any.
-        backup: Option<Backup>,
-        /// The staging directory. A relative path starts in the destination. `None` stages each
-        /// file in the directory of its final name.
-        staging: Option<Vec<u8>>,
-        /// The sources that may be listed, if another agent sends them.
+        /// The destination.
+        dest: NamedDest,
+        /// The sources that may be listed, if another agent sends them. Their paths are cut as far
+        /// as they still determine the listed names.
         asked: Option<Box<NamedSources>>,
     },
 }
 
-/// The sources of a job as named by the client. A Receiver accepts no others.
+/// The sources of a job, as the user named them. A Receiver accepts no others.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedSources {
-    /// The paths, as far as they determine the listed names; at most [`SOURCES_MAX`].
+    /// Paths on the Sender's machine, at most [`SOURCES_MAX`]. Relative paths start in the working
+    /// directory of a command, or in the home directory on a host.
     #[serde(deserialize_with = "bounded_paths::<_, SOURCES_MAX>")]
-    pub sources: Vec<Vec<u8>>,
-    /// The directory of a list of sources.
+    pub paths: Vec<Vec<u8>>,
+    /// The directory in which the paths of a mirror's list of sources start. None leads out of it,
+    /// unless links are followed.
     pub base: Option<Vec<u8>>,
-    /// True if directories may be listed.
+    /// Directories are walked (`-r`).
     pub recursive: bool,
-    /// True if no symbolic links may be listed.
+    /// Symbolic links are followed (`-L`, or no `-r`).
     pub follow: bool,
+}
+
+impl NamedSources {
+    /// The sources at `paths`, without the content of directories.
+    pub fn at(paths: Vec<Vec<u8>>) -> Self {
+        Self { paths, ..Self::default() }
+    }
+}
+
+/// The destination of a job, as the user named it. Relative paths of `bases` and `staging` start in
+/// the destination.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NamedDest {
+    /// The destination, a path on the Receiver's machine.
+    pub path: Vec<u8>,
+    /// The destination must be a directory: the job has several sources, or is one of several jobs
+    /// with this destination.
+    pub into_dir: bool,
+    /// A number for a single source and the destination's name, if the job may create its
+    /// destination. A directory created by an earlier job with the same number is the destination
+    /// itself, not a directory to copy into.
+    pub origin: Option<[u8; 16]>,
+    /// The names that entries got in an earlier run of this job, before the connection was lost.
+    /// This run uses the same.
+    pub naming: Option<Naming>,
+    /// The directories of a mirror's [`Bases`], at most [`Bases::MAX`].
+    #[serde(deserialize_with = "bounded_paths::<_, { Bases::MAX }>")]
+    pub bases: Vec<Vec<u8>>,
+    /// The backups of a mirror, if entries that it replaces or removes are kept.
+    pub backup: Option<Backup>,
+    /// The directory for temporary files. Without one, each temporary file is next to its final
+    /// name.
+    pub staging: Option<Vec<u8>>,
+}
+
+impl NamedDest {
+    /// The destination at `path`: a directory for a source, or its new name.
+    pub fn at(path: impl Into<Vec<u8>>) -> Self {
+        Self { path: path.into(), ..Self::default() }
+    }
 }
 
 /// Length of a [`JobRequest::token`] in bytes.

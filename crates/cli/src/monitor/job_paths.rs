@@ -2,14 +2,14 @@
 
 use crate::report::HostPath;
 use haul::Machine;
-use haul_engine::{Route, RoutedJob};
+use haul_engine::{NamedDest, NamedSources, Route, RoutedJob};
 use haul_model::{Name, Naming, Place, Relative, Side, words};
 
 /// The sources and the destination of a job, as the user wrote them.
 #[derive(Debug, Default)]
 pub(super) struct JobPaths {
     sources: Vec<Vec<u8>>,
-    /// See [`haul_engine::Job::base`].
+    /// See [`NamedSources::base`].
     base: Option<Vec<u8>>,
     relative: Relative,
     /// Set for a mirror: a source with a trailing slash has a dot appended.
@@ -29,11 +29,11 @@ impl JobPaths {
             Route::Download(machine) => (machine.name(), None),
             Route::Between(from, to) => (from.name(), to.name()),
         };
-        let (sources, dest) = (routed_job.job.sources.clone(), routed_job.job.dest.clone());
         let relative = routed_job.job.task.mirrors().map(|mirror| mirror.walking.relative);
-        let is_mirror = relative.is_some();
-        let (base, relative) = (routed_job.job.base.clone(), relative.unwrap_or_default());
-        let bases = routed_job.job.bases.iter().flat_map(|base| base_paths(&dest, base)).collect();
+        let (is_mirror, relative) = (relative.is_some(), relative.unwrap_or_default());
+        let NamedSources { paths: sources, base, .. } = routed_job.job.sources.clone();
+        let NamedDest { path: dest, bases, .. } = routed_job.job.dest.clone();
+        let bases = bases.iter().flat_map(|base| base_paths(&dest, base)).collect();
         Self { sources, base, relative, is_mirror, source_host, dest, bases, dest_host }
     }
 

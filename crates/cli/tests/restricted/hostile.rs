@@ -4,7 +4,7 @@ use crate::common::*;
 use haul_model::{Altered, BlockRanges, Compression, Filter, Moving, Policy, Remove, Task};
 use haul_proto::{
     Abort, Caps, FrameType, HEADER_LEN, Header, Hello, How, JobRequest, Join, Marked, Message,
-    Reply, Request, Role, Want, decode, encode, frame_bytes,
+    NamedDest, NamedSources, Reply, Request, Role, Want, decode, encode, frame_bytes,
 };
 use std::fs;
 use std::io::{Read, Write};
@@ -216,23 +216,15 @@ fn job_for(task: Task, role: Role) -> JobRequest {
 
 /// The role of who receives into the directory at `path`.
 fn receives(path: &[u8]) -> Role {
-    Role::Receiver {
-        dest: path.to_vec(),
-        into_dir: true,
-        origin: None,
-        naming: None,
-        bases: Vec::new(),
-        backup: None,
-        staging: None,
-        asked: None,
-    }
+    Role::Receiver { dest: NamedDest { into_dir: true, ..NamedDest::at(path) }, asked: None }
 }
 
 /// Every job that names `path`.
 fn jobs(path: &[u8]) -> Vec<(&'static str, Message)> {
     let sources = vec![path.to_vec()];
-    let sends =
-        |follow| Role::Sender { sources: sources.clone(), base: None, recursive: true, follow };
+    let sends = |follow| {
+        Role::Sender(NamedSources { recursive: true, follow, ..NamedSources::at(sources.clone()) })
+    };
     let receives = receives(path);
     let (copy, check) =
         (Task::default(), Task::Check { content: true, keeps: haul_model::Kept::OF_COPIES });

@@ -39,8 +39,8 @@ fn a_revoked_client_loses_its_running_jobs_within_a_second() {
         let source = server.path("large");
         fs::write(&source, vec![3; 64 << 20]).expect("written");
         let job = |name: &str| Job {
-            sources: vec![source.as_os_str().as_bytes().to_vec()],
-            dest: name.into(),
+            sources: NamedSources::at(vec![source.as_os_str().as_bytes().to_vec()]),
+            dest: NamedDest::at(name),
             rate: std::num::NonZeroU64::new(16 << 20),
             compression: Compression::None,
             ..copy()
@@ -281,8 +281,8 @@ fn each_client_has_a_chunk_cache_of_its_own() {
         let cache = Some(CacheConfig { dir: PathBuf::new(), kept_max: 0 });
         let upload = |client: &Client, name: &str| {
             let job = Job {
-                sources: vec![source.as_os_str().as_bytes().to_vec()],
-                dest: name.into(),
+                sources: NamedSources::at(vec![source.as_os_str().as_bytes().to_vec()]),
+                dest: NamedDest::at(name),
                 cache: cache.clone(),
                 ..copy()
             };

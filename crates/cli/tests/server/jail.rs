@@ -58,15 +58,17 @@ fn a_client_does_not_leave_its_root() {
     let backup = Backup { dir: Some(above.clone().into_bytes()), suffix: b"~".to_vec() };
     fs::write(server.root().join("file"), "old content").expect("written");
     let job = Job {
-        sources: vec![source.as_os_str().as_bytes().to_vec()],
-        dest: b"/".to_vec(),
-        into_dir: true,
+        sources: NamedSources::at(vec![source.as_os_str().as_bytes().to_vec()]),
+        dest: NamedDest { into_dir: true, ..NamedDest::at(b"/") },
         ..copy()
     };
     let jobs = [
-        Job { backup: Some(backup), ..job.clone() },
-        Job { staging: Some(above.clone().into_bytes()), ..job.clone() },
-        Job { bases: vec![above.into_bytes()], ..job },
+        Job { dest: NamedDest { backup: Some(backup), ..job.clone().dest }, ..job.clone() },
+        Job {
+            dest: NamedDest { staging: Some(above.clone().into_bytes()), ..job.clone().dest },
+            ..job.clone()
+        },
+        Job { dest: NamedDest { bases: vec![above.into_bytes()], ..job.dest }, ..job },
     ];
     for job in jobs {
         let _ = client.run(&job, Placement::upload, &Quiet::default());
@@ -108,7 +110,12 @@ fn a_client_that_reads_changes_nothing() {
     until("it is logged", || server.audit("job").iter().any(refused));
     let task = Task::Remove { rule: Remove::SameContent, moving: Moving::Lossy };
     let dest = got.as_os_str().as_bytes().to_vec();
-    let removal = Job { task, sources: vec![b"/dir".to_vec()], dest, into_dir: true, ..copy() };
+    let removal = Job {
+        sources: NamedSources::at(vec![b"/dir".to_vec()]),
+        dest: NamedDest { into_dir: true, ..NamedDest::at(dest) },
+        task,
+        ..copy()
+    };
     client.run(&removal, Placement::download, &Quiet::default()).expect_err("it may not remove");
     assert_eq!(listed(&server.root()), before);
 }

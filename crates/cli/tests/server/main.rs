@@ -8,7 +8,10 @@ mod quic;
 mod running;
 mod ways;
 
-use haul_engine::{CacheConfig, Event, Job, JobError, Monitor, Placement, Progress, Summary};
+use haul_engine::{
+    CacheConfig, Event, Job, JobError, Monitor, NamedDest, NamedSources, Placement, Progress,
+    Summary,
+};
 use haul_model::{Compression, Policy, Task};
 use haul_net::{
     ConnectError, ConnectOptions, Connection, Identity, PublicKey, ServerAddress, ServerVia,
@@ -161,14 +164,22 @@ impl Client {
 
     fn upload(&self, sources: &[&Path], dest: &str) -> Result<Summary, JobError> {
         let sources = sources.iter().map(|path| path.as_os_str().as_bytes().to_vec()).collect();
-        let job = Job { sources, dest: dest.into(), into_dir: true, recursive: true, ..copy() };
+        let job = Job {
+            sources: NamedSources { recursive: true, ..NamedSources::at(sources) },
+            dest: NamedDest { into_dir: true, ..NamedDest::at(dest) },
+            ..copy()
+        };
         self.run(&job, Placement::upload, &Quiet::default())
     }
 
     fn download(&self, source: &str, dest: &Path) -> Result<Summary, JobError> {
         let dest = dest.as_os_str().as_bytes().to_vec();
         let sources = vec![source.as_bytes().to_vec()];
-        let job = Job { sources, dest, into_dir: true, recursive: true, ..copy() };
+        let job = Job {
+            sources: NamedSources { recursive: true, ..NamedSources::at(sources) },
+            dest: NamedDest { into_dir: true, ..NamedDest::at(dest) },
+            ..copy()
+        };
         self.run(&job, Placement::download, &Quiet::default())
     }
 

@@ -40,8 +40,8 @@ fn a_process_for_quic_that_crashes_is_replaced_and_harms_no_other_job() {
     let source = server.path("large");
     fs::write(&source, vec![3; 32 << 20]).expect("written");
     let slow = Job {
-        sources: vec![source.as_os_str().as_bytes().to_vec()],
-        dest: b"/large".to_vec(),
+        sources: NamedSources::at(vec![source.as_os_str().as_bytes().to_vec()]),
+        dest: NamedDest::at(b"/large"),
         rate: std::num::NonZeroU64::new(16 << 20),
         compression: Compression::None,
         ..copy()
@@ -151,8 +151,8 @@ fn relayed() -> (Server, Client, Link) {
 fn upload_of(source: &Path) -> Job {
     fs::write(source, vec![3; 24 << 20]).expect("written");
     Job {
-        sources: vec![source.as_os_str().as_bytes().to_vec()],
-        dest: b"/large".to_vec(),
+        sources: NamedSources::at(vec![source.as_os_str().as_bytes().to_vec()]),
+        dest: NamedDest::at(b"/large"),
         rate: std::num::NonZeroU64::new(8 << 20),
         compression: Compression::None,
         ..copy()

@@ -94,8 +94,8 @@ fn a_server_that_stops_ends_its_jobs_in_order_and_they_can_continue() {
         let source = server.path("large");
         fs::write(&source, vec![3; 64 << 20]).expect("written");
         let job = Job {
-            sources: vec![source.as_os_str().as_bytes().to_vec()],
-            dest: b"/large".to_vec(),
+            sources: NamedSources::at(vec![source.as_os_str().as_bytes().to_vec()]),
+            dest: NamedDest::at(b"/large"),
             rate: std::num::NonZeroU64::new(16 << 20),
             compression: Compression::None,
             ..copy()

@@ -13,8 +13,8 @@ use crate::watchdog::{Watch, Watchdog, keepalive_after, silence_of};
 use crate::{JobError, Rights};
 use haul_net::{ConnectError, Killer, Writer};
 use haul_proto::{
-    Abort, Called, Caps, FrameType, Header, Hello, JobRequest, Join, Message, Role, check_hello,
-    encode, frame_bytes,
+    Abort, Called, Caps, FrameType, Header, Hello, JobRequest, Join, Message, NamedSources, Role,
+    check_hello, encode, frame_bytes,
 };
 use std::io::{self, BufRead, Read, Write};
 use std::sync::Arc;
@@ -187,7 +187,9 @@ impl Client {
         while let Some(header) = self.next_header()? {
             match read_message_behind(header, &mut self.input)? {
                 Message::Job(JobRequest {
-                    task, role: Role::Sender { follow: true, .. }, ..
+                    task,
+                    role: Role::Sender(NamedSources { follow: true, .. }),
+                    ..
                 }) if task.removes().is_some() && task.mirrors().is_none() => {
                     return Err(refused("the client asked to remove the targets of links"));
                 }
@@ -283,5 +285,5 @@ fn is_disconnect(error: &io::Error) -> bool {
 
 /// True if the job may call another host: this side sends, and accepts no connections itself.
 fn may_call(job: &JobRequest) -> bool {
-    matches!(job.role, Role::Sender { .. }) && job.direct.is_none() && job.joins.is_none()
+    matches!(job.role, Role::Sender(_)) && job.direct.is_none() && job.joins.is_none()
 }

@@ -139,7 +139,7 @@ impl<'scope, 'a: 'scope> SenderSide<'a> {
                         removal => role.removing.report_removal(removal),
                     });
                 };
-                Remover::new(&role, tree, &job.sources, &send_message).run(&heard);
+                Remover::new(&role, tree, &job.sources.paths, &send_message).run(&heard);
             });
         }
         let part = LaneRole::Sends(Arc::clone(&readers));

@@ -10,6 +10,7 @@ use haul_model::{
     Conflict, Entry, Fault, FaultKind, Kind, Moving, Naming, Outcome, Remove, Side, Summary, Task,
     words,
 };
+use haul_proto::{NamedDest, NamedSources};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt;
@@ -110,7 +111,8 @@ impl<M: Machines> RunningMove<'_, M> {
 
     /// A job with the settings that all jobs of the move share.
     fn like(&self, task: Task) -> Job {
-        Job { recursive: true, task, ..self.job.like.clone() }
+        let sources = NamedSources { recursive: true, ..NamedSources::default() };
+        Job { sources, task, ..self.job.like.clone() }
     }
 
     /// Reports that a source stays because of `fault` in the source.
@@ -197,13 +199,12 @@ impl<M: Machines> RunningMove<'_, M> {
         let job = self.job;
         let is_local = |source: &&HostPath<M::Host>| source.host.is_none();
         let paths: Vec<_> = sources.iter().filter(is_local).map(|s| s.path.clone()).collect();
-        let destination = Job {
-            dest: job.dest.path.clone(),
+        let dest = NamedDest {
             into_dir: job.sources.len() > 1,
             origin: origin_of(&job.sources, &job.dest.path),
-            state: job.like.state.clone(),
-            ..Job::default()
+            ..NamedDest::at(job.dest.path.clone())
         };
+        let destination = Job { dest, state: job.like.state.clone(), ..Job::default() };
         relocate(&paths, &destination, job.policy.conflict)
     }
 
@@ -352,7 +353,7 @@ impl<M: Machines> RunningMove<'_, M> {
         let origin = origin_of(&rest.sources, &rest.dest.path);
         let removing = Removing::new(self.monitor, rule);
         for routed_job in &mut removals {
-            routed_job.job.origin = origin;
+            routed_job.job.dest.origin = origin;
             if let Err(error) = self.machines.remove(routed_job, &removing) {
                 let naming = removing.naming();
                 let Removed { moved, left_dirs, .. } = removing.end();

@@ -88,15 +88,15 @@ impl Destination {
     /// # Errors
     /// [`JobError::Usage`] or [`JobError::Destination`].
     pub(crate) fn find(tree: &dyn Tree, job: &Job) -> Result<Self, JobError> {
-        let path = &*job.dest;
+        let path = &*job.dest.path;
         let dry_run = job.task.keeps_destination();
         // If nothing exists, nothing must be removed: another job creates it, and reports it.
         let removes = job.task.mirrors().is_some_and(|mirror| mirror.part.only_removes());
         let mut destination = Self::find_or_create(tree, job, dry_run || removes)?;
-        if job.naming == Some(Naming::Given) && destination.may_be_source {
+        if job.dest.naming == Some(Naming::Given) && destination.may_be_source {
             destination.treat_as_rename(tree, path)?;
         }
-        if let Some(origin) = job.origin.as_ref().filter(|_| job.naming.is_none()) {
+        if let Some(origin) = job.dest.origin.as_ref().filter(|_| job.dest.naming.is_none()) {
             destination.find_origin(tree, job, origin)?;
         }
         destination.whole_seconds = tree.capabilities().keeps_whole_seconds;
@@ -153,7 +153,7 @@ impl Destination {
         }
     }
 
-    /// Handles `job.origin`: an existing directory is the new name if a job with this origin
+    /// Handles `job.dest.origin`: an existing directory is the new name if a job with this origin
     /// created it. A directory that will be created is recorded, where that is needed.
     fn find_origin(
         &mut self,
@@ -166,10 +166,10 @@ impl Destination {
             self.root.has_origin(origin) || origin::has_origin_record(state, &*self.root, origin)
         };
         if self.may_be_source && is_made() {
-            self.treat_as_rename(tree, &job.dest)?;
+            self.treat_as_rename(tree, &job.dest.path)?;
         }
         if let Some(name) = &self.rename
-            && job.recursive
+            && job.sources.recursive
             && !job.task.keeps_destination()
         {
             origin::record_origin(state, &*self.root, name, origin);
@@ -188,7 +188,7 @@ impl Destination {
     }
 
     fn find_or_create(tree: &dyn Tree, job: &Job, dry_run: bool) -> Result<Self, JobError> {
-        let (path, into_dir) = (&*job.dest, job.into_dir);
+        let (path, into_dir) = (&*job.dest.path, job.dest.into_dir);
         let open_fault = |part: &[u8], error| cant_open(tree, path, part, error);
         let split = words::split(path);
         match tree.open(split.whole) {
@@ -298,7 +298,7 @@ impl Destination {
 
     /// Opens the base directories of a mirror. Those that can't be opened are recorded.
     fn open_bases(&mut self, tree: &dyn Tree, job: &Job) {
-        for base in &job.bases {
+        for base in &job.dest.bases {
             let path = self.path_from_destination(tree, job, base);
             match tree.open(&path) {
                 Ok(dir) => self.others.bases.push(dir),
@@ -310,8 +310,8 @@ impl Destination {
     /// The path of a directory besides the destination. A relative one starts in the destination,
     /// even if that is missing: then none of the missing names is a link.
     fn path_from_destination(&self, tree: &dyn Tree, job: &Job, mut path: &[u8]) -> Vec<u8> {
-        let split = words::split(&job.dest);
-        let mut start = if self.rename.is_some() { split.parent } else { &*job.dest };
+        let split = words::split(&job.dest.path);
+        let mut start = if self.rename.is_some() { split.parent } else { &*job.dest.path };
         while self.absent
             && let Some(rest) = path.strip_prefix(b"../")
             && tree.open(start).is_err()
@@ -323,7 +323,7 @@ impl Destination {
 
     /// Opens the backup directory of a mirror. Creates it, except in a dry run.
     fn open_backups(&mut self, tree: &dyn Tree, job: &Job, dry_run: bool) -> Result<(), JobError> {
-        let Some(dir) = job.backup.as_ref().and_then(|backup| backup.dir.as_ref()) else {
+        let Some(dir) = job.dest.backup.as_ref().and_then(|backup| backup.dir.as_ref()) else {
             return Ok(());
         };
         let path = [&*self.path_from_destination(tree, job, dir), b"/"].concat();
@@ -340,7 +340,7 @@ impl Destination {
 
     /// Opens the directory of staged files.
     fn open_staging(&mut self, tree: &dyn Tree, job: &Job) -> Result<(), JobError> {
-        let Some(staging) = &job.staging else { return Ok(()) };
+        let Some(staging) = &job.dest.staging else { return Ok(()) };
         let path = self.path_from_destination(tree, job, staging);
         let opened = tree.open(&path).and_then(|dir| dir.local_dir());
         let opened = opened.map_err(|error| match FaultKind::of(&error) {

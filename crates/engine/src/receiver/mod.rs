@@ -145,7 +145,7 @@ impl<'a> Receiver<'a> {
         root.set_rules(destination.scope);
         root.set_bases(providers::roots(bases)?);
         providers::report_missing(missing_bases, control.monitor(), &*sender);
-        let backup = BackupLocation::of(job.backup.as_ref(), backups)?;
+        let backup = BackupLocation::of(job.dest.backup.as_ref(), backups)?;
         if !removes && (job.task.mirrors().is_some() || job.task.moving().is_none()) {
             owners::warn_unsupported(control.monitor(), &destination.path, job.task.keeps(), has);
         }
@@ -157,7 +157,7 @@ impl<'a> Receiver<'a> {
             plan,
             filter: job.filter.clone(),
             rename: destination.rename,
-            origin: job.origin,
+            origin: job.dest.origin,
             dest: destination.path,
             ends,
             whole_seconds: destination.whole_seconds,

@@ -4,6 +4,7 @@
 use super::{ProtocolViolation, RecvDir};
 use crate::Job;
 use haul_model::{Entry, Kind, Missing, Name, Place, Relative, words};
+use haul_proto::NamedSources;
 use std::collections::BTreeMap;
 
 /// The requested sources of a job.
@@ -88,8 +89,8 @@ pub(super) struct Accepted {
 const UNREQUESTED: ProtocolViolation = ProtocolViolation("it listed a name that was not requested");
 
 impl RequestedSources {
-    /// The sources that `job` asks for.
-    pub(crate) fn of(job: &Job) -> Self {
+    /// The `sources` that were asked for, by the rules of `job`.
+    pub(crate) fn of(sources: &NamedSources, job: &Job) -> Self {
         let removes = job.task.removes().is_some();
         // A rule may apply to directories only, and the kind of the source is not known yet.
         let excludes = |place: &Place| {
@@ -100,21 +101,21 @@ impl RequestedSources {
         let is_lax = walking.prunes_empty || walking.missing != Missing::Fails;
         let mut requested = Self {
             root: PlaceNode::default(),
-            unaccounted: job.sources.len(),
+            unaccounted: sources.paths.len(),
             excludable_max: 0,
             // At the end of a move directories are walked, and no link is followed.
-            recursive: job.recursive || removes,
-            follow: job.follow && !removes,
+            recursive: sources.recursive || removes,
+            follow: sources.follow && !removes,
             merges_sources: job.task.mirrors().is_some(),
             only_dirs: walking.only_dirs,
-            base: job.base.clone(),
+            base: sources.base.clone(),
             may_list_root: false,
             first_entry: FirstEntry::NoneYet,
             last: None,
         };
-        let base = job.base.as_deref().map(words::without_tilde);
+        let base = sources.base.as_deref().map(words::without_tilde);
         let mut may_list_root = false;
-        for path in &job.sources {
+        for path in &sources.paths {
             let path = if base.is_some() { path } else { words::without_tilde(path) };
             // A source without a place can only fail.
             let Ok(place) = Place::of(path, base, walking.relative) else { continue };

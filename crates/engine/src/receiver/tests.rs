@@ -7,7 +7,7 @@ use haul_model::{
     Attributes, Changes, Conflict, ContentHash, Delete, Entry, Kept, Mirror, Outcome, Part, Policy,
     Skip, Summary, Task, Timestamp,
 };
-use haul_proto::{Extra, Late, OutcomeItem, Want, Warning};
+use haul_proto::{Extra, Late, NamedDest, NamedSources, OutcomeItem, Want, Warning};
 use haul_store::OnExisting;
 use haul_tree::LocalTree;
 use std::fs;
@@ -65,7 +65,12 @@ fn with(task: Task, prepare: impl FnOnce(&Path), test: impl FnOnce(&Bench<'_>)) 
     let dir = tempfile::tempdir().expect("a directory");
     prepare(dir.path());
     let dest = dir.path().as_os_str().as_bytes().to_vec();
-    let job = Job { task, dest, recursive: true, ..Job::default() };
+    let job = Job {
+        sources: NamedSources { recursive: true, ..NamedSources::default() },
+        dest: NamedDest::at(dest),
+        task,
+        ..Job::default()
+    };
     let (silent, heard) = (Silent::default(), Arc::new(RemoverMessage::default()));
     let control = Control::new(&silent);
     let destination = Destination::find(&LocalTree::PLAIN, &job).expect("a destination");

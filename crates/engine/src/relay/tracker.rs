@@ -102,7 +102,7 @@ impl<'a> JobTracker<'a> {
         let state = OpenEntries { next_index: 1, open, ..OpenEntries::default() };
         let reporter = Reporter::new(control.monitor());
         let state = Mutex::new(state);
-        Self { control, reporter, task: job.task, dest: job.dest.clone(), state }
+        Self { control, reporter, task: job.task, dest: job.dest.path.clone(), state }
     }
 
     fn progress(&self) -> &Progress {

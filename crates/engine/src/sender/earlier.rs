@@ -8,7 +8,7 @@ use super::Source;
 use crate::Job;
 use crate::dirs::{DirNode, OpenDirs, open_dirs_max};
 use haul_model::{Entry, Fault, FaultKind, Filter, Kept, Kind, Name, Side, escape_bytes, words};
-use haul_proto::Rival;
+use haul_proto::{NamedSources, Rival};
 use haul_tree::{Meta, MetaKind, Tree};
 use std::collections::HashMap;
 use std::io;
@@ -68,7 +68,7 @@ impl<'s> Earlier<'s> {
     /// The earlier sources of `job`. `None` if no two sources can have an entry in the same place,
     /// because their names differ.
     pub(super) fn of(job: &'s Job, tree: &'s dyn Tree) -> Option<Self> {
-        let Job { sources, follow, filter, .. } = job;
+        let NamedSources { paths: sources, follow, .. } = &job.sources;
         let is_whole = |path: &Vec<u8>| {
             words::wire_name(words::without_tilde(path)).is_ok_and(|name| name.is_none())
         };
@@ -79,7 +79,7 @@ impl<'s> Earlier<'s> {
             tree,
             follow: *follow,
             keeps: job.task.keeps(),
-            filter,
+            filter: &job.filter,
             wholes: Vec::new(),
             wholes_max: open_dirs_max(haul_sys::open_files_max()) as usize,
             named: HashMap::new(),

@@ -37,7 +37,7 @@ impl Twins {
         job: &Job,
     ) -> io::Result<Self> {
         let root = DirNode::root(Arc::clone(root), None, &Arc::<OpenDirs>::default())?;
-        Ok(Self { root, rename: rename.cloned(), dest: job.dest.clone() })
+        Ok(Self { root, rename: rename.cloned(), dest: job.dest.path.clone() })
     }
 
     /// The twin of `source`; `None` if it has no name of its own.

@@ -74,7 +74,7 @@ impl<'s, 'a> Scan<'s, 'a> {
         Self {
             sender,
             tree,
-            recursive: job.recursive,
+            recursive: job.sources.recursive,
             specials: Specials::of(job),
             dest_lineage,
             // Only a copy can replace an entry of an earlier source.
@@ -94,7 +94,7 @@ impl<'s, 'a> Scan<'s, 'a> {
     pub(crate) fn run(mut self, job: &Job) {
         let walked = self.send_mover().and_then(|()| match job.task.mirrors() {
             Some(_) => self.places(job),
-            None => self.one_by_one(&job.sources),
+            None => self.one_by_one(&job.sources.paths),
         });
         if walked.is_err() {
             return;

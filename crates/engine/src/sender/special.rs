@@ -27,7 +27,7 @@ impl<'j> Specials<'j> {
         }
         Self::Read {
             into: job.spool.as_deref(),
-            recursive: job.recursive,
+            recursive: job.sources.recursive,
             dry_run: job.task.keeps_destination(),
             keeps: job.task.keeps(),
         }

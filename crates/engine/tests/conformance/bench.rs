@@ -4,7 +4,7 @@
 use crate::exceptions;
 use crate::link::{Link, links};
 use crate::watch::Watch;
-use haul_engine::{Job, Outcome, Summary};
+use haul_engine::{Job, NamedDest, NamedSources, Outcome, Summary};
 use haul_testkit::{Compare, FileSystem, Mount, assert_same_with, nasty, snapshot};
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -70,7 +70,11 @@ impl Bench {
             fs::create_dir(temp.path().join(dir)).expect("made");
         }
         make(&temp.path().join("source"));
-        let job = Job { into_dir: sources.len() > 1, recursive: true, ..Job::default() };
+        let job = Job {
+            sources: NamedSources { recursive: true, ..NamedSources::default() },
+            dest: NamedDest { into_dir: sources.len() > 1, ..NamedDest::default() },
+            ..Job::default()
+        };
         let places = OnceCell::new();
         Self { temp, before: |_| (), sources, dest: "", job, places }
     }
@@ -97,8 +101,14 @@ impl Bench {
         let bytes = |path: &Path| path.as_os_str().as_bytes().to_vec();
         let below = |name: &&str| [&bytes(&self.source())[..], b"/", name.as_bytes()].concat();
         Job {
-            sources: self.sources.iter().map(below).collect(),
-            dest: [&bytes(root)[..], b"/", self.dest.as_bytes()].concat(),
+            sources: NamedSources {
+                paths: self.sources.iter().map(below).collect(),
+                ..self.job.clone().sources
+            },
+            dest: NamedDest {
+                path: [&bytes(root)[..], b"/", self.dest.as_bytes()].concat(),
+                ..self.job.clone().dest
+            },
             ..self.job.clone()
         }
     }

@@ -150,7 +150,7 @@ fn a_directory_without_leave_to_recurse() {
         write(source.join("file"), "content", 100);
         fs::create_dir_all(source.join("dir/empty")).expect("made");
     });
-    bench.job.recursive = false;
+    bench.job.sources.recursive = false;
     let summary = bench.check().summary;
     assert_eq!((summary.copied, summary.failed), (1, 2));
 }
@@ -293,7 +293,7 @@ fn links_are_followed_on_demand_and_loops_end() {
         write(source.join("outside/file"), "content", 100);
         symlink("tree", source.join("link-to-tree")).expect("linked");
     });
-    bench.job.follow = true;
+    bench.job.sources.follow = true;
     let summary = bench.check().summary;
     assert_eq!(summary.skipped, 0);
     assert!(summary.failed > 0 && summary.copied > 0, "{summary:?}");

@@ -4,7 +4,7 @@
 
 use crate::link::by_sftp;
 use crate::watch::Watch;
-use haul_engine::{Job, Outcome, Placement, SftpRoute, Summary};
+use haul_engine::{Job, NamedDest, NamedSources, Outcome, Placement, SftpRoute, Summary};
 use haul_model::FaultKind;
 use haul_testkit::nasty::set_mode;
 use haul_testkit::sshd::system_sftp_server;
@@ -80,9 +80,11 @@ impl Two {
     ) -> (Summary, BTreeMap<String, Outcome>) {
         let bytes = |path: &Path| path.as_os_str().as_bytes().to_vec();
         let job = Job {
-            sources: vec![bytes(&self.path(from))],
-            dest: bytes(&self.path(to)),
-            recursive: true,
+            sources: NamedSources {
+                recursive: true,
+                ..NamedSources::at(vec![bytes(&self.path(from))])
+            },
+            dest: NamedDest::at(bytes(&self.path(to))),
             ..Job::default()
         };
         let (connections, servers) = by_sftp(1, server);

@@ -5,7 +5,7 @@ use crate::place::Place;
 use crate::watch::Watch;
 use haul_engine::{Job, JobError, Outcome, Placement, ServeOptions, Summary};
 use haul_model::{Fault, Policy, Task, Via};
-use haul_proto::{Message, Role};
+use haul_proto::{Message, NamedDest, NamedSources, Role};
 use std::net::{IpAddr, Shutdown};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
@@ -134,16 +134,14 @@ fn send_script(
         Victim::Client => {
             let sources = asked.iter().map(|name| format!("/there/{name}").into_bytes());
             let job = Job {
-                sources: sources.collect(),
-                dest: bytes(&place.dest("")),
-                into_dir: true,
-                recursive: true,
+                sources: NamedSources { recursive: true, ..NamedSources::at(sources.collect()) },
+                dest: NamedDest { into_dir: true, ..NamedDest::at(bytes(&place.dest(""))) },
                 task,
                 via: Via::Ssh,
                 ..Job::default()
             };
             run_client(place, job, Placement::download, |peer| {
-                assert!(matches!(peer.answer().role, Role::Sender { .. }));
+                assert!(matches!(peer.answer().role, Role::Sender(_)));
                 script(peer);
             })
         }
@@ -178,11 +176,12 @@ pub(crate) fn receive_by(
 
 fn receive_script(task: Task, place: Place, script: Script) -> Attacked {
     let job = Job {
+        sources: NamedSources {
+            recursive: true,
+            ..NamedSources::at(vec![bytes(&place.source("")), b"missing".to_vec()])
+        },
+        dest: NamedDest { into_dir: true, ..NamedDest::at(b"/there") },
         task,
-        sources: vec![bytes(&place.source("")), b"missing".to_vec()],
-        dest: b"/there".to_vec(),
-        into_dir: true,
-        recursive: true,
         via: Via::Ssh,
         ..Job::default()
     };

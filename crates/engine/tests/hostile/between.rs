@@ -13,7 +13,7 @@ use haul_model::{Kind, Outcome, Task, Via};
 use haul_net::{ConnectError, HostAddresses, Timeouts};
 use haul_proto::{
     Arrived, Call, Called, Caps, DirectOffer, FrameType, Hello, LaneOver, ListItem, Message,
-    NamedSources, OutcomeItem, Role, Taken,
+    NamedDest, NamedSources, OutcomeItem, Role, Taken,
 };
 use std::net::{IpAddr, TcpListener};
 
@@ -31,16 +31,10 @@ fn a_receiver_takes_the_named_sources_alone() {
         let place = Place::new();
         let dest = bytes(&place.dest(""));
         let sources = [&b"./x"[..], b"./y/"].map(<[u8]>::to_vec).to_vec();
-        let asked = NamedSources { sources, base: None, recursive: true, follow: false };
+        let asked = NamedSources { recursive: true, ..NamedSources::at(sources) };
         let attacked = serve(place, move |peer| {
             let role = Role::Receiver {
-                dest,
-                into_dir: true,
-                origin: None,
-                naming: None,
-                bases: Vec::new(),
-                backup: None,
-                staging: None,
+                dest: NamedDest { into_dir: true, ..NamedDest::at(dest) },
                 asked: Some(Box::new(asked)),
             };
             peer.ask_for(Task::default(), role);
@@ -100,10 +94,11 @@ pub(crate) fn run_watched(
     let (to_to, mut to_peer) = Peer::of_client();
     let (to_from, to_to) = (to_from.with_timeouts(timeout), to_to.with_timeouts(timeout));
     let job = Job {
-        sources: vec![b"/secret/way/x".to_vec()],
-        dest: b"/there".to_vec(),
-        into_dir: true,
-        recursive: true,
+        sources: NamedSources {
+            recursive: true,
+            ..NamedSources::at(vec![b"/secret/way/x".to_vec()])
+        },
+        dest: NamedDest { into_dir: true, ..NamedDest::at(b"/there") },
         via,
         ..Job::default()
     };
@@ -167,10 +162,12 @@ fn each_host_is_reported_its_own_part() {
     };
     let (result, [from, to]) = run(from, to);
     assert_eq!(result.expect("it is done").copied, 1);
-    let Role::Sender { sources, .. } = job_of(&from) else { panic!("it sends") };
+    let Role::Sender(NamedSources { paths: sources, .. }) = job_of(&from) else {
+        panic!("it sends")
+    };
     assert_eq!(sources, &[b"/secret/way/x".to_vec()]);
     let Role::Receiver { asked: Some(asked), .. } = job_of(&to) else { panic!("it is told") };
-    assert_eq!(asked.sources, [b"./x".to_vec()]);
+    assert_eq!(asked.paths, [b"./x".to_vec()]);
     assert!(!format!("{:?}", from.messages).contains("there"), "it learns of the destination");
 }
 
@@ -453,7 +450,7 @@ fn told_to_call(ip: [u8; 4], caps: Caps) -> (Vec<Message>, usize) {
     let attacked = serve(place, move |peer| {
         peer.frame(FrameType::Hello, &Hello::ours(caps, 60, "script").encode());
         peer.tell(&Message::Call(Call { is_required: false, connections: 3 }));
-        let role = Role::Sender { sources, base: None, recursive: true, follow: false };
+        let role = Role::Sender(NamedSources { recursive: true, ..NamedSources::at(sources) });
         peer.tell(&Message::Job(crate::peer::job_for(Task::default(), role)));
         peer.hear_greeting();
         peer.tell(&offer(ip, port));

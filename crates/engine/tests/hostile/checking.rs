@@ -10,7 +10,8 @@ use haul_model::{
     Task,
 };
 use haul_proto::{
-    Caps, Extra, FileEnd, FileSeal, FrameType, Hello, ListItem, Message, OutcomeItem, Rival,
+    Caps, Extra, FileEnd, FileSeal, FrameType, Hello, ListItem, Message, NamedDest, NamedSources,
+    OutcomeItem, Rival,
 };
 use std::fs::{self, File};
 use std::path::Path;
@@ -183,9 +184,11 @@ fn names_of_directories_come_in_order_and_in_a_comparison() {
 fn checking_client(script: impl FnOnce(&mut Peer) + Send + 'static) -> Attacked {
     let place = Place::new();
     let job = Job {
-        sources: vec![bytes(&place.source(""))],
-        dest: b"/there".to_vec(),
-        recursive: true,
+        sources: NamedSources {
+            recursive: true,
+            ..NamedSources::at(vec![bytes(&place.source(""))])
+        },
+        dest: NamedDest::at(b"/there"),
         task: Task::Check { content: true, keeps: haul_model::Kept::OF_COPIES },
         ..Job::default()
     };
@@ -211,9 +214,11 @@ fn moved_to(script: impl FnOnce(&mut Peer, &Path) + Send + 'static) -> Vec<&'sta
         fs::write(place.source(name), content).expect("written");
     }
     let job = Job {
-        sources: vec![bytes(&place.source(""))],
-        dest: b"/there".to_vec(),
-        recursive: true,
+        sources: NamedSources {
+            recursive: true,
+            ..NamedSources::at(vec![bytes(&place.source(""))])
+        },
+        dest: NamedDest::at(b"/there"),
         task: Task::Remove { rule: Remove::SameContent, moving: Moving::Lossy },
         ..Job::default()
     };

@@ -5,7 +5,7 @@ use crate::peer::{Peer, data, dir_end, file, file_end};
 use crate::place::Place;
 use haul_engine::{CacheConfig, Job, Outcome, Placement};
 use haul_model::{FaultKind, Via};
-use haul_proto::{Caps, Known, Message, Offer, OfferedChunk, Reuse};
+use haul_proto::{Caps, Known, Message, NamedDest, NamedSources, Offer, OfferedChunk, Reuse};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use tempfile::TempDir;
@@ -43,9 +43,8 @@ fn send_with(
     script: impl FnOnce(&mut Peer) + Send + 'static,
 ) -> Attacked {
     let job = Job {
-        sources: vec![format!("/there/{name}").into_bytes()],
-        dest: place.dest("").as_os_str().as_bytes().to_vec(),
-        into_dir: true,
+        sources: NamedSources::at(vec![format!("/there/{name}").into_bytes()]),
+        dest: NamedDest { into_dir: true, ..NamedDest::at(place.dest("").as_os_str().as_bytes()) },
         cache: Some(CacheConfig { dir: cache.path().join("cache"), kept_max: 0 }),
         via: Via::Ssh,
         ..Job::default()

@@ -5,7 +5,7 @@ use crate::peer::{Peer, dir_end, file, receiving, want};
 use crate::place::Place;
 use haul_engine::{JobError, Outcome, Skip, Summary};
 use haul_model::{Policy, Task};
-use haul_proto::{Abort, ListItem, Message, OutcomeItem, Role};
+use haul_proto::{Abort, ListItem, Message, NamedSources, OutcomeItem, Role};
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -21,7 +21,7 @@ fn download_with(
     script: impl FnOnce(&mut Peer) + Send + 'static,
 ) -> Attacked {
     serve(place, |peer| {
-        peer.ask(Role::Sender { sources, base: None, recursive: true, follow: false });
+        peer.ask(Role::Sender(NamedSources { recursive: true, ..NamedSources::at(sources) }));
         peer.await_listing();
         script(peer);
     })
@@ -219,12 +219,10 @@ fn an_agent_leaves_no_thread_behind_though_its_client_stays() {
         peer.list(vec![dir_end(7)]);
     };
     let not_understood = |peer: &mut Peer| {
-        peer.ask(Role::Sender {
-            sources: sources.clone(),
-            base: None,
+        peer.ask(Role::Sender(NamedSources {
             recursive: true,
-            follow: false,
-        });
+            ..NamedSources::at(sources.clone())
+        }));
         peer.await_listing();
         peer.tell(&want([u64::MAX]));
     };

@@ -8,7 +8,7 @@ use crate::place::Place;
 use haul_engine::{Event, Job, Monitor, Placement, Progress, SftpRoute};
 use haul_model::{Moving, Remove, Task};
 use haul_net::Connection;
-use haul_proto::Role;
+use haul_proto::{NamedDest, NamedSources, Role};
 use haul_sys::{Access, confine};
 use haul_testkit::{OddSftp, Oddities, fixture};
 use parking_lot::Mutex;
@@ -192,7 +192,7 @@ fn an_agent_that_sends_writes_nowhere() {
     fs::write(place.source("a"), "text").expect("written");
     let sources = vec![bytes(&place.source("a"))];
     let could = serve(&place, |peer| {
-        peer.ask(Role::Sender { sources, base: None, recursive: false, follow: false });
+        peer.ask(Role::Sender(NamedSources::at(sources)));
         peer.await_listing();
         peer.tell(&want([1]));
         peer.await_that("it is sent", |peer| !peer.contents.is_empty());
@@ -211,7 +211,10 @@ fn an_agent_that_removes_makes_nothing() {
     let sources = vec![bytes(&place.source("a"))];
     let could = serve(&place, |peer| {
         let task = Task::Remove { rule: Remove::SameContent, moving: Moving::Whole };
-        peer.ask_for(task, Role::Sender { sources, base: None, recursive: true, follow: false });
+        peer.ask_for(
+            task,
+            Role::Sender(NamedSources { recursive: true, ..NamedSources::at(sources) }),
+        );
         peer.await_listing();
         peer.leave();
     });
@@ -226,9 +229,8 @@ fn a_client_that_downloads_works_at_the_destination_alone() {
     let place = Place::new();
     let trial = Trial::of(&place);
     let job = Job {
-        sources: vec![b"there/a".to_vec()],
-        dest: bytes(&place.dest("")),
-        into_dir: true,
+        sources: NamedSources::at(vec![b"there/a".to_vec()]),
+        dest: NamedDest { into_dir: true, ..NamedDest::at(bytes(&place.dest(""))) },
         ..Job::default()
     };
     let (connection, mut peer) = Peer::of_client();
@@ -278,9 +280,8 @@ fn a_client_that_downloads_through_sftp_works_at_the_destination_alone() {
         let content = "x".repeat(len);
         fs::write(place.source("a"), &content).expect("written");
         let job = Job {
-            sources: vec![bytes(&place.source("a"))],
-            dest: bytes(&place.dest("")),
-            into_dir: true,
+            sources: NamedSources::at(vec![bytes(&place.source("a"))]),
+            dest: NamedDest { into_dir: true, ..NamedDest::at(bytes(&place.dest(""))) },
             ..Job::default()
         };
         let only_dest = Could {

@@ -6,7 +6,7 @@ use crate::peer::{dir, dir_end, entry, file, link, pack, packed};
 use crate::place::Place;
 use haul_engine::{Job, Placement};
 use haul_model::{Action, Fault, FaultKind, FilterItem, Kind, Pattern, Rule, Side};
-use haul_proto::{ListItem, Role};
+use haul_proto::{ListItem, NamedDest, NamedSources, Role};
 
 /// Lists `items` to a client that asked for `sources`.
 fn list_to(sources: &[&str], recursive: bool, follow: bool, items: Vec<ListItem>) -> Attacked {
@@ -21,7 +21,10 @@ fn send_to(
     items: Vec<ListItem>,
     sent: Option<u64>,
 ) -> Attacked {
-    let rules = Job { recursive, follow, ..Job::default() };
+    let rules = Job {
+        sources: NamedSources { recursive, follow, ..NamedSources::default() },
+        ..Job::default()
+    };
     send_by(rules, sources, items, sent)
 }
 
@@ -29,13 +32,19 @@ fn send_to(
 fn send_by(rules: Job, sources: &[&str], items: Vec<ListItem>, sent: Option<u64>) -> Attacked {
     let place = Place::new();
     let job = Job {
-        sources: sources.iter().map(|source| source.as_bytes().to_vec()).collect(),
-        dest: place.dest("").into_os_string().into_encoded_bytes(),
-        into_dir: true,
+        sources: NamedSources {
+            paths: sources.iter().map(|source| source.as_bytes().to_vec()).collect(),
+            ..rules.sources
+        },
+        dest: NamedDest {
+            path: place.dest("").into_os_string().into_encoded_bytes(),
+            into_dir: true,
+            ..rules.dest
+        },
         ..rules
     };
     run_client(place, job, Placement::download, move |peer| {
-        assert!(matches!(peer.answer().role, Role::Sender { .. }));
+        assert!(matches!(peer.answer().role, Role::Sender(_)));
         peer.list(items);
         if let Some(index) = sent {
             peer.await_wants([index]);
@@ -87,7 +96,11 @@ fn what_was_to_be_left_out_is_not_taken() {
         let only_dirs = Pattern::new(b"/d/").expect("a pattern");
         let rules = [pattern, only_dirs].map(|pattern| Rule::new(Action::Exclude, pattern));
         let filter = rules.map(FilterItem::Rule).to_vec().try_into().expect("few");
-        Job { recursive: true, filter, ..Job::default() }
+        Job {
+            sources: NamedSources { recursive: true, ..NamedSources::default() },
+            filter,
+            ..Job::default()
+        }
     };
     for items in [
         vec![file(0, "x", 4)],

@@ -5,7 +5,8 @@ use crate::peer::{block_seal, data, dir_end, file, job_for, named, pack, packed}
 use haul_engine::JobError;
 use haul_model::{Fault, FaultKind, Naming, Side, Task};
 use haul_proto::{
-    Abort, Arrived, Call, Called, Codec, FrameType, HEADER_LEN, Header, Message, Wrapper, encode,
+    Abort, Arrived, Call, Called, Codec, FrameType, HEADER_LEN, Header, Message, NamedSources,
+    Wrapper, encode,
 };
 
 /// Says these bytes to a receiver of this kind.
@@ -86,8 +87,11 @@ fn whole(kind: FrameType) -> Vec<u8> {
         FileEnd, Hello, Join, Known, LaneOver, Late, Measure, Measured, Offer, Prove, Proven,
         Removal, Reply, Request, Reuse, Role, Signature, Taken, Warning, frame_bytes,
     };
-    let role =
-        Role::Sender { sources: vec![b"/".to_vec()], base: None, recursive: true, follow: true };
+    let role = Role::Sender(NamedSources {
+        recursive: true,
+        follow: true,
+        ..NamedSources::at(vec![b"/".to_vec()])
+    });
     let fault = Fault::new(Side::Source, FaultKind::Io, "x");
     encode(&match kind {
         FrameType::Hello | FrameType::Welcome => {

@@ -6,15 +6,17 @@ use crate::place::Place;
 use crate::watch::Watch;
 use haul_engine::{Job, JobError, Placement};
 use haul_model::Task;
-use haul_proto::{Caps, FRAME_MAX, FrameType, Header, Hello, Message, Request, Role, VERSION};
+use haul_proto::{
+    Caps, FRAME_MAX, FrameType, Header, Hello, Message, NamedDest, NamedSources, Request, Role,
+    VERSION,
+};
 use std::sync::Arc;
 
 fn client_meets(script: impl FnOnce(&mut Peer) + Send + 'static) -> Attacked {
     let place = Place::new();
     let job = Job {
-        sources: vec![b"/there/a".to_vec()],
-        dest: bytes(&place.dest("")),
-        into_dir: true,
+        sources: NamedSources::at(vec![b"/there/a".to_vec()]),
+        dest: NamedDest { into_dir: true, ..NamedDest::at(bytes(&place.dest(""))) },
         ..Job::default()
     };
     run_client(place, job, Placement::download, script)
@@ -45,9 +47,11 @@ fn an_upload_lists_its_sources_before_the_agent_has_greeted() {
     let place = Place::new();
     std::fs::write(place.source("a"), "content").expect("written");
     let job = Job {
-        sources: vec![bytes(&place.source(""))],
-        dest: b"/there".to_vec(),
-        recursive: true,
+        sources: NamedSources {
+            recursive: true,
+            ..NamedSources::at(vec![bytes(&place.source(""))])
+        },
+        dest: NamedDest::at(b"/there"),
         ..Job::default()
     };
     let attacked = run_client(place, job, Placement::upload, |peer| {
@@ -121,7 +125,11 @@ fn a_user_need_not_wait_for_an_agent_that_is_silent() {
     for greets in [false, true] {
         let place = Place::new();
         let dest = bytes(&place.dest(""));
-        let job = Job { sources: vec![b"a".to_vec()], dest, ..Job::default() };
+        let job = Job {
+            sources: NamedSources::at(vec![b"a".to_vec()]),
+            dest: NamedDest::at(dest),
+            ..Job::default()
+        };
         let watch = Arc::new(Watch::default());
         let user = Arc::clone(&watch);
         let attacked = watched_client(place, job, Placement::download, watch, move |peer| {
@@ -161,12 +169,11 @@ fn a_client_that_does_not_greet_is_refused_and_reported_so() {
 fn a_client_of_another_version_receives_ours_before_it_is_refused() {
     let attacked = agent_meets(|peer| {
         peer.frame(FrameType::Hello, &hello(VERSION + 1, 0));
-        let role = Role::Sender {
-            sources: vec![b"/etc".to_vec()],
-            base: None,
+        let role = Role::Sender(NamedSources {
             recursive: true,
             follow: true,
-        };
+            ..NamedSources::at(vec![b"/etc".to_vec()])
+        });
         peer.tell(&Message::Job(job_for(Task::default(), role)));
         let welcome = peer.hear_greeting();
         assert_eq!(welcome.version, VERSION);

@@ -3,7 +3,7 @@
 use crate::attack::{bytes, within};
 use crate::place::Place;
 use crate::watch::Watch;
-use haul_engine::{Job, JobError, Placement, SftpRoute, Summary};
+use haul_engine::{Job, JobError, NamedDest, NamedSources, Placement, SftpRoute, Summary};
 use haul_net::Connection;
 use haul_testkit::{Fault, OddSftp, Oddities, holds_within, tree};
 use std::fs;
@@ -158,8 +158,8 @@ fn copy(
     meanwhile: impl FnOnce(&mut Servers),
 ) -> (Result<Summary, JobError>, Watch) {
     let job = Job {
-        sources: vec![bytes(&place.source("large"))],
-        dest: bytes(&place.dest("")),
+        sources: NamedSources::at(vec![bytes(&place.source("large"))]),
+        dest: NamedDest::at(bytes(&place.dest(""))),
         ..Job::default()
     };
     let placement = to(servers.route.take().expect("one job"));

@@ -8,7 +8,7 @@ use crate::place::Place;
 use haul_engine::{Event, Job, JobError, Monitor, Placement, Progress, Summary};
 use haul_model::{Fault, FaultKind, Kept, Kind, Moving, Outcome, Remove, Side, Skip, Task, Via};
 use haul_net::{Connection, Timeouts};
-use haul_proto::{Caps, Message, OutcomeItem, Removal};
+use haul_proto::{Caps, Message, NamedDest, NamedSources, OutcomeItem, Removal};
 use std::fs;
 use std::thread;
 use std::time::Duration;
@@ -86,8 +86,8 @@ fn an_agent_that_has_compared_all_may_leave_before_its_client_has_heard_so() {
     let place = Place::new();
     fs::write(place.source("a"), "x").expect("written");
     let job = Job {
-        sources: vec![bytes(&place.source("a"))],
-        dest: b"/there".to_vec(),
+        sources: NamedSources::at(vec![bytes(&place.source("a"))]),
+        dest: NamedDest::at(b"/there"),
         task: Task::Check { content: false, keeps: Kept::OF_COPIES },
         ..Job::default()
     };
@@ -106,7 +106,12 @@ fn an_agent_that_has_removed_all_may_leave_before_its_client_has_heard_so() {
     let place = Place::new();
     let task = Task::Remove { rule: Remove::SameContent, moving: Moving::Whole };
     let (sources, dest) = (vec![b"/there/a".to_vec()], bytes(&place.dest("")));
-    let job = Job { sources, dest, into_dir: true, task, ..Job::default() };
+    let job = Job {
+        sources: NamedSources::at(sources),
+        dest: NamedDest { into_dir: true, ..NamedDest::at(dest) },
+        task,
+        ..Job::default()
+    };
     let result = against(HeldUp::by(is_removal), job, Placement::download, |peer| {
         peer.list(vec![file(0, "a", 1), dir_end(0)]);
         peer.await_outcome(1);

@@ -7,7 +7,8 @@ use crate::place::Place;
 use haul_engine::{Job, JobError, Outcome, Placement, Summary};
 use haul_model::{Changes, ContentHash, Fault, FaultKind, Kind, Moving, Remove, Side, Skip, Task};
 use haul_proto::{
-    Caps, FileEnd, FileSeal, FrameType, Hello, Message, OutcomeItem, Prove, Proven, Removal, Role,
+    Caps, FileEnd, FileSeal, FrameType, Hello, Message, NamedDest, NamedSources, OutcomeItem,
+    Prove, Proven, Removal, Role,
 };
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -43,7 +44,10 @@ fn moved_from(
     let attacked = serve(place, move |peer| {
         let sources = vec![bytes(&source)];
         let task = Task::Remove { rule, moving: Moving::Whole };
-        peer.ask_for(task, Role::Sender { sources, base: None, recursive: true, follow: false });
+        peer.ask_for(
+            task,
+            Role::Sender(NamedSources { recursive: true, ..NamedSources::at(sources) }),
+        );
         peer.await_that("all is listed", |peer| {
             peer.messages.iter().any(|message| match message {
                 Message::List(items) => items.contains(&dir_end(0)),
@@ -331,10 +335,11 @@ fn nothing_goes_after_its_outcome_before_it_was_proven() {
 /// A client that moves `tree` from a scripted agent.
 fn moving_client(place: Place, script: impl FnOnce(&mut Peer) + Send + 'static) -> Attacked {
     let job = Job {
-        sources: vec![b"/there/tree".to_vec()],
-        dest: bytes(&place.dest("")),
-        into_dir: true,
-        recursive: true,
+        sources: NamedSources {
+            recursive: true,
+            ..NamedSources::at(vec![b"/there/tree".to_vec()])
+        },
+        dest: NamedDest { into_dir: true, ..NamedDest::at(bytes(&place.dest(""))) },
         task: Task::Remove { rule: Remove::SameContent, moving: Moving::Whole },
         ..Job::default()
     };
@@ -520,7 +525,11 @@ fn an_agent_stays_and_proves_until_its_client_has_removed_all() {
     // Of a mirror, the links that were followed go themselves.
     let task = Task::Remove { rule: Remove::Same, moving: Moving::Lossy };
     let attacked = serve(place, move |peer| {
-        let role = Role::Sender { sources, base: None, recursive: true, follow: true };
+        let role = Role::Sender(NamedSources {
+            recursive: true,
+            follow: true,
+            ..NamedSources::at(sources)
+        });
         peer.ask_for(task, role);
     });
     attacked.assert_refused("the client asked to remove the targets of links");
@@ -531,10 +540,11 @@ fn an_agent_stays_and_proves_until_its_client_has_removed_all() {
 fn a_comparison_reports_no_removal() {
     let place = Place::new();
     let job = Job {
-        sources: vec![b"/there/tree".to_vec()],
-        dest: bytes(&place.dest("")),
-        into_dir: true,
-        recursive: true,
+        sources: NamedSources {
+            recursive: true,
+            ..NamedSources::at(vec![b"/there/tree".to_vec()])
+        },
+        dest: NamedDest { into_dir: true, ..NamedDest::at(bytes(&place.dest(""))) },
         task: Task::Check { content: true, keeps: haul_model::Kept::OF_COPIES },
         ..Job::default()
     };

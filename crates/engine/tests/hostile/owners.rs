@@ -4,7 +4,7 @@ use crate::attack::{Attacked, bytes, serve};
 use crate::peer::{TIME, dir, dir_end, name, pack, packed, receiving};
 use crate::place::Place;
 use haul_model::{Attributes, Entry, Kept, Kind, Moving, Policy, Task};
-use haul_proto::{ACCOUNTS_MAX, Account, ListItem, Role};
+use haul_proto::{ACCOUNTS_MAX, Account, ListItem, NamedDest, Role};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
@@ -128,13 +128,7 @@ fn who_moves_is_reported_first_and_once_and_in_a_move_that_loses_nothing() {
         let attacked = serve(place, move |peer| {
             let (bases, backup) = (Vec::new(), None);
             let role = Role::Receiver {
-                dest,
-                into_dir: true,
-                origin: None,
-                naming: None,
-                bases,
-                backup,
-                staging: None,
+                dest: NamedDest { into_dir: true, bases, backup, ..NamedDest::at(dest) },
                 asked: None,
             };
             peer.ask_for(Task::Copy(policy), role);

@@ -6,7 +6,7 @@ use crate::attack::bytes;
 use crate::peer::Peer;
 use crate::place::Place;
 use crate::watch::Watch;
-use haul_engine::{Job, JobError, Placement, Summary};
+use haul_engine::{Job, JobError, NamedDest, NamedSources, Placement, Summary};
 use haul_model::{Conflict, Policy, Task};
 use haul_net::Connection;
 use haul_testkit::{campaign, tree};
@@ -68,10 +68,11 @@ fn run_against_swapping(
 
 fn job(place: &Place) -> Job {
     Job {
-        sources: vec![bytes(&place.source("tree"))],
-        dest: bytes(&place.dest("")),
-        into_dir: true,
-        recursive: true,
+        sources: NamedSources {
+            recursive: true,
+            ..NamedSources::at(vec![bytes(&place.source("tree"))])
+        },
+        dest: NamedDest { into_dir: true, ..NamedDest::at(bytes(&place.dest(""))) },
         task: Task::Copy(Policy { conflict: Conflict::ReplaceAll, ..Policy::default() }),
         ..Job::default()
     }

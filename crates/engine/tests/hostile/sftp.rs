@@ -3,7 +3,9 @@
 
 use crate::place::Place;
 use crate::watch::Watch;
-use haul_engine::{Event, Job, JobError, Monitor, Placement, Progress, SftpRoute, Summary};
+use haul_engine::{
+    Event, Job, JobError, Monitor, NamedDest, NamedSources, Placement, Progress, SftpRoute, Summary,
+};
 use haul_model::{Moving, Policy, Remove, Task};
 use haul_net::Connection;
 use haul_testkit::snapshot::FileFacts;
@@ -57,9 +59,11 @@ pub(crate) struct Ran {
 fn job(place: &Place, policy: Policy) -> Job {
     let bytes = |path: PathBuf| path.into_os_string().into_encoded_bytes();
     Job {
-        sources: vec![bytes(place.source("tree"))],
-        dest: bytes(place.dest("")),
-        recursive: true,
+        sources: NamedSources {
+            recursive: true,
+            ..NamedSources::at(vec![bytes(place.source("tree"))])
+        },
+        dest: NamedDest::at(bytes(place.dest(""))),
         task: Task::Copy(policy),
         ..Job::default()
     }

@@ -7,7 +7,9 @@ use crate::watch::Watch;
 use haul_engine::{Job, JobError, Placement, Requests};
 use haul_model::{Kind, Moving, Remove, Task};
 use haul_net::{ConnectError, Connection, Timeouts};
-use haul_proto::{Caps, FrameType, Hello, Message, Request, Role, frame_bytes};
+use haul_proto::{
+    Caps, FrameType, Hello, Message, NamedDest, NamedSources, Request, Role, frame_bytes,
+};
 use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -53,7 +55,12 @@ impl Work {
             }
             Self::MoveDown => Task::Remove { rule: Remove::SameContent, moving: Moving::Whole },
         };
-        let job = Job { sources, dest, into_dir: true, task, ..Job::default() };
+        let job = Job {
+            sources: NamedSources::at(sources),
+            dest: NamedDest { into_dir: true, ..NamedDest::at(dest) },
+            task,
+            ..Job::default()
+        };
         let placement =
             if up { Placement::upload(connection) } else { Placement::download(connection) };
         haul_engine::run(&job, placement, &Watch::default()).map(|_| ())
@@ -249,7 +256,7 @@ fn a_sign_of_life_is_no_greeting() {
 /// The jobs that a client announces before it falls silent.
 fn jobs(place: &Place) -> Vec<(&'static str, Option<Message>)> {
     let sources = vec![bytes(&place.source("a"))];
-    let sends = Role::Sender { sources, base: None, recursive: true, follow: false };
+    let sends = Role::Sender(NamedSources { recursive: true, ..NamedSources::at(sources) });
     let dest = bytes(&place.dest(""));
     let receives = receiving(dest, true);
     let job = |task, role: &Role| Some(Message::Job(job_for(task, role.clone())));
@@ -311,7 +318,7 @@ fn an_agent_leaves_a_client_that_takes_nothing_any_more() {
     let mut peer = Peer::at(here);
     let hello = Hello::ours(Caps::NONE, SILENCE_SECONDS, "script");
     peer.frame(FrameType::Hello, &hello.encode());
-    let role = Role::Sender { sources, base: None, recursive: false, follow: false };
+    let role = Role::Sender(NamedSources::at(sources));
     peer.tell(&Message::Job(job_for(Task::default(), role)));
     peer.hear_greeting();
     peer.await_listing();

@@ -5,7 +5,7 @@ use crate::peer::{dir, dir_end, entry, file, link};
 use crate::place::Place;
 use haul_engine::{Job, Placement};
 use haul_model::{Delete, Kind, Mirror, Missing, Name, Policy, Relative, Task, Walking};
-use haul_proto::ListItem;
+use haul_proto::{ListItem, NamedDest, NamedSources};
 use std::fs;
 
 /// Lists `items` to a client that mirrors `a` and `b` by these rules, and has both.
@@ -26,10 +26,14 @@ fn list_of(sources: &[&str], walking: Walking, items: Vec<ListItem>) -> Attacked
         ..Mirror::default()
     };
     let job = Job {
-        sources: sources.iter().map(|source| source.as_bytes().to_vec()).collect(),
-        dest: place.dest("").into_os_string().into_encoded_bytes(),
-        into_dir: true,
-        recursive: true,
+        sources: NamedSources {
+            recursive: true,
+            ..NamedSources::at(sources.iter().map(|source| source.as_bytes().to_vec()).collect())
+        },
+        dest: NamedDest {
+            into_dir: true,
+            ..NamedDest::at(place.dest("").into_os_string().into_encoded_bytes())
+        },
         task: Task::Sync(Policy::default(), mirror),
         ..Job::default()
     };
@@ -174,10 +178,11 @@ fn a_link_of_the_destination_leads_a_peer_nowhere_whether_links_are_kept_or_not(
         let mirror =
             Mirror { replaces_dirs: true, keeps_dir_links, links: true, ..Mirror::default() };
         let job = Job {
-            sources: vec![b"a".to_vec()],
-            dest: place.dest("").into_os_string().into_encoded_bytes(),
-            into_dir: true,
-            recursive: true,
+            sources: NamedSources { recursive: true, ..NamedSources::at(vec![b"a".to_vec()]) },
+            dest: NamedDest {
+                into_dir: true,
+                ..NamedDest::at(place.dest("").into_os_string().into_encoded_bytes())
+            },
             task: Task::Sync(Policy::default(), mirror),
             ..Job::default()
         };

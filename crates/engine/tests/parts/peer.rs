@@ -9,8 +9,8 @@ use haul_model::{
 use haul_net::Connection;
 use haul_proto::{
     BlockSeal, Caps, FileEnd, FileSeal, FrameType, HEADER_LEN, Header, Hello, How, JobRequest,
-    ListItem, Message, Named, OutcomeItem, PackBuilder, PackItem, Prove, Proven, Role, Want,
-    data_head, decode, encode, frame_bytes,
+    ListItem, Message, Named, NamedDest, OutcomeItem, PackBuilder, PackItem, Prove, Proven, Role,
+    Want, data_head, decode, encode, frame_bytes,
 };
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -43,16 +43,7 @@ pub(crate) fn job_for(task: Task, role: Role) -> JobRequest {
 
 /// The role of who receives into `dest`, with nothing else that a user can ask for.
 pub(crate) fn receiving(dest: impl Into<Vec<u8>>, into_dir: bool) -> Role {
-    Role::Receiver {
-        dest: dest.into(),
-        into_dir,
-        origin: None,
-        naming: None,
-        bases: Vec::new(),
-        backup: None,
-        staging: None,
-        asked: None,
-    }
+    Role::Receiver { dest: NamedDest { into_dir, ..NamedDest::at(dest) }, asked: None }
 }
 
 /// The peer, and what it has heard so far.

@@ -6,8 +6,8 @@ use crate::monitor::SideMonitor;
 use crate::progress::Screen;
 use crate::quantity;
 use haul::{Hosts, Location, Machine};
-use haul_engine::{Event, Job, Monitor, Outcome, RoutedJob, Skip};
-use haul_model::{Mirror, Part, Policy, Task};
+use haul_engine::{Event, Monitor, Outcome, RoutedJob, Skip};
+use haul_model::{Part, Task};
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -81,13 +81,12 @@ fn needs_confirmation(removed: u64, kept: u64) -> bool {
 
 /// The job that counts what the job of `routed_job` would remove.
 fn counting_leg(routed_job: &RoutedJob<Machine>) -> RoutedJob<Machine> {
-    let task = match routed_job.job.task {
-        Task::Sync(policy, mirror) => {
-            Task::Sync(Policy { dry_run: true, ..policy }, Mirror { part: Part::Counts, ..mirror })
-        }
-        other => other,
-    };
-    RoutedJob { job: Job { task, origin: None, ..routed_job.job.clone() }, ..routed_job.clone() }
+    let mut counting = routed_job.clone();
+    if let Task::Sync(policy, mirror) = &mut counting.job.task {
+        (policy.dry_run, mirror.part) = (true, Part::Counts);
+    }
+    counting.job.dest.origin = None;
+    counting
 }
 
 /// The line that the user enters. It has no line end if the input ends.

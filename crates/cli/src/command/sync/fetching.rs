@@ -5,7 +5,7 @@ use crate::args::{LIST_LEN_MAX, RemoteList, paths_of_list};
 use crate::error::CommandError;
 use crate::monitor::SideMonitor;
 use haul::{Machine, Questions, Request};
-use haul_engine::{Event, Job, Progress, Route, RoutedJob};
+use haul_engine::{Event, Job, NamedDest, NamedSources, Progress, Route, RoutedJob};
 use haul_model::{Mirror, Outcome, Policy, Task, escape_bytes};
 use parking_lot::Mutex;
 use std::fs::{self, DirBuilder};
@@ -43,9 +43,8 @@ fn fetch(
     let file = dir.0.join("list");
     let mirror = Mirror { size_max: Some(LIST_LEN_MAX), ..Mirror::default() };
     let job = Job {
-        sources: vec![list.path.clone()],
-        dest: file.as_os_str().as_bytes().to_vec(),
-        follow: true,
+        sources: NamedSources { follow: true, ..NamedSources::at(vec![list.path.clone()]) },
+        dest: NamedDest::at(file.as_os_str().as_bytes()),
         task: Task::Sync(Policy::default(), mirror),
         ..Job::default()
     };

@@ -44,7 +44,7 @@ impl Scan<'_, '_> {
             base: None,
             open: Arc::clone(&open),
         };
-        if let Some(base) = &job.base {
+        if let Some(base) = &job.sources.base {
             match self.tree.open(base).and_then(|dir| DirNode::root(dir, None, &open)) {
                 Ok(node) => places.base = Some(Beneath::new(node, self.may_leave_base())),
                 Err(error) => {
@@ -53,7 +53,7 @@ impl Scan<'_, '_> {
                 }
             }
         }
-        for (number, path) in job.sources.iter().enumerate() {
+        for (number, path) in job.sources.paths.iter().enumerate() {
             if self.sender.control.stopped() {
                 return Err(Stopped);
             }
@@ -86,14 +86,14 @@ impl Scan<'_, '_> {
         path: &[u8],
         job: &Job,
     ) -> Result<(), Fault> {
-        let place =
-            Place::of(path, job.base.as_deref(), self.walking.relative).map_err(|error| {
-                let kind = match error {
-                    PlaceError::Parent => FaultKind::Link,
-                    PlaceError::Name(_) | PlaceError::Deep => FaultKind::TooLong,
-                };
-                Fault::new(Side::Source, kind, error.to_string())
-            })?;
+        let base = job.sources.base.as_deref();
+        let place = Place::of(path, base, self.walking.relative).map_err(|error| {
+            let kind = match error {
+                PlaceError::Parent => FaultKind::Link,
+                PlaceError::Name(_) | PlaceError::Deep => FaultKind::TooLong,
+            };
+            Fault::new(Side::Source, kind, error.to_string())
+        })?;
         let (start, first) = self.start_of(places, &place)?;
         if place.dot && self.recursive && self.lists_implied_dirs() {
             places.use_as_root(start, number, &first);

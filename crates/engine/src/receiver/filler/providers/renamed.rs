@@ -81,7 +81,7 @@ impl Renames {
             policy.keeps.and(needed) == needed && !policy.dry_run && !policy.verify
         });
         // With delays, all files are published at the end.
-        let is_plain = job.backup.is_none()
+        let is_plain = job.dest.backup.is_none()
             && mirror.is_some_and(|mirror| {
                 !mirror.preallocates && !mirror.delays_updates && mirror.delete_max.is_none()
             });
