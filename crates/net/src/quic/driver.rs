@@ -250,9 +250,17 @@ impl Driver {
         self.sockets.get(&socket).is_some_and(|socket| socket.udp.is_peer_unreachable())
     }
 
-    /// Returns the events since the last call.
+    /// Returns the events since the last call. A connection that has ended since is not reported as
+    /// connected: a pair would wait for its end for ever.
     pub(super) fn events(&mut self) -> Vec<DriverEvent> {
-        std::mem::take(&mut self.events)
+        let mut events = std::mem::take(&mut self.events);
+        events.retain(|event| match event {
+            DriverEvent::Connected(id) => {
+                self.conns.get(id).is_some_and(|conn| matches!(conn.state, Phase::Connected))
+            }
+            DriverEvent::Failed(_) => true,
+        });
+        events
     }
 
     /// Waits until something is ready, or `wait_max` is over, and handles it. Returns which of

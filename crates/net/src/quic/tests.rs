@@ -12,12 +12,13 @@ use crate::tls::{accept_only, client_config};
 use crate::{
     ConnectOptions, Connection, GateLimits, Identity, PublicKey, ServerVia, connect_server,
 };
+use haul_testkit::holds_within;
 use parking_lot::Mutex;
 use quinn_proto::Endpoint;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -96,6 +97,15 @@ fn echo(connection: Connection) {
     let _ = io::copy(&mut reader, &mut writer);
     drop(writer);
     drop(closer);
+}
+
+/// The number of [`echo_counted`] that run.
+static ECHOING: AtomicUsize = AtomicUsize::new(0);
+
+fn echo_counted(connection: Connection) {
+    ECHOING.fetch_add(1, Ordering::Relaxed);
+    echo(connection);
+    ECHOING.fetch_sub(1, Ordering::Relaxed);
 }
 
 /// Sends hello, and reads it back.
@@ -268,6 +278,28 @@ fn a_peer_that_does_not_read_blocks_the_writer_and_loses_nothing() {
     reader.read_exact(&mut len).expect("an answer");
     assert_eq!(u64::from_le_bytes(len), content.len() as u64);
     drop((reader, closer));
+}
+
+#[test]
+fn callers_that_leave_at_once_leave_no_job_behind() {
+    let client = identity();
+    let server = Server::start(client.key(), GateLimits::default(), echo_counted);
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..15 {
+                    let connection = server.connect(&client).expect("connected");
+                    let Connection { reader: _reader, mut writer, closer } = connection;
+                    writer.write_all(&[7; 50_000]).expect("written");
+                    drop(closer);
+                }
+            });
+        }
+    });
+    // The callers before this one have reached their jobs.
+    talk(server.connect(&client).expect("connected"));
+    let ends = || ECHOING.load(Ordering::Relaxed) == 0;
+    assert!(holds_within(Duration::from_secs(30), ends), "{ECHOING:?} wait for ever");
 }
 
 /// Records the number of bytes of the last stream that ended in order.
