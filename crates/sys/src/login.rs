@@ -2,6 +2,7 @@
 //! logins through sshd, and TCP's congestion control.
 
 use crate::{ssh_files, ssh_setting};
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// The longest name of a congestion control (`TCP_CA_NAME_MAX` of Linux).
@@ -114,7 +115,7 @@ fn limit_in(path: &Path, files_left: &mut usize, is_for_all: &mut bool) -> Optio
                 let found =
                     words.iter().flat_map(|word| ssh_files(&Path::new(SSHD_DIR).join(word)));
                 // sshd skips missing files. An unreadable one may contain the limit.
-                for included in found.filter(|path| path.is_file()) {
+                for included in found.filter(|path| may_be_file(path)) {
                     if let Some(limit) = limit_in(&included, files_left, is_for_all)? {
                         return Some(Some(limit));
                     }
@@ -124,6 +125,14 @@ fn limit_in(path: &Path, files_left: &mut usize, is_for_all: &mut bool) -> Optio
         }
     }
     Some(None)
+}
+
+/// False if `path` is missing, or a directory.
+fn may_be_file(path: &Path) -> bool {
+    match std::fs::metadata(path) {
+        Ok(stat) => !stat.is_dir(),
+        Err(error) => !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
+    }
 }
 
 /// Parses `10:30:100`, or `10`.
@@ -180,6 +189,12 @@ mod tests {
         assert_eq!(limit(&include), of(4, 5, 6));
         let itself = format!("Include {}\n", path.display());
         assert_eq!(limit(&itself), None, "it ends");
+        assert_eq!(limit("\"MaxStartups\" 7\n"), of(7, 100, 7));
+        let missing = format!("Include {0}/none {0}/more.conf/none\n", dir.path().display());
+        assert_eq!(limit(&missing), of(10, 30, 100));
+        std::os::unix::fs::symlink("loop", dir.path().join("loop")).expect("linked");
+        let unreadable = format!("Include {}/loop\n", dir.path().display());
+        assert_eq!(limit(&unreadable), None, "it may contain the limit");
         assert_eq!(limit_of_config(&dir.path().join("none")), None);
     }
 

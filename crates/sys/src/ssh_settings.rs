@@ -13,7 +13,7 @@ pub fn ssh_setting(line: &str) -> Option<(String, Vec<String>)> {
     let rest = rest.trim_start().trim_start_matches('=');
     let words = shell_words::split(rest).unwrap_or_default().into_iter();
     let words = words.take_while(|word| !word.starts_with('#'));
-    Some((key.to_ascii_lowercase(), words.collect()))
+    Some((key.trim_matches('"').to_ascii_lowercase(), words.collect()))
 }
 
 /// The paths that match a pattern, and the directories that were searched. Their modification times
