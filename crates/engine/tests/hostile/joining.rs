@@ -257,6 +257,9 @@ fn a_link_in_the_place_of_a_file_in_transit_is_not_written_through() {
         fs::rename(&stage, place.dest("aside")).expect("renamed");
         symlink(place.outside("secret"), &stage).expect("linked");
         servers.join(1);
+        // Else the first may copy the rest before the other has joined.
+        servers.let_say(0, servers.step);
+        wait_until(|| servers.asked(1, OPEN) > 0);
     });
     assert_eq!(result.expect("it ends").failed, 1, "{:?}", watch.outcomes());
     assert_eq!(servers.asked(1, WRITE), 0);
