@@ -220,22 +220,23 @@ impl Holder {
     fn wait_for_return(&self, user: UnixStream) -> io::Result<Option<KeptStreams>> {
         loop {
             let [returned, asked] = ready([user.as_fd(), self.listener.as_fd()], None)?;
+            // A command that asks after this one has ended must not hear that it is running.
+            if returned {
+                break;
+            }
             if asked {
                 self.answer(|letter| match letter {
                     LIST => Some(self.status_line(true, Duration::ZERO).into_bytes()),
                     _ => Some(vec![BUSY]),
                 });
             }
-            if !returned {
-                continue;
-            }
-            let Some(([_, seconds @ ..], streams)) = receive::<5>(&user)? else { return Ok(None) };
-            let keep_time = Duration::from_secs(u32::from_le_bytes(seconds).into());
-            let until = Instant::now() + keep_time;
-            // A command that misses this confirmation has passed its streams all the same.
-            let _ = (&user).write_all(&[GIVEN]);
-            return Ok(Some(KeptStreams { streams, until, time_asleep: time_asleep() }));
         }
+        let Some(([_, seconds @ ..], streams)) = receive::<5>(&user)? else { return Ok(None) };
+        let keep_time = Duration::from_secs(u32::from_le_bytes(seconds).into());
+        let until = Instant::now() + keep_time;
+        // A command that misses this confirmation has passed its streams all the same.
+        let _ = (&user).write_all(&[GIVEN]);
+        Ok(Some(KeptStreams { streams, until, time_asleep: time_asleep() }))
     }
 
     /// Waits until a command takes the streams; `None` when the connection must end.
@@ -349,6 +350,22 @@ mod tests {
             assert_eq!(bound.len(), 1);
             UnixStream::connect(&path).expect("it listens there");
         }
+    }
+
+    #[test]
+    fn a_command_that_has_ended_is_not_reported_as_running() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("socket");
+        let listener = bind(dir.path(), &path).expect("bound");
+        let holder = Holder { listener, host: "nas".to_owned(), since: 1 };
+        let (command, user) = UnixStream::pair().expect("a pair");
+        let mut asking = ask(&path, LIST).expect("asked");
+        drop(command);
+        assert!(holder.wait_for_return(user).expect("it ends in order").is_none());
+        drop(holder);
+        let mut answer = String::new();
+        let _ = asking.read_to_string(&mut answer);
+        assert_eq!(answer, "");
     }
 
     #[test]
