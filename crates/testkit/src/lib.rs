@@ -49,7 +49,7 @@ pub use sshd::{Sshd, SshdBuilder};
 #[cfg(target_os = "linux")]
 pub use tcp::Tcp;
 pub use tempfile::TempDir;
-pub use wait::holds_within;
+pub use wait::{ends_within, holds_within};
 
 use std::fmt::Display;
 use std::io;

@@ -1,5 +1,6 @@
 //! Waiting for what another thread or process does.
 
+use std::panic::resume_unwind;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -29,4 +30,17 @@ pub fn holds_within(limit: Duration, mut condition: impl FnMut() -> bool) -> boo
         thread::sleep((took * PAUSE_FACTOR).clamp(POLL_MIN, POLL_MAX));
         looked = Instant::now();
     }
+}
+
+/// Runs `work` in a thread of its own. For code that runs for ever if there is a fault in it: then
+/// the test fails, and does not hang.
+///
+/// # Panics
+///
+/// If `work` panics, or is not over within `limit`.
+#[track_caller]
+pub fn ends_within(limit: Duration, work: impl FnOnce() + Send + 'static) {
+    let work = thread::spawn(work);
+    assert!(holds_within(limit, || work.is_finished()), "it is not over after {limit:?}");
+    work.join().unwrap_or_else(|panic| resume_unwind(panic));
 }
