@@ -102,35 +102,133 @@ fn punch_zeros(file: &File, bytes: &[u8], mut at: u64, end: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Stage;
+    use haul_sys::Dir;
     use std::fs;
     use std::io::Write;
     use std::os::unix::fs::MetadataExt;
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    /// No test takes longer.
+    const WITHIN: Duration = Duration::from_secs(10);
+
+    /// A complete file with `content`, for a name in `dest`.
+    fn sealed(dest: &Path, content: &[u8]) -> Sealed {
+        let open = |path: &Path| Arc::new(Dir::open(path).expect("opened"));
+        let stage = Stage::create_for(open(&std::env::temp_dir()), open(dest)).expect("a stage");
+        stage.file.write_all_at(content, 0).expect("written");
+        Sealed(stage)
+    }
+
+    /// Writes the file over `old` in `dest`, or over another file that has replaced it.
+    fn write(sealed: &Sealed, dest: &Path, is_replaced: bool) -> io::Result<Timestamp> {
+        let stat = |name| sealed.dest().stat(&Name::new(name).expect("a name"));
+        let id = stat(b"old").expect("it is there").id;
+        if is_replaced {
+            fs::rename(dest.join("old"), dest.join("moved")).expect("renamed");
+            fs::write(dest.join("old"), "of others").expect("written");
+        }
+        write_into(sealed, &Name::new(b"old").expect("a name"), id)
+    }
+
+    #[test]
+    fn only_the_expected_file_is_written_into() {
+        for (is_replaced, new) in [(false, &b"longer than old"[..]), (false, b"no"), (true, b"no")]
+        {
+            let temp = tempfile::tempdir().expect("a directory");
+            let read = |name| fs::read(temp.path().join(name)).expect("read");
+            fs::write(temp.path().join("old"), "old text").expect("written");
+            let sealed = sealed(temp.path(), new);
+            let written = write(&sealed, temp.path(), is_replaced);
+            if is_replaced {
+                let error = written.expect_err("another file");
+                assert_eq!(error.to_string(), "another file replaced it");
+                assert_eq!(error.kind(), io::ErrorKind::NotFound);
+                assert_eq!([read("old"), read("moved")], [&b"of others"[..], b"old text"]);
+            } else {
+                let time = haul_sys::file_stat(&sealed.0.file).expect("known").mtime;
+                assert_eq!((written.expect("written"), read("old")), (time, new.to_vec()));
+            }
+        }
+    }
+
+    #[test]
+    fn an_error_says_that_a_file_is_partly_written_only_if_it_is() {
+        let Some(mount) = haul_testkit::Mount::tmpfs(2 * STEP_LEN as u64) else { return };
+        let dest = mount.path();
+        let old = fs::File::create_new(dest.join("old")).expect("made");
+        old.set_len(4 * STEP_LEN as u64).expect("longer");
+        let full = sealed(dest, &vec![7; 4 * STEP_LEN]);
+        let mut unreadable = sealed(dest, b"new");
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        fs::write(file.path(), "new").expect("written");
+        unreadable.0.file = File::options().write(true).open(file.path()).expect("opened");
+        for (new, is_partly_written) in [(unreadable, false), (full, true)] {
+            let error = write(&new, dest, false).expect_err("it can't be written").to_string();
+            assert_eq!(error.ends_with("; it is partly written"), is_partly_written, "{error}");
+            let starts_new = fs::read(dest.join("old")).expect("read").starts_with(&[7]);
+            assert_eq!(starts_new, is_partly_written);
+        }
+    }
+
+    #[test]
+    fn only_grains_that_differ_are_written() {
+        // Holes around the grain that differs become storage if they are written.
+        let file = |grain: u8| {
+            let file = tempfile::NamedTempFile::new().expect("a file").into_file();
+            file.set_len(STEP_LEN as u64).expect("longer");
+            for (at, byte) in [(0, 1), (8, grain), (16, 1)] {
+                let grain = vec![byte; GRAIN_LEN];
+                file.write_all_at(&grain, (at * GRAIN_LEN) as u64).expect("written");
+            }
+            file.sync_all().expect("on the disk");
+            file
+        };
+        let blocks = |file: &File| file.metadata().expect("metadata").blocks() * 512;
+        let (new, old) = (file(2), file(3));
+        let before = blocks(&old);
+        if before > 4 * GRAIN_LEN as u64 {
+            return haul_testkit::fixture::missing("a file system with small holes");
+        }
+        let size = STEP_LEN as u64;
+        write_differences((&new, size), (&old, size), false, &mut false).expect("written");
+        assert_eq!(blocks(&old), before);
+        let mut there = [0; GRAIN_LEN];
+        old.read_exact_at(&mut there, 8 * GRAIN_LEN as u64).expect("read");
+        assert_eq!(there, [2; GRAIN_LEN]);
+    }
 
     #[test]
     fn a_file_becomes_the_other_whatever_their_lengths() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let sizes = [0, 1, GRAIN_LEN - 1, GRAIN_LEN, STEP_LEN - 1, STEP_LEN, STEP_LEN + 1, 700_001];
-        for (old_size, writes_sparse) in
-            sizes.into_iter().flat_map(|size| [(size, false), (size, true)])
-        {
-            for new_size in sizes {
-                let bytes = |size: usize, seed: usize| -> Vec<u8> {
-                    let of = |at: usize| if at / 9_000 % 3 == seed { 0 } else { (at % 251) as u8 };
-                    (0..size).map(of).collect()
-                };
-                let (old, new) = (dir.path().join("old"), dir.path().join("new"));
-                fs::write(&old, bytes(old_size, 0)).expect("written");
-                fs::write(&new, bytes(new_size, 1)).expect("written");
-                let from = File::open(&new).expect("opened");
-                let into = File::options().read(true).write(true).open(&old).expect("opened");
-                let (size, old_size) = (new_size as u64, old_size as u64);
-                write_differences((&from, size), (&into, old_size), writes_sparse, &mut false)
-                    .expect("written");
-                into.set_len(size).expect("cut");
-                let (old, new) = (fs::read(&old), fs::read(&new));
-                assert!(old.expect("read") == new.expect("read"), "{old_size} {new_size}");
+        haul_testkit::ends_within(WITHIN, || {
+            let dir = tempfile::tempdir().expect("a directory");
+            let sizes =
+                [0, 1, GRAIN_LEN - 1, GRAIN_LEN, STEP_LEN - 1, STEP_LEN, STEP_LEN + 1, 700_001];
+            for (old_size, writes_sparse) in
+                sizes.into_iter().flat_map(|size| [(size, false), (size, true)])
+            {
+                for new_size in sizes {
+                    let bytes = |size: usize, seed: usize| -> Vec<u8> {
+                        let of =
+                            |at: usize| if at / 9_000 % 3 == seed { 0 } else { (at % 251) as u8 };
+                        (0..size).map(of).collect()
+                    };
+                    let (old, new) = (dir.path().join("old"), dir.path().join("new"));
+                    fs::write(&old, bytes(old_size, 0)).expect("written");
+                    fs::write(&new, bytes(new_size, 1)).expect("written");
+                    let from = File::open(&new).expect("opened");
+                    let into = File::options().read(true).write(true).open(&old).expect("opened");
+                    let (size, old_size) = (new_size as u64, old_size as u64);
+                    write_differences((&from, size), (&into, old_size), writes_sparse, &mut false)
+                        .expect("written");
+                    into.set_len(size).expect("cut");
+                    let (old, new) = (fs::read(&old), fs::read(&new));
+                    assert!(old.expect("read") == new.expect("read"), "{old_size} {new_size}");
+                }
             }
-        }
+        });
     }
 
     #[test]
@@ -168,24 +266,26 @@ mod tests {
 
     #[test]
     fn holes_of_both_are_not_read() {
-        // To read them would take hours.
-        const SIZE: u64 = 1 << 42;
-        let file = |data: &[u8]| {
-            let file = tempfile::NamedTempFile::new().expect("a file").into_file();
-            file.set_len(SIZE).expect("longer");
-            file.write_all_at(data, SIZE / 2 + 1).expect("written");
-            file
-        };
-        let (new, old) = (file(b"new"), file(b"was"));
-        old.write_all_at(b"old alone", SIZE / 4 + 5).expect("written");
-        new.write_all_at(b"the end", SIZE - 7).expect("written");
-        write_differences((&new, SIZE), (&old, SIZE), false, &mut false).expect("written");
-        for at in [SIZE / 4 + 5, SIZE / 2 + 1, SIZE - 7] {
-            let (mut wanted, mut there) = ([0; 7], [0; 7]);
-            new.read_exact_at(&mut wanted, at).expect("read");
-            old.read_exact_at(&mut there, at).expect("read");
-            assert_eq!(there, wanted, "{at}");
-        }
+        haul_testkit::ends_within(WITHIN, || {
+            // To read them would take hours.
+            const SIZE: u64 = 1 << 42;
+            let file = |data: &[u8]| {
+                let file = tempfile::NamedTempFile::new().expect("a file").into_file();
+                file.set_len(SIZE).expect("longer");
+                file.write_all_at(data, SIZE / 2 + 1).expect("written");
+                file
+            };
+            let (new, old) = (file(b"new"), file(b"was"));
+            old.write_all_at(b"old alone", SIZE / 4 + 5).expect("written");
+            new.write_all_at(b"the end", SIZE - 7).expect("written");
+            write_differences((&new, SIZE), (&old, SIZE), false, &mut false).expect("written");
+            for at in [SIZE / 4 + 5, SIZE / 2 + 1, SIZE - 7] {
+                let (mut wanted, mut there) = ([0; 7], [0; 7]);
+                new.read_exact_at(&mut wanted, at).expect("read");
+                old.read_exact_at(&mut there, at).expect("read");
+                assert_eq!(there, wanted, "{at}");
+            }
+        });
     }
 
     #[test]

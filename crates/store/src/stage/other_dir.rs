@@ -57,3 +57,70 @@ pub(crate) fn copy_to(dir: &Dir, stage: Stage, file: &File) -> io::Result<Stage>
     stage.file.sync_all()?;
     Ok(stage)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stage::with_private_name;
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, chown};
+    use tempfile::TempDir;
+
+    fn place() -> (TempDir, Arc<Dir>) {
+        let temp = tempfile::tempdir().expect("a directory");
+        let dir = Dir::open(temp.path()).expect("opened");
+        (temp, Arc::new(dir))
+    }
+
+    #[test]
+    fn a_file_of_the_same_file_system_is_renamed_and_of_another_is_not() {
+        let (temp, to) = place();
+        let file = Name::new(b"file").expect("a name");
+        let shm = tempfile::tempdir_in("/dev/shm").expect("a directory");
+        let elsewhere = Arc::new(Dir::open(shm.path()).expect("opened"));
+        let is_other = elsewhere.stat_self().unwrap().id.dev != to.stat_self().unwrap().id.dev;
+        for (from, renamed) in [(place().1, true), (elsewhere, !is_other)] {
+            let temp_name = |from| with_private_name(from, |name| from.create_private(name));
+            let (mut private, created) = temp_name(&from).expect("created");
+            let done = private.publish_in(&to, &file, OnExisting::Replace).expect("tried");
+            assert_eq!(done, renamed.then_some(Publication::Published));
+            let id = created.metadata().expect("open").ino();
+            let there = fs::metadata(temp.path().join("file")).expect("it is there").ino();
+            assert_eq!(there == id, renamed);
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_renamed_is_an_error() {
+        let (temp, to) = place();
+        fs::create_dir(temp.path().join("file")).expect("made");
+        let (from_temp, from) = place();
+        let (mut private, _) =
+            with_private_name(&from, |name| from.create_private(name)).expect("created");
+        let file = Name::new(b"file").expect("a name");
+        private.publish_in(&to, &file, OnExisting::Replace).expect_err("it is a directory");
+        drop(private);
+        assert_eq!(fs::read_dir(from_temp.path()).expect("read").count(), 0);
+    }
+
+    #[test]
+    fn a_copy_has_the_owner_of_the_original() {
+        let (temp, dir) = place();
+        let user = haul_sys::effective_user();
+        for owner in [user, 65534] {
+            if owner != user && !haul_sys::is_root() {
+                return haul_testkit::fixture::missing("root");
+            }
+            let path = temp.path().join(owner.to_string());
+            fs::write(&path, "content").expect("written");
+            chown(&path, Some(owner), None).expect("set");
+            let stage = Stage::create(Arc::clone(&dir)).expect("created");
+            let original = File::open(&path).expect("opened");
+            let copy = copy_to(&dir, stage, &original).expect("copied");
+            let (copy, original) = (copy.file.metadata(), original.metadata());
+            let (copy, original) = (copy.expect("open"), original.expect("open"));
+            assert_eq!((copy.uid(), copy.gid()), (original.uid(), original.gid()));
+            assert_eq!((copy.mode(), copy.len()), (original.mode(), original.len()));
+        }
+    }
+}
