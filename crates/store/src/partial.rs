@@ -456,27 +456,197 @@ pub(crate) fn unchanged_for(stat: &Stat, now: SystemTime) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use haul_model::Timestamp;
+    use crate::stage::Home;
+    use crate::{Earlier, Stage, StagedFile, Written};
+    use haul_model::{Attributes, Kept as Attribute, Timestamp};
+    use tempfile::TempDir;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn place() -> (TempDir, Arc<Dir>) {
+        let temp = tempfile::tempdir().expect("a directory");
+        let dir = Arc::new(Dir::open(temp.path()).expect("it is there"));
+        (temp, dir)
+    }
+
+    fn source() -> SourceId {
+        let mtime = Timestamp { secs: 7, nanos: 0 };
+        SourceId { size: 100 << 20, mtime, inode: 3, ctime: None }
+    }
+
+    fn big() -> Name {
+        Name::new(b"big").expect("a name")
+    }
+
+    /// Opens the stage without checkpoints.
+    fn begin(dir: &Arc<Dir>) -> (Stage, Vec<BlockHash>) {
+        let pace = Pace { blocks: 1, every: HOUR };
+        Stage::resume_at(Arc::clone(dir), &big(), &source(), pace).expect("a stage")
+    }
+
+    fn partial(stage: &Stage) -> &Partial {
+        let Home::Partial(partial) = &stage.home else { panic!("it can be resumed") };
+        partial
+    }
+
+    /// Writes and records a block whose second half is a hole.
+    fn put(stage: &Stage, index: u64) {
+        let mut block = vec![index as u8 + 1; BLOCK_LEN as usize];
+        block[BLOCK_LEN as usize / 2..].fill(0);
+        let data = &block[..BLOCK_LEN as usize / 2];
+        stage.write_at(data, index * BLOCK_LEN).expect("written");
+        stage.record(BlockHash::of(index, &block)).expect("recorded");
+    }
+
+    fn names(temp: &TempDir) -> usize {
+        std::fs::read_dir(temp.path()).expect("read").count()
+    }
+
+    fn journal_len(stage: &Stage) -> u64 {
+        let partial = partial(stage);
+        let (journal, _) =
+            partial.shared.dir.open_any_private(&partial.names.journal).expect("opened");
+        journal.metadata().expect("open").len()
+    }
+
+    fn disk_fails(stage: &Stage) {
+        partial(stage).shared.journal.lock().fail(io::ErrorKind::StorageFull.into());
+    }
 
     #[test]
     fn a_checkpoint_begins_when_blocks_and_time_have_passed() {
-        let hour = Duration::from_secs(3600);
-        for (blocks, every, is_due) in
-            [(1, Duration::ZERO, true), (1, hour, false), (2, Duration::ZERO, false)]
-        {
-            let temp = tempfile::tempdir().expect("a directory");
-            let dir = Arc::new(Dir::open(temp.path()).expect("it is there"));
-            let mtime = Timestamp { secs: 7, nanos: 0 };
-            let source = SourceId { size: 100 << 20, mtime, inode: 3, ctime: None };
-            let name = Name::new(b"big").expect("a name");
-            let (partial, ..) =
-                open(&dir, &name, &source, Pace { blocks, every }).expect("a stage");
-            partial.record(BlockHash::from([1; 32])).expect("recorded");
-            while partial.shared.busy.load(Ordering::Acquire) {
-                std::thread::sleep(LOCK_POLL);
+        for (blocks, every, committed) in [
+            (1, Duration::ZERO, [1, 2, 3, 4]),
+            (1, HOUR, [0; 4]),
+            (2, Duration::ZERO, [0, 2, 2, 4]),
+            (3, Duration::ZERO, [0, 0, 3, 3]),
+            (5, Duration::ZERO, [0; 4]),
+        ] {
+            let (_temp, dir) = place();
+            let pace = Pace { blocks, every };
+            let (partial, ..) = open(&dir, &big(), &source(), pace).expect("a stage");
+            for (block, committed) in committed.into_iter().enumerate() {
+                partial.record(BlockHash::from([1; 32])).expect("recorded");
+                let is_over = || !partial.shared.busy.load(Ordering::Acquire);
+                assert!(haul_testkit::holds_within(Duration::from_secs(10), is_over));
+                let found = partial.shared.journal.lock().journal.committed;
+                assert_eq!(found, committed, "{blocks} {every:?} {block}");
             }
-            let committed = partial.shared.journal.lock().journal.committed;
-            assert_eq!(committed, u64::from(is_due), "{blocks} {every:?}");
+        }
+    }
+
+    #[test]
+    fn a_stage_is_resumed_only_with_its_last_block() {
+        let half = BLOCK_LEN / 2;
+        // The change of the file, and the number of blocks that are resumed.
+        type Change = (Option<u64>, Option<u64>, usize);
+        let changes: [Change; 6] = [
+            (None, None, 2),
+            // The last block ends with a hole.
+            (Some(BLOCK_LEN + half), None, 2),
+            (Some(BLOCK_LEN + half - 1), None, 0),
+            (Some(half), None, 0),
+            (None, Some(BLOCK_LEN), 0),
+            (None, Some(2 * BLOCK_LEN - 1), 0),
+        ];
+        for (len, damaged_at, resumed) in changes {
+            let (temp, dir) = place();
+            let (stage, _) = begin(&dir);
+            (0..2).for_each(|index| put(&stage, index));
+            let path = temp.path().join(partial(&stage).name());
+            drop(stage);
+            let file = File::options().write(true).open(path).expect("opened");
+            if let Some(len) = len {
+                file.set_len(len).expect("cut");
+            }
+            if let Some(at) = damaged_at {
+                file.write_all_at(b"x", at).expect("written");
+            }
+            let (_, blocks) = begin(&dir);
+            assert_eq!(blocks.len(), resumed, "{len:?} {damaged_at:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_process_has_recorded_is_committed_at_its_end() {
+        let (_temp, dir) = place();
+        let (stage, _) = begin(&dir);
+        (0..2).for_each(|index| put(&stage, index));
+        assert_eq!(partial(&stage).shared.journal.lock().journal.committed, 0);
+        drop(stage);
+        let (stage, _) = begin(&dir);
+        assert_eq!(partial(&stage).shared.journal.lock().journal.committed, 2);
+    }
+
+    #[test]
+    fn a_failure_to_flush_is_final_and_leaves_nothing() {
+        let (temp, dir) = place();
+        let (stage, _) = begin(&dir);
+        put(&stage, 0);
+        let stage: Box<dyn StagedFile> = Box::new(stage);
+        assert!(stage.is_sound());
+        disk_fails(stage.local().expect("it is here"));
+        assert!(!stage.is_sound());
+        assert_eq!(journal_len(stage.local().expect("it is here")), 0);
+        let kind = |done: io::Result<()>| done.expect_err("it has failed").kind();
+        let failed = kind(stage.record(BlockHash::from([1; 32])));
+        assert_eq!(failed, io::ErrorKind::StorageFull);
+        let verified = Written::of(stage, b"").expect("written").verify_len(0).expect("as long");
+        let attributes = Attributes::new(0o600, Timestamp { secs: 1, nanos: 0 });
+        let mut sealed = verified.seal(&attributes, Attribute::NONE).expect("sealed");
+        assert_eq!(kind(sealed.sync()), io::ErrorKind::StorageFull);
+        let published = sealed.publish(&big(), haul_model::OnExisting::Keep);
+        assert_eq!(kind(published.map(drop)), io::ErrorKind::StorageFull);
+        drop(sealed);
+        assert_eq!(names(&temp), 0);
+    }
+
+    #[test]
+    fn a_checkpoint_of_a_stage_that_is_given_up_writes_nothing() {
+        type GiveUp = fn(&Stage);
+        let give_up: [GiveUp; 2] = [|stage| partial(stage).discard(), disk_fails];
+        for give_up in give_up {
+            let (_temp, dir) = place();
+            let (stage, _) = begin(&dir);
+            put(&stage, 0);
+            give_up(&stage);
+            partial(&stage).shared.checkpoint();
+            assert_eq!(journal_len(&stage), 0);
+        }
+    }
+
+    #[test]
+    fn a_sealed_file_that_is_given_up_is_not_resumed() {
+        for is_given_up in [false, true] {
+            let (temp, dir) = place();
+            let (stage, _) = begin(&dir);
+            put(&stage, 0);
+            let written = Written::of(Box::new(stage), b"").expect("written");
+            let verified = written.verify_len(0).expect("as long");
+            let attributes = Attributes::new(0o600, Timestamp { secs: 1, nanos: 0 });
+            let sealed = verified.seal(&attributes, Attribute::NONE).expect("sealed");
+            match is_given_up {
+                true => sealed.discard(),
+                false => drop(sealed),
+            }
+            let earlier = Stage::earlier(&dir, &big(), &source());
+            let expected = if is_given_up { Earlier::Nothing } else { Earlier::Partial };
+            assert_eq!((earlier, names(&temp) == 0), (expected, is_given_up));
+        }
+    }
+
+    #[test]
+    fn either_file_of_a_stage_is_a_leftover() {
+        for kept in [[true, true], [true, false], [false, true], [false, false]] {
+            let (temp, dir) = place();
+            let names = Names::of(&big(), &source());
+            for (name, is_kept) in [&names.part, &names.journal].into_iter().zip(kept) {
+                if is_kept {
+                    std::fs::write(temp.path().join(name), "left").expect("written");
+                }
+            }
+            assert_eq!(remove_leftovers(&dir, &big(), &source()), kept != [false, false]);
+            assert_eq!(self::names(&temp), 0, "{kept:?}");
         }
     }
 }

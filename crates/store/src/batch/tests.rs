@@ -93,6 +93,87 @@ fn a_lot_at_work_stays_and_one_that_is_left_is_taken_over() {
 }
 
 #[test]
+fn a_directory_is_made_writable_only_to_take_over_a_batch() {
+    let temp = tempfile::tempdir().expect("a directory");
+    let dir = open(temp.path());
+    fs::write(temp.path().join("file"), "kept").expect("written");
+    let makes_writable = || {
+        let asked = std::cell::Cell::new(false);
+        let taken = DelayedBatch::take_over(&dir, || asked.set(true));
+        assert_eq!(taken.is_some(), asked.get());
+        asked.get()
+    };
+    assert!(!makes_writable(), "there is no batch");
+    dir.make_dir(&as_name(&batch_name()), MODE).expect("made");
+    assert!(makes_writable(), "there is one");
+    assert!(!makes_writable(), "it is gone");
+}
+
+#[test]
+fn removing_batches_keeps_the_time_of_their_directory() {
+    let temp = tempfile::tempdir().expect("a directory");
+    let dir = open(temp.path());
+    for _ in 0..3 {
+        dir.make_dir(&as_name(&batch_name()), MODE).expect("made");
+    }
+    let long_ago = Timestamp { secs: 5, nanos: 0 };
+    haul_sys::set_mtime(&*dir, long_ago).expect("set");
+    let time = || dir.stat_self().expect("open").mtime;
+    let taken = DelayedBatch::take_over(&dir, || {}).expect("one was left");
+    assert_eq!((dir.entries().expect("read").len(), time()), (1, long_ago));
+    drop(taken);
+    assert_eq!((dir.entries().expect("read").len(), time()), (0, long_ago));
+}
+
+#[test]
+fn the_rows_of_a_directory_go_at_its_end_if_they_are_empty() {
+    let temp = tempfile::tempdir().expect("a directory");
+    let dir = open(temp.path());
+    let batch = DelayedBatch::begin(Arc::clone(&dir)).expect("begun");
+    let row = |path: &[u8], on_existing| Row { number: RowNumber::of(path), on_existing };
+    let rows = [row(b"a", OnExisting::Keep), row(b"a", OnExisting::Replace)];
+    let [full, other] = [row(b"b", OnExisting::Keep), row(b"c", OnExisting::Keep)];
+    for row in [rows[0], rows[1], full, other] {
+        batch.create_row(row).expect("made");
+    }
+    let stage = Stage::create(Arc::clone(&dir)).expect("a stage");
+    sealed(stage, "one").wait(&batch, full, &name("file")).expect("it waits");
+    batch.end(RowNumber::of(b"a"));
+    batch.end(RowNumber::of(b"b"));
+    let is_there = |row| batch.row(row).is_ok();
+    assert_eq!([rows[0], rows[1], full, other].map(is_there), [false, false, true, true]);
+    assert_eq!(batch.names(full).expect("read"), [name("file")]);
+}
+
+#[test]
+fn a_resumable_file_that_waits_is_found_by_the_next_job() {
+    let temp = tempfile::tempdir().expect("a directory");
+    for place in [Path::new("/dev/shm"), temp.path()] {
+        let elsewhere = tempfile::tempdir_in(place).expect("a directory");
+        let (dir, parent) = (open(temp.path()), open(elsewhere.path()));
+        let batch = DelayedBatch::begin(Arc::clone(&parent)).expect("begun");
+        let row = Row { number: RowNumber::of(b"dir"), on_existing: OnExisting::Keep };
+        let source = crate::SourceId {
+            size: 4,
+            mtime: Timestamp { secs: 1, nanos: 0 },
+            inode: 7,
+            ctime: None,
+        };
+        let (stage, _) = Stage::resume(Arc::clone(&dir), &name("big"), &source).expect("begun");
+        let mut big = sealed(stage, "text");
+        big.wait(&batch, row, &name("big")).expect("it waits");
+        let again = big.wait(&batch, row, &name("big")).expect_err("the name is taken");
+        assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);
+        let earlier = Stage::earlier(&dir, &name("big"), &source);
+        assert_eq!(earlier, crate::Earlier::Partial, "{place:?}");
+        let published = batch.publish(row, &name("big"), &parent, OnExisting::Keep);
+        assert_eq!(published.expect("published"), Publication::Published);
+        let there = fs::read_to_string(elsewhere.path().join("big"));
+        assert_eq!(there.expect("read"), "text");
+    }
+}
+
+#[test]
 fn what_others_may_have_written_is_not_taken_over() {
     use std::os::unix::fs::PermissionsExt;
     let temp = tempfile::tempdir().expect("a directory");
