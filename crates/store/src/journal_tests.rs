@@ -134,6 +134,51 @@ fn a_torn_newer_slot_leaves_the_older_one() {
 }
 
 #[test]
+fn two_commits_of_a_process_are_in_different_slots() {
+    let file = journal(0, 0);
+    let mut journal =
+        Journal::create(file.try_clone().expect("dup"), &source(), BOOT).expect("create");
+    for k in 0..4 {
+        journal.append(block(k)).expect("append");
+        let point = journal.commit_point();
+        journal.commit(&point).expect("commit");
+        let mut counts = SLOTS_AT.map(|at| {
+            let mut count = [0; 8];
+            file.read_exact_at(&mut count, at as u64).expect("read");
+            u64::from_le_bytes(count)
+        });
+        counts.sort_unstable();
+        assert_eq!(counts, [k, k + 1]);
+    }
+}
+
+#[test]
+fn a_header_claims_nothing_unless_it_is_whole_and_of_this_version() {
+    const VERSION_AT: usize = 8;
+    const SIZE_AT: usize = 16;
+    // Damage, with the checksum that fits or not.
+    for (at, has_checksum, claimed) in [
+        (SIZE_AT, true, Some(10)),
+        (SIZE_AT, false, None),
+        (VERSION_AT, true, None),
+        (VERSION_AT, false, None),
+        (CHECKSUM_AT, false, None),
+        (CHECKSUM_AT + 31, false, None),
+    ] {
+        let file = journal(10, 0);
+        let mut header = [0; HEADER_LEN as usize];
+        file.read_exact_at(&mut header, 0).expect("read");
+        header[at] ^= 1;
+        if has_checksum {
+            let hash = blake3::hash(&header[..FIXED_LEN]);
+            header[CHECKSUM_AT..CHECKSUM_AT + 32].copy_from_slice(hash.as_bytes());
+        }
+        file.write_all_at(&header, 0).expect("write");
+        assert_eq!(claim(&file, BOOT).map(|claim| claim.blocks), claimed, "{at} {has_checksum}");
+    }
+}
+
+#[test]
 fn a_journal_that_is_begun_again_or_revoked_claims_nothing_in_any_boot() {
     for is_revoked in [false, true] {
         let file = journal(10, 4);

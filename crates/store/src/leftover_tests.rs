@@ -287,6 +287,41 @@ fn an_old_file_is_kept_while_nothing_has_its_name() {
 }
 
 #[test]
+fn a_leftover_has_the_name_of_its_own_file() {
+    let (temp, dir) = place();
+    for text in ["a", "b"] {
+        drop(begin(&dir, text, 1));
+        fs::write(temp.path().join(text), text).expect("written");
+    }
+    let mut targets: Vec<_> = clean(&dir, false, true)
+        .into_iter()
+        .map(|cleaned| {
+            let target = cleaned.target.expect("it is there");
+            assert_eq!(cleaned.name, Names::of(&target, &source(1)).part);
+            target
+        })
+        .collect();
+    targets.sort();
+    assert_eq!(targets, ["a", "b"].map(name));
+}
+
+#[test]
+fn a_partial_file_is_kept_until_its_file_is_complete() {
+    for (size, time, fate) in [
+        (SIZE, TIME, Fate::Removed),
+        (SIZE - 1, TIME, Fate::Kept),
+        (SIZE, Timestamp { secs: TIME.secs, nanos: 6 }, Fate::Kept),
+    ] {
+        let (temp, dir) = place();
+        drop(begin(&dir, "a", 1));
+        let file = fs::File::create(temp.path().join("a")).expect("made");
+        file.set_len(size).expect("a length");
+        haul_sys::set_mtime(&file, time).expect("a time");
+        assert_eq!(fates(&dir, false), [fate], "{size} {time:?}");
+    }
+}
+
+#[test]
 fn a_leftover_is_reported_by_its_private_name() {
     let (temp, dir) = place();
     drop(begin(&dir, "a", 1));

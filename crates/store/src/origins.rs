@@ -107,13 +107,24 @@ mod tests {
         // Who goes there again makes it young.
         origins.remember_origin(b"new", &[0; 16]).unwrap();
         assert_eq!(records(&temp), 1);
-        age(b"new", minute);
-        for count in 0..RECORDS_MAX {
-            assert!(has_origin(temp.path(), b"new", &[0; 16]), "{count}");
-            origins.remember_origin(format!("{count}").as_bytes(), &[0; 16]).unwrap();
+    }
+
+    #[test]
+    fn the_oldest_is_forgotten_where_there_are_too_many() {
+        let (temp, origins) = origins();
+        origins.remember_origin(b"old", &[0; 16]).unwrap();
+        let file = File::options().write(true).open(temp.path().join(record(b"old", &[0; 16])));
+        let minute = Duration::from_secs(60);
+        file.unwrap().set_modified(SystemTime::now() - minute).unwrap();
+        for count in 2..RECORDS_MAX {
+            let record = record(format!("{count}").as_bytes(), &[0; 16]);
+            std::fs::write(temp.path().join(record), "").unwrap();
         }
-        assert!(!has_origin(temp.path(), b"new", &[0; 16]));
-        assert_eq!(records(&temp), RECORDS_MAX);
+        for (place, old_is_known) in [(b"full", true), (b"more", false)] {
+            origins.remember_origin(place, &[0; 16]).unwrap();
+            assert_eq!(has_origin(temp.path(), b"old", &[0; 16]), old_is_known);
+            assert_eq!(records(&temp), RECORDS_MAX);
+        }
     }
 
     #[test]

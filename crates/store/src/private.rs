@@ -280,6 +280,17 @@ mod tests {
     }
 
     #[test]
+    fn a_marker_has_a_private_name_of_all_digits_of_its_number() {
+        let marker = marker_name(&[0xab; 16]);
+        assert_eq!(parse(marker.as_bytes()).map(|(form, _)| form), Some(Form::Remote));
+        for at in 0..RANDOM_LEN / 2 {
+            let mut number = [0xab; 16];
+            number[at] = 0;
+            assert_ne!(marker_name(&number), marker, "{at}");
+        }
+    }
+
+    #[test]
     fn what_waits_is_superseded_when_something_has_its_name() {
         let (a, b, old_a, old_c) =
             (name("a"), name("b"), name(&old_name(&name("a"))), name(&old_name(&name("c"))));

@@ -191,6 +191,22 @@ mod tests {
     }
 
     #[test]
+    fn a_job_that_ends_well_leaves_no_record_of_its_stages() {
+        for ends_well in [false, true] {
+            let temp = tempfile::tempdir().unwrap();
+            let records = Records::open(temp.path()).unwrap();
+            records.begin(&[b"place".to_vec()]).unwrap();
+            records.stage_name().unwrap();
+            if ends_well {
+                records.finish();
+            }
+            drop(records);
+            let dead = !Records::open(temp.path()).unwrap().dead().is_empty();
+            assert_eq!(dead, !ends_well);
+        }
+    }
+
+    #[test]
     fn stages_are_named_once_their_names_are_recorded() {
         let temp = tempfile::tempdir().unwrap();
         let records = Records::open(temp.path()).unwrap();

@@ -260,6 +260,47 @@ mod tests {
     }
 
     #[test]
+    fn a_journal_counts_what_is_recorded_committed_and_resumable() {
+        let (_temp, part) = place();
+        assert_eq!((part.earlier(), part.kept(true)), (Earlier::Nothing, 0));
+        let (mut journal, _) = part.open(true).unwrap();
+        for index in 0..3_u64 {
+            assert_eq!((journal.blocks(), journal.committed()), (index, index.saturating_sub(1)));
+            journal.commit(|| Ok(())).unwrap();
+            assert_eq!(journal.committed(), index);
+            journal.append(block(index)).unwrap();
+        }
+        drop(journal);
+        assert_eq!((part.earlier(), part.kept(true)), (Earlier::Partial, 2));
+        // No host forgets what it has confirmed, if it can't flush.
+        let (mut journal, _) = part.open(false).unwrap();
+        journal.append(block(2)).unwrap();
+        drop(journal);
+        assert_eq!(part.kept(false), 3);
+    }
+
+    #[test]
+    fn a_journal_that_begins_again_or_goes_has_no_blocks() {
+        for goes in [false, true] {
+            let (temp, part) = place();
+            let (mut journal, _) = part.open(false).unwrap();
+            journal.append(block(0)).unwrap();
+            if goes {
+                part.remove_journal();
+                assert_eq!(part.earlier(), Earlier::Partial, "it is in use");
+                drop(journal);
+                part.remove_journal();
+            } else {
+                journal.restart().unwrap();
+                assert_eq!(journal.blocks(), 0);
+                drop(journal);
+            }
+            assert_eq!((part.earlier(), part.kept(false)), (Earlier::Nothing, 0));
+            assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 1, "more than the id");
+        }
+    }
+
+    #[test]
     fn another_process_is_reported_that_it_is_busy() {
         let (_temp, part) = place();
         let _held = part.open(true).unwrap();
