@@ -480,3 +480,115 @@ impl Write for Hashed {
         self.file.flush()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tempfile::TempDir;
+
+    fn new_dir() -> TempDir {
+        TempDir::new().expect("a directory")
+    }
+
+    fn open(dir: &TempDir) -> Dir {
+        Dir::open(dir.path()).expect("it is there")
+    }
+
+    /// The hash of a chunk that is made up.
+    fn hash(number: u64) -> [u8; 32] {
+        *blake3::hash(&number.to_le_bytes()).as_bytes()
+    }
+
+    /// An index in memory, with files that do not exist.
+    struct MadeUp {
+        index: Index,
+        identity: Identity,
+    }
+
+    impl MadeUp {
+        fn load(dir: &TempDir) -> Self {
+            let file = tempfile::tempfile().expect("a file");
+            let identity = Identity::of(&haul_sys::file_stat(&file).expect("known"));
+            Self { index: Index::load(&open(dir), |_| true).expect("it loads"), identity }
+        }
+
+        /// Adds a file with the chunk `number`, whose path has `len` bytes.
+        fn add(&mut self, number: u64, len: usize) {
+            let mut path = format!("/{number}/").into_bytes();
+            path.resize(len, b'x');
+            self.index.add(&path, self.identity, [(0, 1, short(&hash(number)))]);
+        }
+
+        fn has(&self, number: u64) -> bool {
+            !self.index.find(&hash(number)).is_empty()
+        }
+    }
+
+    /// As many paths of [`LEN`] bytes fill the memory for files.
+    const COUNT: u64 = 128;
+    const LEN: usize = FILES_COST_MAX / COUNT as usize - FILE_COST;
+
+    #[test]
+    fn the_oldest_files_are_not_read_if_there_is_no_room() {
+        let dir = new_dir();
+        for first in [0, COUNT] {
+            // It does not know of the other one.
+            let mut made_up = MadeUp::load(&new_dir());
+            (first..first + COUNT).for_each(|number| made_up.add(number, LEN));
+            made_up.index.flush(&open(&dir)).expect("written");
+        }
+        let made_up = MadeUp::load(&dir);
+        let left: Vec<_> = (0..2 * COUNT).filter(|number| made_up.has(*number)).collect();
+        assert_eq!(left, (COUNT..2 * COUNT).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_oldest_files_make_way_and_no_more_than_needed() {
+        let dir = new_dir();
+        let mut made_up = MadeUp::load(&dir);
+        (0..COUNT - 1).for_each(|number| made_up.add(number, LEN));
+        made_up.index.flush(&open(&dir)).expect("written");
+        let mut made_up = MadeUp::load(&dir);
+        for (number, gone) in [(COUNT - 1, 0), (COUNT, 1), (COUNT + 1, 2)] {
+            made_up.add(number, LEN);
+            let left: Vec<_> = (0..=number).filter(|number| made_up.has(*number)).collect();
+            assert_eq!(left, (gone..=number).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_dropped_file_makes_room() {
+        const MIB: usize = 1 << 20;
+        let mut made_up = MadeUp::load(&new_dir());
+        made_up.add(0, 3 * MIB);
+        made_up.add(1, 2 * MIB);
+        made_up.add(2, 2 * MIB);
+        assert_eq!([0, 1, 2].map(|number| made_up.has(number)), [true, true, false]);
+        made_up.index.drop_outdated(0);
+        made_up.add(3, 3 * MIB);
+        made_up.add(4, 2 * MIB);
+        assert_eq!([0, 1, 3, 4].map(|number| made_up.has(number)), [false, true, true, false]);
+    }
+
+    #[test]
+    fn a_job_learns_a_bounded_number_of_chunks() {
+        const MAX: u64 = FRESH_MAX as u64;
+        let mut made_up = MadeUp::load(&new_dir());
+        let chunks = (0..MAX + 2).map(|n| (n, 1, n));
+        made_up.index.add(b"/a", made_up.identity, chunks);
+        assert_eq!(made_up.index.counts(), (MAX, MAX, 1));
+    }
+
+    #[test]
+    fn a_file_that_this_job_cannot_open_stays_for_others() {
+        let dir = new_dir();
+        let mut made_up = MadeUp::load(&dir);
+        made_up.add(0, 9);
+        made_up.add(1, 9);
+        made_up.index.mark_unavailable(0);
+        assert_eq!([0, 1].map(|number| made_up.has(number)), [false, true]);
+        made_up.index.flush(&open(&dir)).expect("written");
+        let again = MadeUp::load(&dir);
+        assert_eq!([0, 1].map(|number| again.has(number)), [true, true]);
+    }
+}

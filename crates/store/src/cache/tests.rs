@@ -562,3 +562,138 @@ fn a_chunk_that_is_in_many_places_is_looked_up_as_fast() {
         assert!((1..=8).contains(&found), "{found}");
     }
 }
+
+#[test]
+fn a_chunk_is_read_up_to_the_greatest_length() {
+    let file = tempfile::tempfile().expect("a file");
+    file.set_len(u64::from(CHUNK_LEN_MAX) + 2).expect("longer");
+    for (len, is_read) in [(1, true), (CHUNK_LEN_MAX, true), (CHUNK_LEN_MAX + 1, false)] {
+        let place = Place { file: 0, at: 1, len };
+        let mut content = Vec::new();
+        let hash = place.read(&file, &mut content);
+        let expected = is_read.then(|| *blake3::hash(&vec![0; len as usize]).as_bytes());
+        assert_eq!(hash, expected, "{len}");
+    }
+}
+
+#[test]
+fn new_chunks_are_written_when_there_are_many() {
+    let fixture = Fixture::new();
+    let mut cache = fixture.open();
+    fs::write(fixture.path("a"), b"x").expect("written");
+    let path = fixture.path("a");
+    let mut add = |count: usize| {
+        let chunks = (0..count as u64).map(|n| (n, 1, n));
+        cache.add(path.as_os_str().as_encoded_bytes(), chunks);
+        fixture.segments().len()
+    };
+    assert_eq!(add(1), 0);
+    assert_eq!(add(FLUSH_CHUNKS_MIN - 2), 0);
+    assert_eq!(add(FLUSH_CHUNKS_MIN), 1);
+}
+
+#[test]
+fn nothing_is_kept_without_a_bound_or_after_a_failure() {
+    let fixture = Fixture::new();
+    for (max, is_disabled, keeps) in
+        [(0, false, false), (0, true, false), (9, true, false), (9, false, true)]
+    {
+        let mut cache = Cache::open(fixture.dir(), max, |_| true).expect("it opens");
+        cache.is_disabled = is_disabled;
+        let keeper = cache.keeper().expect("no error");
+        assert_eq!(keeper.is_some(), keeps, "{max} {is_disabled}");
+    }
+}
+
+#[test]
+fn a_check_counts_the_chunks_that_are_good_and_those_that_are_not() {
+    let fixture = Fixture::new();
+    let mut cache = fixture.open();
+    for (name, first) in [("good", 0), ("changed", 2), ("gone", 4)] {
+        fs::write(fixture.path(name), [first, first + 1]).expect("written");
+        let chunk = |at: u8| (u64::from(at), 1, short(blake3::hash(&[first + at]).as_bytes()));
+        let path = fixture.path(name);
+        cache.add(path.as_os_str().as_encoded_bytes(), [0, 1].map(chunk));
+    }
+    cache.flush().expect("written");
+    // Only the content differs.
+    let changed = File::options().write(true).open(fixture.path("changed")).expect("opened");
+    let stat = haul_sys::file_stat(&changed).expect("known");
+    (&changed).write_all(&[9]).expect("written");
+    haul_sys::set_mtime(&changed, stat.mtime).expect("set");
+    fs::remove_file(fixture.path("gone")).expect("removed");
+    let checked = fixture.open().verify().expect("checked");
+    assert_eq!(checked, CheckedChunks { good: 2, dropped: 4 });
+    let checked = fixture.open().verify().expect("checked");
+    assert_eq!(checked, CheckedChunks { good: 2, dropped: 0 });
+}
+
+#[test]
+fn a_lock_that_cannot_be_opened_is_an_error_and_not_busy() {
+    let fixture = Fixture::new();
+    fs::create_dir(fixture.cache.path().join("x")).expect("made");
+    lock(&fixture.dir(), "x").expect_err("it is a directory");
+}
+
+#[test]
+fn a_long_file_makes_several_short_ones_go() {
+    let fixture = Fixture::new();
+    let cache = Cache::open(fixture.dir(), 3000, |_| true).expect("it opens");
+    for (len, kept_len) in [(1000, 1000), (1000, 2000), (1000, 3000), (2000, 3000)] {
+        fs::write(fixture.path("lost"), vec![1; len]).expect("written");
+        let lost = File::open(fixture.path("lost")).expect("opened");
+        assert!(keep(&cache, &lost).expect("no error").is_some());
+        assert_eq!(cache.figures().expect("figures").kept_len, kept_len);
+    }
+}
+
+#[test]
+fn a_job_writes_only_what_is_new() {
+    let fixture = Fixture::new();
+    let mut cache = fixture.open();
+    let len_on_disk = || -> u64 {
+        fixture.segments().iter().map(|path| fs::metadata(path).expect("there").len()).sum()
+    };
+    for (saves, segments) in [(false, 0), (true, 1), (false, 1)] {
+        if saves {
+            cache.count_saved(Saved { parts: 1, bytes: 2 });
+        }
+        cache.flush().expect("written");
+        assert_eq!(fixture.segments().len(), segments);
+        assert_eq!(cache.figures().expect("figures").index_len, len_on_disk());
+    }
+    // A file that came and went within the job is not listed.
+    let before = len_on_disk();
+    fixture.publish(&mut cache, "a", b"content");
+    cache.forget(0);
+    cache.flush().expect("written");
+    assert_eq!(cache.figures().expect("figures").index_len, 2 * before);
+}
+
+#[test]
+fn chunks_are_found_after_they_were_written_beside_many() {
+    let fixture = Fixture::new();
+    let mut cache = fixture.open();
+    know(&fixture.files, &mut cache, 1, 1000);
+    let mut cache = fixture.open();
+    fs::write(fixture.path("new"), b"x").expect("written");
+    let chunks = (1000..2000).map(|n| (n, 1, short(&made_up(n))));
+    cache.add(fixture.path("new").as_os_str().as_encoded_bytes(), chunks);
+    cache.flush().expect("written");
+    assert!((0..2000).all(|n| !cache.find(&made_up(n)).is_empty()));
+}
+
+#[test]
+fn the_newest_segment_of_a_path_hides_the_others() {
+    let fixture = Fixture::new();
+    let mut cache = fixture.open();
+    let old = fixture.publish(&mut cache, "a", b"old");
+    cache.flush().expect("written");
+    let mut cache = fixture.open();
+    let new = fixture.publish(&mut cache, "a", b"new");
+    cache.flush().expect("written");
+    assert_eq!(fixture.segments().len(), 2);
+    let cache = fixture.open();
+    assert!(cache.find(&old).is_empty() && !cache.find(&new).is_empty());
+    assert_eq!(cache.figures().expect("figures").files, 1);
+}
