@@ -12,6 +12,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 use tempfile::TempDir;
 
 const TIME: Timestamp = Timestamp { secs: 1_234_567_890, nanos: 987_654_321 };
@@ -374,6 +375,59 @@ fn a_private_name_that_is_taken_is_drawn_again_but_not_for_ever() {
 }
 
 #[test]
+fn a_private_name_is_removed_if_its_entry_fails() {
+    let place = Place::new();
+    let made = with_private_name(&place.dir, |temp| {
+        place.dir.create_private(temp)?;
+        Err::<(), _>(io::ErrorKind::StorageFull.into())
+    });
+    assert_eq!(made.expect_err("it fails").kind(), io::ErrorKind::StorageFull);
+    assert_eq!(place.names(), [""; 0]);
+}
+
+#[test]
+fn a_link_in_a_directory_that_is_gone_is_an_error() {
+    haul_testkit::ends_within(Duration::from_secs(10), || {
+        let place = Place::new();
+        fs::create_dir(place.path("dir")).expect("made");
+        let dir = Arc::new(Dir::open(&place.path("dir")).expect("opened"));
+        fs::remove_dir(place.path("dir")).expect("removed");
+        let made = Publication::create_entry(
+            &dir,
+            NewEntry::Symlink(b"b"),
+            &name("link"),
+            &Attributes::new(0o777, TIME),
+            Kept::TIMES,
+            OnExisting::Keep,
+        );
+        assert_eq!(made.expect_err("it is gone").kind(), io::ErrorKind::NotFound);
+    });
+}
+
+#[test]
+fn measuring_a_directory_does_not_change_it() {
+    let place = Place::new();
+    let long_ago = Timestamp { secs: 1, nanos: 0 };
+    haul_sys::set_mtime(&*place.dir, long_ago).expect("set");
+    assert_eq!(stored_time(&place.dir, TIME).expect("measured"), TIME);
+    assert_eq!(place.dir.stat_self().expect("open").mtime, long_ago);
+    assert_eq!(place.names(), [""; 0]);
+}
+
+#[test]
+fn a_hole_at_the_end_counts_even_if_nothing_follows_it() {
+    let place = Place::new();
+    let stage = Stage::create(Arc::clone(&place.dir)).expect("created");
+    let mut mover = Mover::new(Box::new(stage));
+    mover.write(b"data").expect("written");
+    mover.skip_hole(5);
+    mover.put(|_, _| Ok::<_, io::Error>(0)).expect("nothing");
+    let moved = mover.finish().expect("ended").verify_len(9).expect("as long");
+    let file = moved.stage().handle().expect("open");
+    assert_eq!(file.metadata().expect("looked at").len(), 9);
+}
+
+#[test]
 fn a_stage_shares_the_whole_of_its_source_or_is_empty() {
     let plain = Mount::image(FileSystem::Ext4, 16 << 20);
     let sharing = Mount::image(FileSystem::Xfs, 300 << 20);
@@ -385,6 +439,12 @@ fn a_stage_shares_the_whole_of_its_source_or_is_empty() {
         let source = File::open(mount.path().join("from")).expect("opened");
         let (stage, shares) = Stage::create_sharing(dir, &source).expect("begun");
         assert_eq!(shares, is_to_share);
+        let part = Stage::create(Arc::clone(&stage.dir)).expect("a stage");
+        let part: Box<dyn StagedFile> = Box::new(part);
+        assert_eq!(part.begin_with(&source, 0..1 << 20), is_to_share);
+        let len = part.handle().expect("open").metadata().expect("looked at").len();
+        assert_eq!(len, if is_to_share { 1 << 20 } else { 0 });
+        drop(part);
         publish(stage, "to", OnExisting::Keep).expect("published");
         let copy = fs::read(mount.path().join("to")).expect("read");
         assert_eq!(copy, if shares { content.as_slice() } else { &[] });
@@ -409,6 +469,11 @@ fn content_is_proven_by_its_hash_or_by_its_length() {
     let written = || Written::of(stage(), &content).expect("written");
     let verified = written().verify_hash(&ContentHash::of(&content)).expect("the same");
     assert_eq!(verified.hash(), Some(ContentHash::of(&content)));
+    assert_eq!(written().verify_len(1000).expect("as long").hash(), verified.hash());
+    let mut there = vec![0; 2000];
+    let file = verified.stage().handle().expect("open");
+    assert_eq!(file.read_at(&mut there, 0).expect("read"), content.len());
+    assert!(there.starts_with(&content));
     let (_, mismatch) = written().verify_hash(&ContentHash::of(&content[1..])).unwrap_err();
     assert!(matches!(mismatch, Mismatch::Hash { .. }));
     let moved = || {
@@ -501,5 +566,9 @@ fn a_hard_link_keeps_to_the_placement() {
         assert_eq!(done.expect("tried"), publication);
         assert_eq!(fs::read_to_string(place.path("b")).expect("read"), content);
     }
+    assert_eq!(place.names(), ["a", "b"]);
+    // Both are the same file by now.
+    let done = Publication::create_hard_link(dir, dir, &of, None, &to, OnExisting::Replace);
+    assert_eq!(done.expect("tried"), Publication::Published);
     assert_eq!(place.names(), ["a", "b"]);
 }

@@ -259,3 +259,114 @@ impl From<MoveError> for Fault {
 pub fn changed() -> Fault {
     Fault::new(Side::Source, FaultKind::Changed, "it changed while it was read: not copied")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Mover;
+    use haul_sys::Dir;
+    use haul_testkit::Mount;
+    use std::path::Path;
+    use std::sync::Arc;
+
+    /// A storage with no more than the contract requires.
+    struct Plain;
+
+    impl StagedFile for Plain {
+        fn write_at(&self, _: &[u8], _: u64) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn set_len(&self, _: u64) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn record(&self, _: BlockHash) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn discard(self: Box<Self>) {}
+
+        fn seal(
+            self: Box<Self>,
+            _: Proof,
+            _: &Attributes,
+            _: Kept,
+        ) -> io::Result<Box<dyn SealedFile>> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+    }
+
+    fn stage(path: &Path) -> Box<dyn StagedFile> {
+        let dir = Arc::new(Dir::open(path).expect("opened"));
+        Box::new(Stage::create(dir).expect("a stage"))
+    }
+
+    #[test]
+    fn a_storage_without_options_offers_none() {
+        let mut plain: Box<dyn StagedFile> = Box::new(Plain);
+        let source = tempfile::tempfile().expect("a file");
+        plain.write_sparse();
+        plain.write_out();
+        assert!(plain.handle().is_none() && plain.lanes().is_none() && !plain.writes_sparse());
+        assert!(plain.write_from(&source, 0..1).is_none() && !plain.begin_with(&source, 0..1));
+        assert!(plain.sends_live_pages() && plain.is_sound() && !plain.punch_hole(0..1));
+        plain.reserve(u64::MAX).expect("nothing to do");
+    }
+
+    #[test]
+    fn a_stage_on_this_machine_keeps_its_content_however_it_is_written() {
+        let temp = tempfile::tempdir().expect("a directory");
+        for writes_out in [false, true] {
+            let mut stage = stage(temp.path());
+            if writes_out {
+                stage.write_out();
+            }
+            assert_eq!(stage.local().expect("it is here").writes_out, writes_out);
+            assert!(!stage.sends_live_pages() && stage.is_sound());
+            let content = vec![7; 100_000];
+            let mut mover = Mover::new(stage);
+            mover.write(&content).expect("written");
+            let verified = mover.finish().expect("ended").verify_len(100_000).expect("as long");
+            let attributes = Attributes::new(0o600, Timestamp { secs: 1, nanos: 0 });
+            let mut sealed = verified.seal(&attributes, Kept::NONE).expect("sealed");
+            sealed.start_write_back();
+            assert!(sealed.stream(0..1, &mut |_| true).is_none());
+            let mut found = vec![0; 200_000];
+            assert_eq!(sealed.read_at(&mut found, 0).expect("read"), content.len());
+            assert!(found.starts_with(&content));
+            let id = sealed.id().expect("known").expect("it has one");
+            let name = Name::new(b"file").expect("a name");
+            sealed.publish(&name, OnExisting::Replace).expect("published");
+            let dir = Dir::open(temp.path()).expect("opened");
+            assert_eq!(dir.stat(&name).expect("it is there").id, id);
+        }
+    }
+
+    #[test]
+    fn space_that_there_is_not_cannot_be_reserved() {
+        const MIB: u64 = 1 << 20;
+        let Some(mount) = Mount::tmpfs(MIB) else { return };
+        for (len, has_room) in [(MIB / 2, true), (2 * MIB, false)] {
+            let stage = stage(mount.path());
+            assert_eq!(stage.reserve(len).is_ok(), has_room, "{len}");
+            let there = stage.handle().expect("open").metadata().expect("looked at").len();
+            assert_eq!(there, 0);
+        }
+    }
+
+    #[test]
+    fn the_side_that_failed_is_at_fault() {
+        let error = |kind: io::ErrorKind| io::Error::from(kind);
+        let (short, full) = (io::ErrorKind::UnexpectedEof, io::ErrorKind::StorageFull);
+        for (failed, side, is_changed) in [
+            (MoveError::Read(error(short)), Side::Source, true),
+            (MoveError::Read(error(full)), Side::Source, false),
+            (MoveError::Written(error(short)), Side::Destination, false),
+            (MoveError::Written(error(full)), Side::Destination, false),
+        ] {
+            let fault = Fault::from(failed);
+            assert_eq!((fault.side, fault.kind == FaultKind::Changed), (side, is_changed));
+        }
+    }
+}
