@@ -356,6 +356,25 @@ mod tests {
     }
 
     #[test]
+    fn a_range_becomes_a_hole_where_that_can_be() {
+        let file = tempfile::tempfile().expect("a file");
+        file.set_len(1 << 20).expect("longer");
+        if !haul_sys::punch_hole(&file, 0..1 << 20) {
+            return haul_testkit::fixture::missing("a file system that punches holes");
+        }
+        let temp = tempfile::tempdir().expect("a directory");
+        let stage = stage(temp.path());
+        stage.write_at(&[7; 3 << 12], 0).expect("written");
+        assert!(stage.punch_hole(1 << 12..2 << 12));
+        let mut found = [0; 3 << 12];
+        let file = stage.handle().expect("open");
+        assert_eq!(haul_sys::read_full(file, &mut found, 0).expect("read"), found.len());
+        let parts = found.chunks(1 << 12).map(|part| part.iter().all(|byte| *byte == part[0]));
+        assert!(parts.into_iter().all(|is_same| is_same));
+        assert_eq!([found[0], found[1 << 12], found[2 << 12]], [7, 0, 7]);
+    }
+
+    #[test]
     fn the_side_that_failed_is_at_fault() {
         let error = |kind: io::ErrorKind| io::Error::from(kind);
         let (short, full) = (io::ErrorKind::UnexpectedEof, io::ErrorKind::StorageFull);
