@@ -47,40 +47,33 @@ fn copy_data(from: &File, to: &File, len: u64) -> io::Result<()> {
 mod tests {
     use super::*;
     use std::os::unix::fs::MetadataExt;
-    use std::time::Duration;
-
-    /// No test takes longer.
-    const WITHIN: Duration = Duration::from_secs(10);
 
     #[test]
     fn content_is_the_same_and_holes_take_no_storage() {
-        haul_testkit::ends_within(WITHIN, || {
-            const LEN: u64 = 64 << 20;
-            let dir = tempfile::TempDir::new().expect("a directory");
-            let new = |name: &str| File::create_new(dir.path().join(name)).expect("a file");
-            let name = |name: &str| File::open(dir.path().join(name)).expect("opened");
-            let parts: [(u64, usize); 4] =
-                [(0, 3), (5 << 20, BUFFER_LEN + 1), (30 << 20, 1), (LEN, 0)];
-            let sparse = new("sparse");
-            sparse.set_len(LEN).expect("a length");
-            for (at, len) in parts {
-                sparse.write_all_at(&vec![7; len], at).expect("written");
-            }
-            for (number, len) in [LEN, LEN - 1, (5 << 20) + 7, 2, 0].into_iter().enumerate() {
-                let copy = new(&number.to_string());
-                let from = name("sparse");
-                // Without sharing storage.
-                copy_data(&from, &copy, len).and_then(|()| copy.set_len(len)).expect("copied");
-                let mut expected = std::fs::read(dir.path().join("sparse")).expect("read");
-                expected.truncate(len as usize);
-                let copied = std::fs::read(dir.path().join(number.to_string())).expect("read");
-                assert!(copied == expected, "{len}");
-                let stored = copy.metadata().expect("metadata").blocks() * 512;
-                assert!(stored <= 4 << 20, "{stored} bytes are stored for {len}");
-            }
-            let short = new("short");
-            copy_content(&name("sparse"), &short, LEN).expect("copied");
-            assert_eq!(short.metadata().expect("metadata").len(), LEN);
-        });
+        const LEN: u64 = 64 << 20;
+        let dir = tempfile::TempDir::new().expect("a directory");
+        let new = |name: &str| File::create_new(dir.path().join(name)).expect("a file");
+        let name = |name: &str| File::open(dir.path().join(name)).expect("opened");
+        let parts: [(u64, usize); 4] = [(0, 3), (5 << 20, BUFFER_LEN + 1), (30 << 20, 1), (LEN, 0)];
+        let sparse = new("sparse");
+        sparse.set_len(LEN).expect("a length");
+        for (at, len) in parts {
+            sparse.write_all_at(&vec![7; len], at).expect("written");
+        }
+        for (number, len) in [LEN, LEN - 1, (5 << 20) + 7, 2, 0].into_iter().enumerate() {
+            let copy = new(&number.to_string());
+            let from = name("sparse");
+            // Without sharing storage.
+            copy_data(&from, &copy, len).and_then(|()| copy.set_len(len)).expect("copied");
+            let mut expected = std::fs::read(dir.path().join("sparse")).expect("read");
+            expected.truncate(len as usize);
+            let copied = std::fs::read(dir.path().join(number.to_string())).expect("read");
+            assert!(copied == expected, "{len}");
+            let stored = copy.metadata().expect("metadata").blocks() * 512;
+            assert!(stored <= 4 << 20, "{stored} bytes are stored for {len}");
+        }
+        let short = new("short");
+        copy_content(&name("sparse"), &short, LEN).expect("copied");
+        assert_eq!(short.metadata().expect("metadata").len(), LEN);
     }
 }

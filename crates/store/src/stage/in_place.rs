@@ -112,7 +112,7 @@ mod tests {
     use std::time::Duration;
 
     /// No test takes longer.
-    const WITHIN: Duration = Duration::from_secs(10);
+    const WITHIN: Duration = Duration::from_secs(15);
 
     /// A complete file with `content`, for a name in `dest`.
     fn sealed(dest: &Path, content: &[u8]) -> Sealed {
