@@ -24,9 +24,7 @@ use crate::watchdog::Watchdog;
 use crate::{Job, JobError, Monitor, Progress, Rights, Summary};
 use haul_model::{Fault, Side, Task, words};
 use haul_net::{Closer, ConnectError, Connection, DirectListener, Killer, ListenTarget};
-use haul_proto::{
-    Abort, Call, Called, Caps, DirectOffer, DirectWish, JobRequest, Message, NamedDest, Role,
-};
+use haul_proto::{Abort, Call, Called, Caps, DirectOffer, DirectWish, JobRequest, Message, Role};
 use haul_sys::{Access, Handover, confine};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -221,8 +219,8 @@ fn serve_job(
     let around =
         ServeContext { on_failure, on_end, direct_port, handover, call, is_job_process, cache };
     match role {
-        Role::Receiver { dest, asked } => {
-            let dest = NamedDest { path: words::without_tilde(&dest.path).to_vec(), ..dest };
+        Role::Receiver { mut dest, asked } => {
+            dest.path = words::without_tilde(&dest.path).to_vec();
             let job = Job { dest, ..job };
             let asked = asked.map(|asked| RequestedSources::of(&asked, &job));
             // The client does not see content from another host.

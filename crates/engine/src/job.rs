@@ -74,11 +74,10 @@ impl Job {
     /// Reads the names of users and groups in advance, if this job sends names. Call it before a
     /// thread is confined.
     pub(crate) fn preload_accounts(&self) -> Result<(), JobError> {
-        if self.sends_account_names() || !self.altered.is_empty() {
-            haul_sys::preload_accounts().map_err(JobError::Threads)
-        } else {
-            Ok(())
+        if !self.sends_account_names() && self.altered.is_empty() {
+            return Ok(());
         }
+        haul_sys::preload_accounts().map_err(JobError::Threads)
     }
 
     /// True if contents may use direct connections.

@@ -7,10 +7,7 @@ use crate::location::{Location, Machine};
 use crate::missing::without_missing;
 use crate::peer::Peers;
 use crate::state;
-use haul_engine::{
-    CacheConfig, Expanded, Job, Munging, NamedDest, NamedSources, Route, RoutedJob, expand,
-    routed_jobs,
-};
+use haul_engine::{CacheConfig, Expanded, Job, Munging, Route, RoutedJob, expand, routed_jobs};
 use haul_model::{
     Altered, Backup, Compression, Fault, FaultKind, Filter, Mirror, Part, Policy, Ports, Side,
     Task, Via, escape_bytes,
@@ -133,24 +130,17 @@ impl Request {
         if task.mirrors().is_none() {
             self.check_names()?;
         }
-        let like = Job {
-            sources: NamedSources {
-                recursive: self.recursive,
-                follow: self.follow,
-                ..NamedSources::default()
-            },
-            dest: NamedDest {
-                bases: self.bases.clone(),
-                backup: self.backup.clone(),
-                staging: self.staging.clone(),
-                ..NamedDest::default()
-            },
+        let mut like = Job {
             task,
             filter: self.filter.clone(),
             altered: self.altered.clone(),
             spool: Some(std::env::temp_dir()),
             ..self.transfer_options.job()
         };
+        (like.sources.recursive, like.sources.follow) = (self.recursive, self.follow);
+        like.dest.bases.clone_from(&self.bases);
+        like.dest.backup.clone_from(&self.backup);
+        like.dest.staging.clone_from(&self.staging);
         let sources: Vec<_> = self.sources.iter().map(Location::host_path).collect();
         let mut routed_jobs = routed_jobs(&sources, &self.dest.host_path(), &like);
         if let (Some(list), [routed_job]) = (&self.list, &mut *routed_jobs) {

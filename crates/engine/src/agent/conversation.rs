@@ -13,8 +13,8 @@ use crate::watchdog::{Watch, Watchdog, keepalive_after, silence_of};
 use crate::{JobError, Rights};
 use haul_net::{ConnectError, Killer, Writer};
 use haul_proto::{
-    Abort, Called, Caps, FrameType, Header, Hello, JobRequest, Join, Message, NamedSources, Role,
-    check_hello, encode, frame_bytes,
+    Abort, Called, Caps, FrameType, Header, Hello, JobRequest, Join, Message, Role, check_hello,
+    encode, frame_bytes,
 };
 use std::io::{self, BufRead, Read, Write};
 use std::sync::Arc;
@@ -186,11 +186,9 @@ impl Client {
         // A client that leaves between two messages has received all answers.
         while let Some(header) = self.next_header()? {
             match read_message_behind(header, &mut self.input)? {
-                Message::Job(JobRequest {
-                    task,
-                    role: Role::Sender(NamedSources { follow: true, .. }),
-                    ..
-                }) if task.removes().is_some() && task.mirrors().is_none() => {
+                Message::Job(JobRequest { task, role: Role::Sender(sources), .. })
+                    if sources.follow && task.removes().is_some() && task.mirrors().is_none() =>
+                {
                     return Err(refused("the client asked to remove the targets of links"));
                 }
                 Message::Job(job) if asked.is_some() && !may_call(&job) => {
