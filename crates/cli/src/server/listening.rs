@@ -173,8 +173,14 @@ mod tests {
 
     #[test]
     fn an_address_that_a_killed_server_still_has_is_waited_for() {
-        let taken = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-        let address = taken.local_addr().expect("an address");
+        // Another test may listen on the same port of TCP.
+        let both = |_| {
+            let tcp = TcpListener::bind("127.0.0.1:0").ok()?;
+            let udp = UdpSocket::bind(tcp.local_addr().ok()?).ok()?;
+            Some((tcp, udp))
+        };
+        let taken = (0..100).find_map(both).expect("two sockets");
+        let address = taken.1.local_addr().expect("an address");
         assert!(bind(&[address], true, Duration::ZERO).is_err());
         let leaving = thread::spawn(move || {
             thread::sleep(Duration::from_millis(50));
