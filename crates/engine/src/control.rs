@@ -102,7 +102,7 @@ impl<'a> Control<'a> {
         self.throttle.get().map_or(usize::MAX, Throttle::step)
     }
 
-    /// The most bytes to transfer at once on one machine.
+    /// The most bytes of a file to copy in one part on one machine, or to send in one frame.
     pub(crate) fn part(&self) -> u64 {
         self.throttle.get().map_or(u64::MAX, Throttle::part)
     }

@@ -112,9 +112,8 @@ pub(crate) fn sender(job: &Job) -> Result<Role, JobError> {
     check_len(job, sources_len(&job.sources))?;
     let count = job.sources.paths.len();
     if count > SOURCES_MAX {
-        return Err(JobError::Usage(format!(
-            "{count} paths are given, but a host accepts at most {SOURCES_MAX}"
-        )));
+        let why = format!("{count} paths are given, but a host accepts at most {SOURCES_MAX}");
+        return Err(JobError::Usage(why));
     }
     Ok(Role::Sender(job.sources.clone()))
 }

@@ -123,8 +123,7 @@ fn obstacle(job: &Job, is_upload: bool) -> Option<&'static str> {
     let preallocates = gets(|mirror| mirror.preallocates);
     let stages_elsewhere =
         gets(|mirror| mirror.delays_updates) || is_upload && job.dest.staging.is_some();
-    let keeps_paths =
-        has(|mirror| mirror.walking.relative != Relative::No) || job.sources.base.is_some();
+    let keeps_paths = job.sources.base.is_some() || has(|it| it.walking.relative != Relative::No);
     let moves_paths = job.task.moving().is_some() && keeps_paths;
     let keeps_dir_links = gets(|mirror| mirror.keeps_dir_links);
     let compresses = !matches!(job.compression, Compression::Auto | Compression::None);

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// Steps per second. A pause follows each step.
 const STEPS_PER_SECOND: u64 = 20;
 
-/// Parts per second in which content is copied on one machine.
+/// Parts per second in which content is copied on one machine, or sent.
 const PARTS_PER_SECOND: u64 = 8;
 
 /// The shortest and the longest step, in bytes. Shorter steps cost more than they smooth. Longer
@@ -114,7 +114,8 @@ impl Throttle {
         (self.rate.get() / STEPS_PER_SECOND).clamp(min, max) as usize
     }
 
-    /// The most bytes to copy at once on one machine, where each part is reported as progress.
+    /// The most bytes of a file to copy at once on one machine, where each part is reported as
+    /// progress, or to send in one frame.
     pub(crate) fn part(&self) -> u64 {
         (self.rate.get() / PARTS_PER_SECOND).max(STEP_LEN.1)
     }

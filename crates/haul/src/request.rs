@@ -138,8 +138,7 @@ impl Request {
             ..self.transfer_options.job()
         };
         (like.sources.recursive, like.sources.follow) = (self.recursive, self.follow);
-        like.dest.bases.clone_from(&self.bases);
-        like.dest.backup.clone_from(&self.backup);
+        (like.dest.bases, like.dest.backup) = (self.bases.clone(), self.backup.clone());
         like.dest.staging.clone_from(&self.staging);
         let sources: Vec<_> = self.sources.iter().map(Location::host_path).collect();
         let mut routed_jobs = routed_jobs(&sources, &self.dest.host_path(), &like);

@@ -245,8 +245,7 @@ fn may_be_repeated(job: &Job, is_upload: bool, has_local_sources: bool) -> bool 
     // A file that was partly overwritten would be backed up as the old version.
     let spoils_backup = job.dest.backup.is_some()
         && job.task.mirrors().is_some_and(|mirror| mirror.updating != Updating::Replaces);
-    let is_read_once =
-        has_local_sources && job.sources.paths.iter().any(|source| is_stream(source));
+    let is_read_once = has_local_sources && job.sources.paths.iter().any(|path| is_stream(path));
     is_known && ![is_counted, spoils_backup, is_read_once].contains(&true)
 }
 

@@ -270,9 +270,10 @@ fn a_directory_that_is_not_done_can_be_read_by_those_whom_it_is_meant_for() {
             let running = slow.spawn().expect("it starts");
             let is_made = |of: u32| scene.exists(format!("{dest}/{of:o}"));
             let all_made = || MODES.iter().all(|(of, ..)| is_made(*of));
-            assert!(running.until(Duration::from_secs(20), all_made), "they are not made");
+            let are_made = running.until(Duration::from_secs(20), all_made);
             running.kill_group();
-            running.wait().expect("it has ended");
+            let run = running.wait().expect("it has ended");
+            assert!(are_made, "{run}");
             for (of, copied, owned) in MODES {
                 assert_eq!(of_made(of), if kept { owned } else { copied }, "{of:o} {flags:?}");
             }

@@ -18,7 +18,8 @@ use haul_proto::{BlockSeal, FileSeal, Message, Reuse, data_head};
 use haul_tree::{SharedBlock, SourceFile, changed, has_grown};
 use std::sync::Arc;
 
-/// Content of one Data frame, in bytes. Pieces start at multiples of it.
+/// Content of one Data frame, in bytes, unless the rate is limited. No piece crosses a multiple of
+/// it.
 ///
 /// A quarter of a block: large enough that the frame's overhead is negligible. Small enough to stay
 /// in the processor's cache while it is hashed and sent.
@@ -279,7 +280,7 @@ impl Outgoing<'_, '_, '_> {
                 continue;
             }
             let at = self.passed.len();
-            let len = (PIECE_LEN - at % PIECE_LEN).min(end - at) as usize;
+            let len = self.piece_len(at, end);
             let effort = self.reader.effort(Some(self.item.index));
             let body = if self.splices && effort.is_none() {
                 self.hash(len)?;
@@ -296,6 +297,13 @@ impl Outgoing<'_, '_, '_> {
             self.seal_block()?;
         }
         Ok(())
+    }
+
+    /// The length of the piece at `at`, before `end`. Other messages wait for a piece, so a low rate
+    /// makes it short.
+    fn piece_len(&self, at: u64, end: u64) -> usize {
+        let len_max = (end - at).min(self.reader.sender.control.part());
+        (PIECE_LEN - at % PIECE_LEN).min(len_max) as usize
     }
 
     /// Records `len` more passed bytes.
@@ -324,7 +332,7 @@ impl Outgoing<'_, '_, '_> {
         self.passed.take(block);
         let mut at = start;
         while at < self.passed.len() {
-            let len = PIECE_LEN.min(self.passed.len() - at) as usize;
+            let len = self.piece_len(at, self.passed.len());
             let from = (at - start) as usize;
             let effort = self.reader.effort(Some(self.item.index));
             let (block, part) = (Arc::clone(block), from..from + len);
