@@ -114,8 +114,7 @@ impl QuicGate {
         self.sockets.clear();
     }
 
-    /// Lets the process exit once it has sent the jobs' remaining data. Kills it after
-    /// [`EXIT_MAX`].
+    /// Lets the process exit once it has sent the jobs' remaining data. Kills it after 3 s.
     pub fn end(&mut self) {
         self.control = None;
         let Some(process) = self.process.take() else { return };
