@@ -1,13 +1,16 @@
 //! Clients that ask an agent for what makes no sense, or that it must not do.
 
 use crate::attack::{Attacked, bytes, serve, within};
-use crate::peer::{Peer, dir_end, file, receiving, want};
+use crate::peer::{Peer, dir_end, file, job_for, receiving, want};
 use crate::place::Place;
 use haul_engine::{JobError, Outcome, Skip, Summary};
 use haul_model::{Policy, Task};
-use haul_proto::{Abort, ListItem, Message, NamedSources, OutcomeItem, Role};
+use haul_proto::{
+    Abort, FrameType, Hello, JobRequest, ListItem, Message, NamedSources, OutcomeItem, Role,
+};
 use std::fs;
 use std::io::{self, Read, Write};
+use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixStream;
@@ -47,6 +50,25 @@ fn abort_of(attacked: &Attacked) -> &Abort {
         _ => None,
     });
     abort.expect("the peer was told why")
+}
+
+#[test]
+fn at_a_low_rate_other_messages_wait_for_little_content() {
+    let place = Place::new();
+    fs::write(place.source("a"), vec![7; 4 << 20]).expect("written");
+    let role = Role::Sender(NamedSources::at(vec![bytes(&place.source("a"))]));
+    serve(place, |peer| {
+        peer.frame(FrameType::Hello, &Hello::ours(peer.caps, 60, "script").encode());
+        let rate = NonZeroU64::new(1 << 20);
+        peer.tell(&Message::Job(JobRequest { rate, ..job_for(Task::default(), role) }));
+        peer.hear_greeting();
+        peer.await_listing();
+        peer.tell(&want([1]));
+        peer.await_that("a part is sent", |peer| peer.contents.len() > 2);
+        let longest = peer.contents.iter().map(|(_, payload)| payload.len()).max();
+        assert!(longest < Some(129 << 10), "{longest:?}");
+        peer.leave();
+    });
 }
 
 #[test]
