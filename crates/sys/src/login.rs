@@ -2,7 +2,7 @@
 //! logins through sshd, and TCP's congestion control.
 
 use crate::{ssh_files, ssh_setting};
-use std::io::ErrorKind;
+use haul_model::is_missing;
 use std::path::Path;
 
 /// The longest name of a congestion control (`TCP_CA_NAME_MAX` of Linux).
@@ -129,10 +129,7 @@ fn limit_in(path: &Path, files_left: &mut usize, is_for_all: &mut bool) -> Optio
 
 /// False if `path` is missing, or a directory.
 fn may_be_file(path: &Path) -> bool {
-    match std::fs::metadata(path) {
-        Ok(stat) => !stat.is_dir(),
-        Err(error) => !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
-    }
+    std::fs::metadata(path).map_or_else(|error| !is_missing(&error), |stat| !stat.is_dir())
 }
 
 /// Parses `10:30:100`, or `10`.
