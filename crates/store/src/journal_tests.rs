@@ -77,8 +77,8 @@ fn what_a_boot_did_not_commit_stays_forgotten_after_it_was_taken_up_again() {
     assert_eq!(claims(&file, &source(), BootId([3; 16])), 5);
 }
 
-#[test]
-fn each_commit_of_a_process_counts() {
+/// Appends five blocks to a journal, and commits each. Calls `check` with the number of blocks.
+fn after_each_commit(check: impl Fn(&File, u64)) {
     let file = journal(0, 0);
     let mut journal =
         Journal::create(file.try_clone().expect("dup"), &source(), BOOT).expect("create");
@@ -86,10 +86,17 @@ fn each_commit_of_a_process_counts() {
         journal.append(block(k)).expect("append");
         let point = journal.commit_point();
         journal.commit(&point).expect("commit");
-        assert_eq!(claim(&file, NEXT_BOOT).map(|claim| claim.blocks), Some(k + 1));
-        let slots = read(&file, &source(), NEXT_BOOT).expect("a journal");
-        assert_eq!(slots.records.len() as u64, k + 1);
+        check(&file, k + 1);
     }
+}
+
+#[test]
+fn each_commit_of_a_process_counts() {
+    after_each_commit(|file, blocks| {
+        assert_eq!(claim(file, NEXT_BOOT).map(|claim| claim.blocks), Some(blocks));
+        let slots = read(file, &source(), NEXT_BOOT).expect("a journal");
+        assert_eq!(slots.records.len() as u64, blocks);
+    });
 }
 
 #[test]
@@ -135,21 +142,15 @@ fn a_torn_newer_slot_leaves_the_older_one() {
 
 #[test]
 fn two_commits_of_a_process_are_in_different_slots() {
-    let file = journal(0, 0);
-    let mut journal =
-        Journal::create(file.try_clone().expect("dup"), &source(), BOOT).expect("create");
-    for k in 0..4 {
-        journal.append(block(k)).expect("append");
-        let point = journal.commit_point();
-        journal.commit(&point).expect("commit");
+    after_each_commit(|file, blocks| {
         let mut counts = SLOTS_AT.map(|at| {
             let mut count = [0; 8];
             file.read_exact_at(&mut count, at as u64).expect("read");
             u64::from_le_bytes(count)
         });
         counts.sort_unstable();
-        assert_eq!(counts, [k, k + 1]);
-    }
+        assert_eq!(counts, [blocks - 1, blocks]);
+    });
 }
 
 #[test]
