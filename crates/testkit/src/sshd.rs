@@ -1,6 +1,5 @@
-//! An ssh server for one test: Debian's own sshd on loopback (or the address
-//! that it is told), on a free port, with keys made for this process and
-//! configuration of its own. The user's `~/.ssh` is neither read nor written, on either side.
+//! An ssh server for one test: Debian's own sshd, on a free port of loopback or of another address.
+//! Its keys are made once for the process, and its configuration for the one server. The user's `~/.ssh` is neither read nor written, on either side.
 //!
 //! A client finds it with `ssh -F CONFIG haul-test`. `ssh` without `-F` would
 //! read the user's configuration, so haul always gets [`Sshd::rsh`].

@@ -1,5 +1,5 @@
-//! Operations that need a directory held open, as those of this machine are. They are no part of
-//! the contract: each says what holds for other directories.
+//! Operations that only directories of this machine have, because they are held open. They are not
+//! part of the contract of trees. Each operation states its result for other directories.
 
 use super::LocalDir;
 use super::file::LocalSource;
