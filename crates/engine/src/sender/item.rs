@@ -2,7 +2,7 @@
 
 use crate::dirs::DirNode;
 use haul_model::{BlockRanges, Fault, FaultKind, FileId, Kind, Name, Side, Timestamp};
-use haul_proto::{How, PACK_FILE_MAX};
+use haul_proto::{How, PACK_FILE_MAX, Want};
 use haul_tree::SourceFile;
 use std::sync::Arc;
 
@@ -19,6 +19,14 @@ pub(super) enum Repeat {
     Requested,
 }
 
+/// The version of an entry at the time of its listing, as far as known.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Version {
+    pub(super) id: Option<FileId>,
+    pub(super) mtime: Option<Timestamp>,
+    pub(super) ctime: Option<Timestamp>,
+}
+
 /// A listed entry whose outcome is not known yet.
 #[derive(Clone)]
 pub(crate) struct Item {
@@ -31,17 +39,10 @@ pub(crate) struct Item {
     /// A symbolic link is followed.
     pub(crate) follow: bool,
     pub(crate) kind: Kind,
-    /// The object at the time of the listing.
-    pub(crate) id: Option<FileId>,
-    /// The modification time at the time of the listing.
-    pub(crate) mtime: Option<Timestamp>,
-    /// The change time at the time of the listing, if known.
-    pub(crate) ctime: Option<Timestamp>,
-    /// The wanted blocks, and how they are sent.
-    pub(crate) blocks: BlockRanges,
-    pub(crate) how: How,
-    /// The number of the file on this machine that the Receiver will write into.
-    pub(super) into: Option<u64>,
+    /// The version that was listed.
+    pub(super) listed: Version,
+    /// The last request for its content.
+    pub(super) want: Want,
     /// The path to show, if `dir` and `name` do not give it.
     pub(crate) shown: Option<Vec<u8>>,
     /// The cost in the listing's window.
@@ -60,6 +61,32 @@ pub(crate) struct Item {
 }
 
 impl Item {
+    /// An entry `name` of `dir` that was listed now, and whose content is not wanted yet.
+    pub(super) fn of(
+        index: u64,
+        dir: Option<Arc<DirNode>>,
+        name: Option<Name>,
+        kind: Kind,
+    ) -> Self {
+        Self {
+            index,
+            dir,
+            name,
+            follow: false,
+            kind,
+            listed: Version::default(),
+            want: Want { index, how: How::PLAIN, blocks: BlockRanges::none(), into: None },
+            shown: None,
+            cost: 0,
+            hashed: false,
+            wanted: false,
+            repeat: Repeat::No,
+            is_repeated: false,
+            counted: 0,
+            matched: 0,
+        }
+    }
+
     /// The size of a file, 0 for other kinds.
     pub(super) fn size(&self) -> u64 {
         match self.kind {
@@ -75,7 +102,7 @@ impl Item {
 
     /// Bytes of a file that are not wanted.
     pub(super) fn unwanted_len(&self) -> u64 {
-        self.blocks.unwanted_len(self.size())
+        self.want.blocks.unwanted_len(self.size())
     }
 
     /// Bytes that are sent again and were already counted.
@@ -85,7 +112,9 @@ impl Item {
 
     /// True if the blocks are sent unchanged and in any order.
     pub(super) fn is_sent_plainly(&self) -> bool {
-        !self.how.wants_delta() && !self.how.wants_whole_hash() && !self.how.wants_order()
+        !self.want.how.wants_delta()
+            && !self.want.how.wants_whole_hash()
+            && !self.want.how.wants_order()
     }
 
     /// Bytes of a file that are wanted.
@@ -105,15 +134,15 @@ impl Item {
     /// True if the wanted blocks can be sent: all exist and, unless the whole file is wanted, the file
     /// is unchanged since the listing.
     pub(super) fn is_still_wanted(&self, source: &dyn SourceFile) -> bool {
-        let all_exist = self.blocks.begin_within(source.seal().size);
-        all_exist && (self.blocks.is_all() || self.matches_listing(source))
+        let all_exist = self.want.blocks.begin_within(source.seal().size);
+        all_exist && (self.want.blocks.is_all() || self.matches_listing(source))
     }
 
     /// True if the file is unchanged since the listing.
     fn matches_listing(&self, source: &dyn SourceFile) -> bool {
         let seal = source.seal();
-        let is_same = (self.size(), self.mtime) == (seal.size, Some(seal.mtime));
-        is_same && self.ctime.is_none_or(|listed| source.ctime() == Some(listed))
+        let is_same = (self.size(), self.listed.mtime) == (seal.size, Some(seal.mtime));
+        is_same && self.listed.ctime.is_none_or(|listed| source.ctime() == Some(listed))
     }
 }
 

@@ -10,12 +10,12 @@ use crate::link::wire::{
 };
 use crate::monitor::{Event, Monitor, Progress, Silent};
 use crate::pool::Pool;
-use crate::sender::item::Repeat;
+use crate::sender::item::Version;
 use crate::sender::{Item, Readers, Sender, run_reader};
 use crate::{Job, JobError};
 use haul_model::{BLOCK_LEN, BlockHash, BlockRanges, Kind, Name};
 use haul_net::{Connection, Killer, Writer};
-use haul_proto::{FrameType, How, ListItem, Taken, decode_data_start};
+use haul_proto::{FrameType, How, ListItem, Taken, Want, decode_data_start};
 use haul_testkit::tree;
 use haul_tree::{LocalTree, MetaKind, Tree};
 use std::collections::BTreeSet;
@@ -54,27 +54,10 @@ fn wanted(dir: &std::path::Path, name: &str) -> Item {
     let meta = handle.stat(&name, false).expect("looked at").expect("it is there");
     let MetaKind::File { size } = meta.kind else { panic!("no file") };
     let dir = DirNode::root(handle, None, &Arc::new(OpenDirs::default())).expect("a node");
-    Item {
-        index: FILE,
-        dir: Some(dir),
-        name: Some(name),
-        follow: false,
-        kind: Kind::File { size },
-        id: None,
-        mtime: Some(meta.attributes.mtime),
-        ctime: None,
-        into: None,
-        blocks: BlockRanges::all(),
-        how: How::PLAIN,
-        shown: None,
-        cost: 1,
-        hashed: false,
-        wanted: true,
-        repeat: Repeat::No,
-        is_repeated: false,
-        counted: 0,
-        matched: 0,
-    }
+    let mtime = Some(meta.attributes.mtime);
+    let item = Item::of(FILE, Some(dir), Some(name), Kind::File { size });
+    let want = Want { blocks: BlockRanges::all(), ..item.want };
+    Item { listed: Version { mtime, ..item.listed }, want, cost: 1, wanted: true, ..item }
 }
 
 /// Reads lane 0 to its end, and reports the blocks of the received pieces.
@@ -248,7 +231,8 @@ fn others_go_on(how: How, blocks: BlockRanges) -> [bool; 4] {
     let (outbox, _frames) = lanes.sibling();
     lanes.join(Lane::new(LANE, outbox), Some(LONG_ROUND_TRIP));
     let readers = Readers::new(Arc::clone(&sender), wanted_files, lanes, Pool::new(16), true);
-    let item = Item { how, blocks, ..wanted(dir.path(), "file") };
+    let item = wanted(dir.path(), "file");
+    let item = Item { want: Want { how, blocks, ..item.want }, ..item };
     sender.ledger.insert(item.clone());
     sender.send_wanted(vec![item]);
     let load = Load { len: BLOCK_LEN, is_block: true, of_job: BLOCK_LEN };

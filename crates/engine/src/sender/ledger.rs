@@ -75,8 +75,8 @@ impl Ledger<'_> {
 
     /// Reports the hash of a file, unless only a part of the file was sent.
     pub(super) fn hashed(&self, item: &Item, result: &Result<FileSeal, Fault>) {
-        let is_part = !item.blocks.is_empty() && !item.blocks.is_all();
-        let is_whole = |seal: &FileSeal| !is_part || item.how.wants_whole_hash() || seal.grew;
+        let is_part = !item.want.blocks.is_empty() && !item.want.blocks.is_all();
+        let is_whole = |seal: &FileSeal| !is_part || item.want.how.wants_whole_hash() || seal.grew;
         if let (Some(reporter), Ok(seal)) = (self.reporter, result)
             && is_whole(seal)
         {

@@ -228,9 +228,7 @@ impl SenderPort for Sender<'_> {
                 item.is_repeated = false;
                 item.hashed |= hashes;
                 item.wanted |= !hashes;
-                item.blocks = want.blocks;
-                item.how = want.how;
-                item.into = want.into.and_then(number_if_local);
+                item.want = want;
                 let there = if hashes { 0 } else { item.unwanted_len() };
                 if let (Some(reporter), 1..) = (self.reporter, there) {
                     reporter.resumed(item.index, there);
@@ -428,7 +426,7 @@ impl Sender<'_> {
         Some(SourceHandle {
             size,
             index: item.index,
-            hashes: item.blocks.is_empty(),
+            hashes: item.want.blocks.is_empty(),
             dir: item.dir?,
             name: item.name?,
             follow: item.follow,
@@ -437,7 +435,8 @@ impl Sender<'_> {
 
     /// Opens a wanted file, unless the Receiver would write its content into a source.
     pub(super) fn open(&self, item: &Item) -> Result<Box<dyn SourceFile>, Fault> {
-        if item.into.is_some_and(|number| self.originals.may_have(number, self.control)) {
+        let into = item.want.into.and_then(number_if_local);
+        if into.is_some_and(|number| self.originals.may_have(number, self.control)) {
             return Err(also_a_source(Side::Source));
         }
         let missing = || Fault::missing(Side::Source);

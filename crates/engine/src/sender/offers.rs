@@ -370,7 +370,7 @@ fn next_dense(source: &dyn SourceFile, range: Range<u64>) -> io::Result<Option<R
 impl Sender<'_> {
     /// Queues files for the workers of a wire, or has their chunks offered first.
     pub(super) fn send_wanted(&self, items: Vec<Item>) {
-        let at_once = |item: Item| match item.how.wants_chunks() {
+        let at_once = |item: Item| match item.want.how.wants_chunks() {
             true => self.offers.add(item),
             false => {
                 self.offers.forget(item.index);
@@ -411,7 +411,7 @@ impl Sender<'_> {
         if !item.is_still_wanted(&*source) {
             return Ok(());
         }
-        for range in item.blocks.iter() {
+        for range in item.want.blocks.iter() {
             let (start, end) = range.bytes(size);
             let mut at = start;
             while let Ok(Some(range)) = next_dense(&*source, at..end) {

@@ -1,34 +1,15 @@
 //! Offers and their answers, without a thread or a wire.
 
 use super::*;
-use crate::sender::item::Repeat;
 use haul_model::{BlockRanges, Kind};
-use haul_proto::How;
+use haul_proto::{How, Want};
 
 const MIB: u64 = 1 << 20;
 
 fn item(index: u64) -> Item {
-    Item {
-        index,
-        dir: None,
-        name: None,
-        follow: false,
-        kind: Kind::File { size: 100 * MIB },
-        id: None,
-        mtime: None,
-        ctime: None,
-        blocks: BlockRanges::all(),
-        how: How::PLAIN.chunks_if(true),
-        into: None,
-        shown: None,
-        cost: 0,
-        hashed: false,
-        wanted: true,
-        repeat: Repeat::default(),
-        is_repeated: false,
-        counted: 0,
-        matched: 0,
-    }
+    let item = Item::of(index, None, None, Kind::File { size: 100 * MIB });
+    let how = How::PLAIN.chunks_if(true);
+    Item { want: Want { blocks: BlockRanges::all(), how, ..item.want }, wanted: true, ..item }
 }
 
 /// An offer of `chunks` chunks of 64 KiB.

@@ -102,7 +102,7 @@ pub(crate) fn run_reader(readers: &Readers<'_>, control: &Control<'_>) {
         if reader.take_lane(len, len >= BLOCK_LEN && item.is_sent_plainly()).is_none() {
             return;
         }
-        let sent = if item.blocks.is_empty() {
+        let sent = if item.want.blocks.is_empty() {
             reader.send_hash(item, &mut scratch)
         } else if item.size() <= PACK_FILE_MAX {
             reader.pack(item, &readers.queue, &mut next, &mut scratch)
@@ -185,7 +185,9 @@ impl Reader<'_, '_> {
                 break;
             }
             match queue.try_recv() {
-                Ok(waiting) if waiting.size() <= PACK_FILE_MAX && !waiting.blocks.is_empty() => {
+                Ok(waiting)
+                    if waiting.size() <= PACK_FILE_MAX && !waiting.want.blocks.is_empty() =>
+                {
                     item = waiting;
                 }
                 Ok(waiting) => {
@@ -246,7 +248,7 @@ impl Reader<'_, '_> {
             check_size(&*source)?;
         }
         let content = &mut room[..seal.size as usize];
-        let is_hashed = !item.how.wants_no_hash();
+        let is_hashed = !item.want.how.wants_no_hash();
         let hash = match is_hashed.then(|| source.shared_block(0)).flatten() {
             Some(block) => {
                 let block = block.map_err(read)?;
@@ -331,7 +333,7 @@ impl Reader<'_, '_> {
         };
         // The Receiver's old data may have changed meanwhile, or a checksum may match other
         // content.
-        if !is_final || item.how.wants_delta() || item.how.wants_chunks() {
+        if !is_final || item.want.how.wants_delta() || item.want.how.wants_chunks() {
             self.sender.ledger.allow_repeat(item.index);
         }
     }

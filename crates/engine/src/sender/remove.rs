@@ -306,9 +306,9 @@ fn is_unchanged(item: &Item, dir: &dyn TreeDir, name: &Name, is_aside: bool) -> 
         }
         (listed, now) => *listed == now,
     };
-    let is_same =
-        item.id.is_some() && (item.id == id || is_aside && may_be_same_object(dir, item.id, id));
-    Ok(is_same_kind && is_same && item.mtime == Some(attributes.mtime))
+    let is_same = item.listed.id.is_some()
+        && (item.listed.id == id || is_aside && may_be_same_object(dir, item.listed.id, id));
+    Ok(is_same_kind && is_same && item.listed.mtime == Some(attributes.mtime))
 }
 
 fn changed() -> Fault {

@@ -12,7 +12,7 @@ use self::linked::Groups;
 use super::accounts::SentAccounts;
 use super::earlier::Earlier;
 use super::special::Specials;
-use super::{Sender, Source, loss};
+use super::{Item, Sender, Source, loss};
 use crate::dirs::{DirNode, OpenDirs, Selection};
 use crate::rules::{self, RuleFileError};
 use crate::threads::with_helpers;
@@ -432,7 +432,9 @@ impl<'s, 'a> Scan<'s, 'a> {
         let kind = kind.map(|kind| self.attributes.unmunged(kind));
         if let (Ok(kind), Some(fault)) = (&kind, self.loss(dir, Some(&name))) {
             let shown = words::shown(dir.path_of(Some(&name)));
-            let item = self.item_of(Some(Arc::clone(dir)), Some(name), kind.clone(), Some(&shown));
+            let dir = Some(Arc::clone(dir));
+            let item = Item::of(self.next_index, dir, Some(name), kind.clone());
+            let item = Item { shown: Some(shown.clone()), ..item };
             return self.push_item(ListItem::Fault { dir: parent, name: shown, fault }, item);
         }
         let kind = kind.or_fault(Side::Source, "read the link");

@@ -74,7 +74,7 @@ impl Striped {
     pub(super) fn new(item: &Item, source: &Arc<dyn SourceFile>) -> Option<Self> {
         let size = source.seal().size;
         let end_of = |end: Option<u64>| end.unwrap_or(u64::MAX).min(size.div_ceil(BLOCK_LEN));
-        let ranges = item.blocks.iter().map(|range| (range.start, end_of(range.end)));
+        let ranges = item.want.blocks.iter().map(|range| (range.start, end_of(range.end)));
         let mut unleased: Vec<_> = ranges.filter(|(start, end)| start < end).collect();
         unleased.reverse();
         let blocks: u64 = unleased.iter().map(|(start, end)| end - start).sum();
@@ -189,12 +189,14 @@ impl Striped {
         state.is_ending = true;
         state.is_end_sent = state.end.is_some();
         let hash = |state: &StripeState| {
-            let whole = state.merged.finish().filter(|_| self.item.blocks.is_all());
+            let whole = state.merged.finish().filter(|_| self.item.want.blocks.is_all());
             whole.unwrap_or_else(|| state.merged.finish_tail())
         };
         Some(match state.end.clone() {
             Some(end) => EndStep::SendEnd(end),
-            None => EndStep::ComputeEnd((!self.item.how.wants_no_hash()).then(|| hash(&state))),
+            None => {
+                EndStep::ComputeEnd((!self.item.want.how.wants_no_hash()).then(|| hash(&state)))
+            }
         })
     }
 

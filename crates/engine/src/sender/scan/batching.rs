@@ -5,9 +5,9 @@ use crate::JobError;
 use crate::dirs::DirNode;
 use crate::in_flight::InFlight;
 use crate::sender::Item;
-use crate::sender::item::Repeat;
-use haul_model::{BlockRanges, Entry, Fault, FaultKind, Kind, MAX_DEPTH, Name, Side, words};
-use haul_proto::{How, LIST_WINDOW, ListItem};
+use crate::sender::item::Version;
+use haul_model::{Entry, Fault, FaultKind, Kind, MAX_DEPTH, Name, Side, words};
+use haul_proto::{LIST_WINDOW, ListItem};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -92,14 +92,10 @@ impl Scan<'_, '_> {
                 self.push(ListItem::Account(account))?;
             }
         }
-        let item = Item {
-            follow,
-            id: entry.id,
-            mtime: Some(entry.attributes.mtime),
-            ctime: entry.ctime,
-            into: None,
-            ..self.item_of(Some(Arc::clone(dir)), name, entry.kind.clone(), None)
-        };
+        let mtime = Some(entry.attributes.mtime);
+        let listed = Version { id: entry.id, mtime, ctime: entry.ctime };
+        let item = Item::of(self.next_index, Some(Arc::clone(dir)), name, entry.kind.clone());
+        let item = Item { follow, listed, ..item };
         let listed = match rival {
             Some(rival) => ListItem::Rival(rival),
             None => ListItem::Entry { dir: parent, entry },
@@ -122,40 +118,9 @@ impl Scan<'_, '_> {
         };
         let shown = words::shown(shown);
         // An entry that could not be inspected may be of any kind.
-        let item = self.item_of(dir, name, Kind::Special, Some(&shown));
+        let item = Item::of(self.next_index, dir, name, Kind::Special);
+        let item = Item { shown: Some(shown.clone()), ..item };
         self.push_item(ListItem::Fault { dir: parent, name: shown, fault }, item)
-    }
-
-    /// The next item, for an entry whose other properties are unknown. `shown` is its path, if it
-    /// differs from `dir` and `name`.
-    pub(super) fn item_of(
-        &self,
-        dir: Option<Arc<DirNode>>,
-        name: Option<Name>,
-        kind: Kind,
-        shown: Option<&[u8]>,
-    ) -> Item {
-        Item {
-            index: self.next_index,
-            dir,
-            name,
-            follow: false,
-            kind,
-            id: None,
-            mtime: None,
-            ctime: None,
-            into: None,
-            blocks: BlockRanges::none(),
-            how: How::PLAIN,
-            shown: shown.map(<[u8]>::to_vec),
-            cost: 0,
-            hashed: false,
-            wanted: false,
-            repeat: Repeat::No,
-            is_repeated: false,
-            counted: 0,
-            matched: 0,
-        }
     }
 
     /// Sends the names of the subdirectories of `dir`, if the Receiver reports extras. The
