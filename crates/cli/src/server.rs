@@ -7,7 +7,8 @@
 //! - `settings.rs`: `server.toml`. `records.rs`: clients and invitations. `keys.rs`: the server's
 //!   own keys.
 //! - `cache.rs`: the chunk caches of clients. `slots.rs`: limits the jobs of a client.
-//! - `run.rs`: the main process. `jobs.rs`: its children. `child.rs`: the code of one child.
+//! - `run.rs`: the main process. `live_records.rs`: its records. `jobs.rs`: its children.
+//!   `child.rs`: the code of one child.
 //! - `guest.rs`: both sides of accepting an invitation.
 //! - `control.rs`: requests to a running server, over a Unix socket. `audit.rs`: the log.
 //!   `system.rs`: systemd. `listening.rs`: addresses and sockets.
@@ -22,6 +23,7 @@ mod guest;
 mod jobs;
 mod keys;
 mod listening;
+mod live_records;
 mod paths;
 mod records;
 mod run;

@@ -7,7 +7,8 @@ use super::control::{Control, Request, Status, answer};
 use super::jobs::{Job, Jobs};
 use super::keys::Keys;
 use super::listening::{self, Sockets};
-use super::records::{Client, INVITATION_SPAN, InvitationRecord, Records, RecordsState};
+use super::live_records::LiveRecords;
+use super::records::{Client, InvitationRecord, Records};
 use super::settings::Settings;
 use super::slots::Slot;
 use super::{ServerPaths, system};
@@ -17,24 +18,18 @@ use haul_net::{Caller, Forwarder, Gate, PublicKey, Refusal};
 use signal_hook::SigId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::{pipe, unregister};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::io::{self, PipeReader, Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// Maximum time for jobs to reach a checkpoint when the server stops.
 const STOPPING_MAX: Duration = Duration::from_secs(10);
 
 /// Minimum time between two starts of the QUIC process.
 const QUIC_RESTART_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Interval for retrying to read invalid records.
-const RECORDS_READ_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Interval for retrying to change records that another process is changing.
-const RECORDS_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Maximum number of simultaneous refusals with a reason per client, in addition to
 /// `jobs-per-client`. Further connections are closed without one. One job opens fewer connections.
@@ -94,13 +89,7 @@ struct Server {
     /// The addresses on the command line.
     listen: Vec<String>,
     settings: Settings,
-    records: Records,
-    /// The state of the records' file when it was read.
-    read: RecordsState,
-    /// The error if the current records can't be read.
-    unread: Option<String>,
-    /// When invitations expire, independent of the clock.
-    expiries: HashMap<PublicKey, Instant>,
+    records: LiveRecords,
     keys: Keys,
     gate: Gate,
     /// `None` in a child.
@@ -110,8 +99,6 @@ struct Server {
     jobs: Jobs,
     /// Connections without a child yet.
     callers: VecDeque<Caller>,
-    /// Clients with the newest key that they know, which the records do not contain yet.
-    pending_key_notes: Vec<(PublicKey, PublicKey)>,
     /// When the QUIC process was last started.
     quic_since: Option<Instant>,
     /// The deadline for jobs, once the server is stopping.
@@ -121,14 +108,13 @@ struct Server {
 impl Server {
     fn new(paths: ServerPaths, control: Control, listen: &[String]) -> Result<Self, CommandError> {
         let settings = Settings::load(&paths, listen)?;
-        let (records, read) = Records::load_with_state(&paths)?;
-        let expiries = expiries(&records, &HashMap::new());
+        let records = LiveRecords::load(&paths)?;
         let keys = Keys::load(&paths)?;
         let Sockets { tcp, udp } = listening::sockets(&settings)?;
         let gate =
             Gate::new(tcp, &keys.identities(), settings.gate_limits()).map_err(CommandError::io)?;
         let mut gate = gate.with_quic(udp, settings.congestion);
-        gate.set_known_keys(records.keys());
+        gate.set_known_keys(records.current.keys());
         let audit = Audit::open(&settings.audit_log)?;
         let signals = Signals::register().map_err(CommandError::io)?;
         let jobs = Jobs::default();
@@ -138,9 +124,6 @@ impl Server {
             listen,
             settings,
             records,
-            read,
-            unread: None,
-            expiries,
             keys,
             gate,
             control,
@@ -148,7 +131,6 @@ impl Server {
             audit,
             jobs,
             callers: VecDeque::new(),
-            pending_key_notes: Vec::new(),
             quic_since: None,
             stops_at: None,
         })
@@ -166,7 +148,7 @@ impl Server {
     fn announce(&self) {
         let addresses = self.addresses();
         let listens = listening::shown(&addresses, &self.quic_addresses());
-        let (clients, key) = (self.records.clients.len(), self.keys.newest().fingerprint());
+        let (clients, key) = (self.records.current.clients.len(), self.keys.newest().fingerprint());
         print_message(&format!("listening on {listens}; {clients} clients; key {key}"));
     }
 
@@ -214,12 +196,8 @@ impl Server {
             }
             let stops = self.stops_at.map(|at| at.saturating_duration_since(Instant::now()));
             self.start_quic();
-            let noting = (!self.pending_key_notes.is_empty()).then_some(RECORDS_RETRY_INTERVAL);
-            let reading = self.unread.as_ref().map(|_| RECORDS_READ_INTERVAL);
-            let expiring = self.expiries.values().min();
-            let expiring = expiring.map(|at| at.saturating_duration_since(Instant::now()));
             let jobs = self.jobs.0.iter().filter_map(Job::timeout).min();
-            let timeout = [stops, jobs, self.quic_restart_delay(), noting, reading, expiring];
+            let timeout = [stops, jobs, self.quic_restart_delay(), self.records.timeout()];
             let timeout = timeout.into_iter().flatten().min();
             let mut others: Vec<BorrowedFd<'_>> =
                 vec![self.signals.stop.as_fd(), self.signals.reload.as_fd()];
@@ -230,16 +208,15 @@ impl Server {
             let (signals, ready) = turn.ready.split_at(2);
             let (jobs, asked) = ready.split_at(self.jobs.0.len());
             self.jobs.poll(jobs, &mut self.audit);
-            self.write_key_notes().unwrap_or_else(|error| print_message(&error.to_string()));
-            self.remove_expired().unwrap_or_else(|error| print_message(&error.to_string()));
-            // Another process or a child has changed the records.
-            if Records::state(&self.paths) != self.read {
+            let noted = self.records.write_key_notes();
+            let set_known = |records: &Records| self.gate.set_known_keys(records.keys());
+            let removed = self.records.remove_expired(set_known);
+            for error in [noted.err(), removed.err()].into_iter().flatten() {
+                print_message(&error.to_string());
+            }
+            if self.records.has_changed() {
                 let unread = self.read_records().err().map(|error| error.to_string());
-                unread
-                    .iter()
-                    .filter(|_| unread != self.unread)
-                    .for_each(|error| print_message(error));
-                self.unread = unread;
+                self.records.set_unread(unread).into_iter().for_each(print_message);
             }
             self.callers.extend(turn.callers);
             while let Some(caller) = self.callers.pop_front() {
@@ -281,7 +258,7 @@ impl Server {
             quic: self.quic_addresses(),
             quic_process: self.gate.quic.process(),
             key: self.keys.newest(),
-            clients: self.records.clients.len(),
+            clients: self.records.current.clients.len(),
             jobs: self.jobs.0.iter().map(Job::status).collect(),
             error: None,
         }
@@ -289,10 +266,9 @@ impl Server {
 
     /// Reloads the records, and ends the jobs of clients whose record has changed.
     fn read_records(&mut self) -> Result<(), CommandError> {
-        (self.records, self.read) = Records::load_with_state(&self.paths)?;
-        self.gate.set_known_keys(self.records.keys());
-        self.expiries = expiries(&self.records, &self.expiries);
-        self.jobs.0.iter_mut().for_each(|job| job.end_if_outdated(&self.records.clients));
+        self.records.reload()?;
+        self.gate.set_known_keys(self.records.current.keys());
+        self.jobs.0.iter_mut().for_each(|job| job.end_if_outdated(&self.records.current.clients));
         self.remove_old_keys()
     }
 
@@ -353,8 +329,8 @@ impl Server {
     /// Starts a child for a connection with a known key.
     fn take(&mut self, caller: Caller) {
         let key = caller.key();
-        let client = self.records.clients.iter().find(|client| client.key == key).cloned();
-        let invited = self.records.invitations.iter().find(|it| it.key == key).cloned();
+        let client = self.records.current.clients.iter().find(|client| client.key == key).cloned();
+        let invited = self.records.current.invitations.iter().find(|it| it.key == key).cloned();
         match (client, invited) {
             (Some(client), _) => {
                 self.queue_key_note(&caller, &client);
@@ -473,81 +449,19 @@ impl Server {
     /// Queues a note that the client knows the newest key, if older keys exist.
     fn queue_key_note(&mut self, caller: &Caller, client: &Client) {
         let newest = self.keys.newest();
-        if self.keys.has_old_keys()
-            && caller.expects_key(&newest)
-            && client.server_key != Some(newest)
-        {
-            self.pending_key_notes.push((client.key, newest));
+        if self.keys.has_old_keys() && caller.expects_key(&newest) {
+            self.records.queue_key_note(client, newest);
         }
-    }
-
-    /// Writes these notes to the records, unless another process is changing them.
-    fn write_key_notes(&mut self) -> Result<(), CommandError> {
-        if self.pending_key_notes.is_empty() {
-            return Ok(());
-        }
-        let noted = Records::try_change(&self.paths, |records| {
-            for (client, newest) in &self.pending_key_notes {
-                let known = records.clients.iter_mut().filter(|known| known.key == *client);
-                known.for_each(|known| known.server_key = Some(*newest));
-            }
-            Ok(())
-        });
-        if !matches!(noted, Ok(None)) {
-            self.pending_key_notes.clear();
-        }
-        noted.map(drop)
-    }
-
-    /// Removes expired invitations from memory and from the file, by the measured time.
-    fn remove_expired(&mut self) -> Result<(), CommandError> {
-        let now = Instant::now();
-        let is_over = |(key, at): (&PublicKey, &Instant)| (*at <= now).then_some(*key);
-        let expired: Vec<_> = self.expiries.iter().filter_map(is_over).collect();
-        if expired.is_empty() {
-            return Ok(());
-        }
-        let is_open = |it: &InvitationRecord| !expired.contains(&it.key);
-        self.records.invitations.retain(is_open);
-        self.gate.set_known_keys(self.records.keys());
-        let removed = Records::try_change(&self.paths, |records| {
-            records.invitations.retain(is_open);
-            Ok(())
-        });
-        match &removed {
-            // Another process is changing the records: retry later.
-            Ok(None) => self
-                .expiries
-                .extend(expired.into_iter().map(|key| (key, now + RECORDS_RETRY_INTERVAL))),
-            _ => self.expiries.retain(|_, at| *at > now),
-        }
-        removed.map(drop)
     }
 
     /// Removes older keys once all clients know the newest.
     fn remove_old_keys(&mut self) -> Result<(), CommandError> {
-        let (now, newest) = (SystemTime::now(), self.keys.newest());
-        // A missing file may be about to be written.
-        if self.read.is_none() || !self.keys.has_old_keys() || !self.records.all_know(&newest, now)
-        {
+        if !self.keys.has_old_keys() || !self.records.all_know(&self.keys.newest()) {
             return Ok(());
         }
         let forgotten = self.keys.remove_old(&self.paths);
         self.gate.set_own_keys(&self.keys.identities()).and(forgotten).map_err(CommandError::io)
     }
-}
-
-/// When the invitations of `records` expire. Known invitations keep their time.
-fn expiries(records: &Records, known: &HashMap<PublicKey, Instant>) -> HashMap<PublicKey, Instant> {
-    let (now, clock) = (Instant::now(), SystemTime::now());
-    let expiry = |invited: &InvitationRecord| {
-        let left = invited.expiry().duration_since(clock).unwrap_or_default();
-        now + left.min(INVITATION_SPAN)
-    };
-    let invitations = records.invitations.iter();
-    invitations
-        .map(|it| (it.key, known.get(&it.key).copied().unwrap_or_else(|| expiry(it))))
-        .collect()
 }
 
 /// Refuses a connection without starting a child.
@@ -560,32 +474,4 @@ fn refuse_without_child(caller: Caller, refusal: Refusal) {
 fn print_message(message: &str) {
     // If that fails, there is no other place to report it.
     let _ = writeln!(io::stderr(), "haul server: {message}");
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::server::Right;
-    use haul_net::Identity;
-    use std::time::UNIX_EPOCH;
-
-    #[test]
-    fn an_invitation_expires_in_time_whatever_the_clock_says() {
-        let key = Identity::new().expect("a key").key();
-        let expires_in = |seconds: i64| {
-            let clock = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock").as_secs();
-            let expires = clock.saturating_add_signed(seconds);
-            let (name, user, right) = (None, None, Right::Read);
-            let invited = InvitationRecord { key, name, root: "/".into(), right, user, expires };
-            Records { invitations: vec![invited], ..Records::default() }
-        };
-        let begin = Instant::now();
-        let of = |seconds| expiries(&expires_in(seconds), &HashMap::new())[&key];
-        assert!(of(-60) <= Instant::now());
-        assert!(of(60) > begin + Duration::from_secs(50));
-        // The clock was set back.
-        assert!(of(3600) <= Instant::now() + INVITATION_SPAN);
-        let known = HashMap::from([(key, begin)]);
-        assert_eq!(expiries(&expires_in(600), &known), known);
-    }
 }
