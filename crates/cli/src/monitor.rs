@@ -6,19 +6,17 @@ use crate::error::{CommandError, ErrorKind};
 use crate::hint;
 use crate::interrupt::Interrupt;
 use crate::json;
-use crate::lines::{self, Itemized, Lines, Listed, SyncFate, listed_line};
+use crate::lines::{self, Lines, SyncFate};
 use crate::progress::{Counts, PeriodicProgress, SignalProgress, while_ticking};
 use crate::quantity;
-use crate::report::{HostPath, Lazy, LogFile, Message, Report, Show};
+use crate::report::{HostPath, Lazy, LogFile, Report, Show};
 use haul_engine::{
     Event, FaultLocation, LinkEvent, Monitor, Outcome, Progress, Skip, Summary, Unfinished,
 };
 use haul_model::{
-    Attributes, Changes, ContentHash, Entry, Fault, FaultKind, Kept, Kind, Side, Special, Task,
-    Timestamp, escape_bytes, escape_octal,
+    Changes, ContentHash, Entry, Fault, FaultKind, Kind, Side, Task, escape_bytes, escape_octal,
 };
 use parking_lot::Mutex;
-use std::collections::HashMap;
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -26,6 +24,7 @@ use std::time::Instant;
 
 mod compared;
 mod course;
+mod entry_lines;
 mod fate;
 mod job_paths;
 mod order;
@@ -33,9 +32,9 @@ mod removal;
 mod side;
 
 use self::compared::difference_line;
+use self::entry_lines::EntryLines;
 use self::fate::{CopyFate, copy_skip_reason, unsafe_link_line};
 use self::job_paths::JobPaths;
-use self::order::OrderedLines;
 pub(crate) use self::side::SideMonitor;
 
 /// Maximum number of differences that a comparison names without `-v`.
@@ -51,16 +50,7 @@ pub(crate) struct JobMonitor {
     progress: Progress,
     /// The figures of earlier jobs.
     before: Mutex<Summary>,
-    /// The format of a mirror's lines about entries.
-    lines: Lines,
-    /// Listed entries by number, if their lines need more than the outcome.
-    listed: Mutex<HashMap<u64, Listed>>,
-    /// Lines that wait for the lines of earlier entries.
-    order: Mutex<OrderedLines>,
-    /// The log file, if there is one.
-    log: Option<Arc<LogFile>>,
-    /// The running job sends to another machine.
-    is_outgoing: AtomicBool,
+    lines: EntryLines,
     /// Entries of the sources that had vanished when they were read. Each counts as failed.
     pub(crate) vanished: AtomicU64,
     /// Entries of the sources that could not be read for other reasons.
@@ -83,14 +73,10 @@ impl JobMonitor {
     pub(crate) fn new(report: &Report, task: Task, interrupt: Interrupt) -> Self {
         Self {
             report: report.clone(),
+            lines: EntryLines::new(report, &task, Lines::default(), None),
             task,
             interrupt,
             deadline: None,
-            lines: Lines::default(),
-            listed: Mutex::default(),
-            order: Mutex::default(),
-            log: None,
-            is_outgoing: AtomicBool::new(false),
             vanished: AtomicU64::new(0),
             unread: AtomicU64::new(0),
             differences: AtomicU64::new(0),
@@ -114,7 +100,8 @@ impl JobMonitor {
     /// Sets the time at which jobs end, and the format of a mirror's lines about entries. They are
     /// also written to `log`.
     pub(crate) fn of_copy(self, copy: &Copy, log: Option<Arc<LogFile>>) -> Self {
-        Self { lines: copy.lines.clone(), deadline: copy.deadline, log, ..self }
+        let lines = EntryLines::new(&self.report, &self.task, copy.lines.clone(), log);
+        Self { lines, deadline: copy.deadline, ..self }
     }
 
     /// True if that time has passed.
@@ -152,7 +139,7 @@ impl JobMonitor {
         let mut periodic = self.prints_progress().then(|| PeriodicProgress::new(&self.counts()));
         let tick = || {
             if self.report.draws_progress() {
-                self.order.lock().tick(|line| self.lines.print(line, &self.report));
+                self.lines.tick();
             }
             self.report.output().flush();
             // Held while drawing, so that nothing is drawn after `end`.
@@ -180,7 +167,7 @@ impl JobMonitor {
 
     /// True if progress lines are printed between the lines about entries.
     fn prints_progress(&self) -> bool {
-        let is_wanted = self.lines.prints_progress && !self.task.keeps_destination();
+        let is_wanted = self.lines.format.prints_progress && !self.task.keeps_destination();
         // Without them, a terminal shows the progress line.
         is_wanted && !(self.report.draws_progress() && io::stdout().is_terminal())
     }
@@ -234,19 +221,6 @@ impl JobMonitor {
         });
     }
 
-    /// True if lines about entries are printed in the order of the listing.
-    fn is_ordered(&self) -> bool {
-        self.task.mirrors().is_some() && self.report.is_text() && self.lines.has_any()
-    }
-
-    /// Prints a line about entry `number`, in order if lines are ordered.
-    fn print_in_order(&self, number: Option<u64>, line: &dyn Message) {
-        match number.filter(|_| self.is_ordered()) {
-            Some(number) => self.order.lock().hold(number, line),
-            None => self.lines.print(line, &self.report),
-        }
-    }
-
     /// The progress of the jobs.
     pub(crate) fn counts(&self) -> Counts {
         let mut counts = Counts::of(&self.progress);
@@ -256,63 +230,6 @@ impl JobMonitor {
 
     fn is_check(&self) -> bool {
         matches!(self.task, Task::Check { .. })
-    }
-
-    /// Removes and returns the listed entry `number`. As in rsync, removed entries have no
-    /// attributes.
-    fn take_listed(&self, number: Option<u64>) -> Listed {
-        let mut of = self.listed.lock();
-        let kept = self.task.keeps();
-        let none = || Listed {
-            attributes: Attributes::new(0, Timestamp { secs: 0, nanos: 0 }),
-            is_device: false,
-            hash: None,
-        };
-        let listed = number.and_then(|number| of.remove(&number)).unwrap_or_else(none);
-        let attributes = Attributes {
-            user: listed.attributes.user.filter(|_| kept.has(Kept::USER)),
-            group: kept.has(Kept::GROUP).then(|| listed.attributes.group.unwrap_or_default()),
-            ..listed.attributes
-        };
-        Listed { attributes, ..listed }
-    }
-
-    /// The formats of printed and of logged lines.
-    fn formats(&self) -> impl Iterator<Item = &Lines> {
-        [&self.lines].into_iter().chain(self.lines.log.as_ref().map(|log| &log.lines))
-    }
-
-    /// Logs and prints the lines of a mirror about an entry, as far as they are enabled. Returns
-    /// true if the entry has a line besides that of its backup.
-    fn print_fate(
-        &self,
-        number: Option<u64>,
-        path: &[u8],
-        kind: &Kind,
-        listed: &Listed,
-        fate: SyncFate<'_>,
-    ) -> bool {
-        let is_outgoing = self.is_outgoing.load(Ordering::Relaxed);
-        let line = |lines| Itemized { lines, path, kind, listed, fate, is_outgoing };
-        let log_lines = self.lines.log.as_ref().map(|log| &log.lines);
-        if let (Some(log), Some(lines)) = (&self.log, log_lines)
-            && lines.is_logged(kind, fate)
-        {
-            log.lines(&String::from_utf8_lossy(&line(lines).text()));
-        }
-        if self.lines.has_backup_line(kind, fate) {
-            self.print_in_order(number, &self.lines.backup_line(path));
-        }
-        let has_line = self.has_line(kind, fate);
-        if has_line {
-            self.print_in_order(number, &line(&self.lines));
-        }
-        has_line
-    }
-
-    /// True if a mirror prints a line about an entry with this fate.
-    fn has_line(&self, kind: &Kind, fate: SyncFate<'_>) -> bool {
-        !self.report.is_text() || self.lines.has_line(kind, fate)
     }
 
     /// The fate that a mirror may print for an outcome.
@@ -339,12 +256,15 @@ impl JobMonitor {
             (Some(_), Outcome::Skipped(Skip::Special)) => self.report.shows_warnings(),
             (Some(mirror), Outcome::Skipped(Skip::Ruled)) => {
                 let is_link = matches!(kind, Kind::Symlink { .. });
-                is_link && mirror.safe_links && self.lines.prints_unsafe && self.report.is_text()
+                is_link
+                    && mirror.safe_links
+                    && self.lines.format.prints_unsafe
+                    && self.report.is_text()
             }
             (Some(_), Outcome::Skipped(Skip::Exists | Skip::NotOlder)) => {
-                self.lines.prints_skipped && self.report.is_text()
+                self.lines.format.prints_skipped && self.report.is_text()
             }
-            (Some(_), _) => self.fate(outcome).is_some_and(|fate| self.has_line(kind, fate)),
+            (Some(_), _) => self.fate(outcome).is_some_and(|fate| self.lines.has_line(kind, fate)),
             (None, _) => self.report.shows(&self.task, kind, outcome),
         }
     }
@@ -360,9 +280,7 @@ impl JobMonitor {
     }
 
     fn entry(&self, number: Option<u64>, path: &[u8], kind: &Kind, outcome: &Outcome) {
-        let listed = &self.take_listed(number);
-        let fate = self.fate(outcome);
-        let has_line = fate.is_some_and(|fate| self.print_fate(number, path, kind, listed, fate));
+        let has_line = self.lines.print_fate(number, path, kind, self.fate(outcome));
         if has_line || !self.includes(kind, outcome) {
             return;
         }
@@ -400,12 +318,12 @@ impl JobMonitor {
                 // that is skipped for another reason is not reported.
                 let copies = self.task.mirrors().is_some_and(|of| !of.part.only_removes());
                 if let Some(line) = unsafe_link_line(path, kind).filter(|_| copies) {
-                    self.print_in_order(number, &line);
+                    self.lines.print_in_order(number, &line);
                 }
             }
             Skip::Exists | Skip::NotOlder => {
                 let why = if skip == Skip::Exists { "exists" } else { "is newer" };
-                self.print_in_order(number, &format!("{} {why}\n", escape_octal(path)));
+                self.lines.print_in_order(number, &format!("{} {why}\n", escape_octal(path)));
             }
             // It has a line of rsync.
             Skip::Unchanged => {}
@@ -422,24 +340,15 @@ impl Monitor for JobMonitor {
         match event {
             Event::Entry { number, path, kind, outcome } => {
                 self.entry(number, path, kind, outcome);
-                if let Some(number) = number.filter(|_| self.is_ordered()) {
-                    self.order.lock().done(number, |line| self.lines.print(line, &self.report));
-                }
+                self.lines.done(number);
             }
             Event::Extra { path, kind } if self.is_check() && self.report.shows_warnings() => {
                 self.print_difference(path, kind, None);
             }
             Event::Deleted { path, kind } => {
-                self.print_fate(None, path, kind, &self.take_listed(None), SyncFate::Deleted);
+                self.lines.print_fate(None, path, kind, Some(SyncFate::Deleted));
             }
-            Event::Listed { path, entry } => {
-                let text = || listed_line(self.lines.columns, path, entry);
-                if let Some(log) = &self.log {
-                    log.lines(&text());
-                }
-                let json = || json::entry(None, path, entry);
-                self.lines.print(&Lazy { level: Show::Normal, text, json }, &self.report);
-            }
+            Event::Listed { path, entry } => self.lines.list(path, entry),
             Event::Warning { side, path, message } if self.report.shows_warnings() => {
                 let job_paths = self.job_paths.lock();
                 let host =
@@ -452,7 +361,7 @@ impl Monitor for JobMonitor {
             }
             Event::Link(notice) => {
                 if matches!(notice, LinkEvent::Lost { .. }) {
-                    self.order.lock().release_all(|line| self.lines.print(line, &self.report));
+                    self.lines.release_all();
                 }
                 self.report.link(notice);
             }
@@ -464,9 +373,9 @@ impl Monitor for JobMonitor {
                     false => self.report.entry_fault(path, &at, fault),
                 }
             }
-            Event::Made { path, dirs } if self.lines.prints_created => {
+            Event::Made { path, dirs } if self.lines.format.prints_created => {
                 let line = lines::created_line(path, dirs, self.task.mirrors());
-                self.lines.print(&line, &self.report);
+                self.lines.print(&line);
             }
             // Removals are reported only by a job that removes its sources.
             Event::Extra { .. }
@@ -477,38 +386,20 @@ impl Monitor for JobMonitor {
     }
 
     fn listed(&self, number: u64, entry: &Entry) {
-        if self.is_ordered() {
-            self.order.lock().listed(number);
-        }
-        let is_device = matches!(entry.special, Some(Special::Block(_) | Special::Char(_)));
-        if is_device || self.formats().any(|it| it.wants_attributes() || it.wants_hashes()) {
-            let Attributes { mode, mtime, user, group, .. } = entry.attributes;
-            let attributes = Attributes { user, group, ..Attributes::new(mode, mtime) };
-            let mut listed = self.listed.lock();
-            listed.insert(number, Listed { attributes, is_device, hash: None });
-        }
+        self.lines.listed(number, entry);
     }
 
     fn shows(&self, kind: &Kind, outcome: &Outcome) -> bool {
-        let is_backed_up =
-            || self.fate(outcome).is_some_and(|fate| self.lines.has_backup_line(kind, fate));
-        let is_logged = || {
-            let format = self.lines.log.as_ref();
-            let fate = format.and_then(|log| Some((&log.lines, self.fate(outcome)?)));
-            fate.is_some_and(|(lines, fate)| lines.is_logged(kind, fate))
-        };
-        self.includes(kind, outcome) || is_logged() || is_backed_up()
+        let needs_line = || self.fate(outcome).is_some_and(|fate| self.lines.needs(kind, fate));
+        self.includes(kind, outcome) || needs_line()
     }
 
     fn wants_hashes(&self) -> bool {
-        self.formats().any(Lines::wants_hashes)
+        self.lines.wants_hashes()
     }
 
     fn hashed(&self, number: u64, hash: ContentHash) {
-        let mut listed = self.listed.lock();
-        if let Some(listed) = listed.get_mut(&number) {
-            listed.hash = Some(hash);
-        }
+        self.lines.hashed(number, hash);
     }
 
     fn cancelled(&self) -> bool {
@@ -524,7 +415,7 @@ mod tests {
     use crate::report::Detail;
     use haul::JobObserver;
     use haul_engine::{Job, Route, RoutedJob};
-    use haul_model::{Conflict, Mirror, Policy, Sameness};
+    use haul_model::{Conflict, Kept, Mirror, Policy, Sameness};
     use std::time::{Duration, SystemTime};
 
     #[test]

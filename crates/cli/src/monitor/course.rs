@@ -2,7 +2,6 @@
 
 use super::JobMonitor;
 use super::job_paths::JobPaths;
-use super::order::OrderedLines;
 use crate::error::{CommandError, ErrorKind};
 use haul::{JobObserver, Machine, Next};
 use haul_engine::{Monitor, Route, RoutedJob, Summary};
@@ -14,16 +13,15 @@ impl JobObserver for JobMonitor {
         self.has_more_jobs.store(has_more, Ordering::Relaxed);
         self.progress.begin();
         let is_outgoing = matches!(routed_job.route, Route::Upload(_) | Route::Between(..));
-        self.is_outgoing.store(is_outgoing, Ordering::Relaxed);
+        self.lines.begin(is_outgoing);
         self.removes(routed_job);
-        *self.order.lock() = OrderedLines::default();
         *self.before.lock() = self.progress.summary();
         *self.running.lock() = true;
     }
 
     fn ends(&self) -> Summary {
         *self.running.lock() = false;
-        self.order.lock().release_all(|line| self.lines.print(line, &self.report));
+        self.lines.release_all();
         self.report.progress(None);
         self.progress.summary().since(*self.before.lock())
     }
