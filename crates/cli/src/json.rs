@@ -7,7 +7,7 @@ mod words;
 pub(crate) use self::object::Object;
 pub(crate) use self::words::{fate_word, result_word};
 
-use self::words::{difference_words, fault_word, kind_word, origin_word, skip_word};
+use self::words::{difference_words, kind_word, origin_word};
 use crate::config::Origin;
 use crate::deployed;
 use crate::error::{CommandError, ExitCode};
@@ -43,11 +43,11 @@ pub(crate) fn start(
 pub(crate) fn result(path: &[u8], kind: &Kind, outcome: &Outcome, is_dry: bool) -> Object {
     let (mut reason, mut differed, mut linked_to) = (None, Vec::new(), None);
     match outcome {
-        Outcome::Skipped(skip) => reason = Some(skip_word(*skip)),
+        Outcome::Skipped(skip) => reason = Some(*skip),
         // The attributes that were updated.
         Outcome::Synced(found) => differed = difference_words(Some(*found)),
         Outcome::Linked { first, .. } => {
-            reason = first.is_empty().then_some(skip_word(Skip::Unchanged));
+            reason = first.is_empty().then_some(Skip::Unchanged);
             linked_to = Some(String::from_utf8_lossy(first));
         }
         _ => {}
@@ -106,7 +106,7 @@ pub(crate) fn fault(host: Option<&str>, path: &[u8], fault: &Fault, hint: Option
     Object::line("error")
         .with_some("host", host)
         .with_path(path)
-        .with("kind", fault_word(fault.kind))
+        .with("kind", fault.kind)
         .with("side", side)
         .with("message", &fault.message)
         .with_some("hint", hint)

@@ -43,8 +43,9 @@ impl Outcome {
     }
 }
 
-/// The reason why an entry was skipped.
+/// The reason why an entry was skipped. Its serialized names are the words of `--json`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Skip {
     /// Size and modification time are equal. For a link: its target. For a directory: it exists.
     Unchanged,

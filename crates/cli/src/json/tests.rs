@@ -230,8 +230,10 @@ fn the_document_names_every_word() {
         F::Io,
         F::Lossy,
         F::Taken,
+        F::ForeignLink,
+        F::TooLarge,
     ];
-    let mut all: Vec<String> = faults.map(|kind| fault_word(kind).to_owned()).into();
+    let mut all = words(&faults);
     all.extend(words(&[
         ErrorKind::Usage,
         ErrorKind::Connection,
@@ -254,7 +256,7 @@ fn the_document_names_every_word() {
         all.extend([false, true].map(|is_dry| result_word(&outcome, is_dry).to_owned()));
     }
     let skips = [Skip::Unchanged, Skip::Exists, Skip::NotOlder, Skip::Special, Skip::Ruled];
-    all.extend(skips.map(|skip| skip_word(skip).to_owned()));
+    all.extend(words(&skips));
     let origins = [Origin::File(1), Origin::Environment, Origin::CommandLine].map(Some);
     all.extend(origins.into_iter().chain([None]).map(|origin| origin_word(origin).to_owned()));
     for word in all {

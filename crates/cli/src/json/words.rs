@@ -1,9 +1,8 @@
-//! The words of fields with a closed set of values. They are separate from the engine's types, so
-//! that a renamed type can't change the schema.
+//! The words of fields with a closed set of values, where the value's type has no serialized names.
 
 use crate::config::Origin;
-use haul_engine::{Fate, Outcome, Skip};
-use haul_model::{Changes, FaultKind, Kind};
+use haul_engine::{Fate, Outcome};
+use haul_model::{Changes, Kind};
 
 /// The result of an entry that did not fail. `is_dry`: nothing was changed.
 pub(crate) fn result_word(outcome: &Outcome, is_dry: bool) -> &'static str {
@@ -61,16 +60,6 @@ pub(super) fn origin_word(origin: Option<Origin>) -> &'static str {
     }
 }
 
-pub(super) fn skip_word(skip: Skip) -> &'static str {
-    match skip {
-        Skip::Unchanged => "unchanged",
-        Skip::Exists => "exists",
-        Skip::NotOlder => "not_older",
-        Skip::Special => "special",
-        Skip::Ruled => "ruled",
-    }
-}
-
 /// The result for a temporary file.
 pub(crate) fn fate_word(fate: Fate) -> &'static str {
     match fate {
@@ -79,30 +68,5 @@ pub(crate) fn fate_word(fate: Fate) -> &'static str {
         Fate::Kept => "kept",
         Fate::Busy => "in_use",
         Fate::Recent => "recent",
-    }
-}
-
-pub(super) fn fault_word(kind: FaultKind) -> &'static str {
-    match kind {
-        FaultKind::NotFound => "not_found",
-        FaultKind::PermissionDenied => "permission_denied",
-        FaultKind::NoSpace => "no_space",
-        FaultKind::ReadOnly => "read_only",
-        FaultKind::TooLong => "too_long",
-        FaultKind::TooLarge => "too_large",
-        FaultKind::IsDirectory => "is_directory",
-        FaultKind::NotDirectory => "not_directory",
-        FaultKind::NotRecursive => "not_recursive",
-        FaultKind::Busy => "busy",
-        FaultKind::SameFile => "same_file",
-        FaultKind::IntoItself => "into_itself",
-        FaultKind::Changed => "changed",
-        FaultKind::Corrupt => "corrupt",
-        FaultKind::Link | FaultKind::ForeignLink => "link",
-        FaultKind::Special => "special",
-        FaultKind::Lossy => "lossy",
-        FaultKind::Taken => "taken",
-        FaultKind::Parent => "parent",
-        FaultKind::Io => "io",
     }
 }
