@@ -265,8 +265,7 @@ fn check_slot(slot: &[u8], fixed: &[u8; FIXED_LEN], records: &[u8]) -> Option<(u
     let len = usize::try_from(count.checked_mul(RECORD_LEN)?).ok()?;
     let mut digest = blake3::Hasher::new();
     digest.update(records.get(..len)?);
-    let good = turn > 0 && slot == encode_slot(fixed, count, turn, &digest);
-    good.then_some((turn, count))
+    (slot == encode_slot(fixed, count, turn, &digest)).then_some((turn, count))
 }
 
 fn encode_slot(

@@ -156,12 +156,13 @@ fn several_at_once_lose_nothing() {
                     .collect::<Vec<_>>()
             })
         };
-        let threads: Vec<_> = (0..10).map(begin).collect();
+        // With more threads, a loaded machine could let one wait longer than `LOCK_MAX`.
+        let threads: Vec<_> = (0..4).map(begin).collect();
         threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
     });
     let mut cache = fixture.open();
     let found = hashes.iter().filter(|hash| content(&mut cache, hash).is_some()).count();
-    assert_eq!(found, 100);
+    assert_eq!(found, 40);
 }
 
 #[test]
