@@ -111,7 +111,11 @@ fn try_interrupt(scene: &Scene<'_>, source: &str, blocks: u64) -> u64 {
     let running = start_from(scene, source, &["-q"], blocks);
     running.kill_group();
     running.wait().expect("it ends");
-    // An agent notices a little later.
+    recorded_at_end(scene)
+}
+
+/// Blocks on record once the host's agent has ended, which notices the end a little later.
+fn recorded_at_end(scene: &Scene<'_>) -> u64 {
     let mut before = u64::MAX;
     while on_record(scene) != before {
         before = on_record(scene);

@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use crate::{
-    BLOCK, LEN, finish, interrupt, journals, left, make_big, on_record, one_by_one, start,
+    BLOCK, LEN, finish, interrupt, journals, left, make_big, one_by_one, recorded_at_end, start,
 };
 use haul_testkit::proc::Signal;
 use haul_testkit::{Mount, holds_within, same_content, tree};
@@ -16,11 +16,9 @@ fn after_ctrl_c_nothing_is_moved_twice() {
         let running = start(scene, &["-q"], 4);
         running.signal(Signal::INT);
         running.wait().expect("it ends").expect_code(130);
-        std::thread::sleep(std::time::Duration::from_millis(100));
-        // The host's agent may still be at its end.
         let mut blocks = 0;
         let is_on_record = || {
-            blocks = on_record(scene);
+            blocks = recorded_at_end(scene);
             blocks >= 4
         };
         assert!(holds_within(std::time::Duration::from_secs(5), is_on_record));

@@ -163,7 +163,8 @@ fn a_job_between_hosts_goes_to_their_servers() {
     ok(&server, &["copy", &there("a"), &there("b")]);
     let content = fs::read(server.root().join("a")).expect("read");
     assert!(fs::read(server.root().join("b")).expect("there") == content);
-    assert_eq!(server.audit("job").len(), 2);
+    // A child of the server reports its job after its client has the result.
+    until("both jobs are logged", || server.audit("job").len() == 2);
     // The first host answers, and the other one can't be reached.
     for words in
         [["copy", &there("a"), "other.invalid:b"], ["copy", "other.invalid:b", &there("c")]]
