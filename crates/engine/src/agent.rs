@@ -21,7 +21,7 @@ use crate::monitor::Silent;
 use crate::receiver::{Destination, RequestedSources};
 use crate::request::Measuring;
 use crate::watchdog::Watchdog;
-use crate::{Job, JobError, Monitor, Progress, Rights, Summary};
+use crate::{Job, JobError, Monitor, Progress, Rights, Summary, WireOptions};
 use haul_model::{Fault, Side, Task, words};
 use haul_net::{Closer, ConnectError, Connection, DirectListener, Killer, ListenTarget};
 use haul_proto::{Abort, Call, Called, Caps, DirectOffer, DirectWish, JobRequest, Message, Role};
@@ -213,7 +213,8 @@ fn serve_job(
     let handover = joins.and_then(|secret| entrance::open(&secret));
     // After this the previous agent has left. A successor waits until this one has ended.
     let _held = token.and_then(|token| JobClaim::take(&token, client.killer()));
-    let job = Job { task, filter, altered, rate, compression, ..Job::default() };
+    let wire = WireOptions { rate, compression, ..WireOptions::default() };
+    let job = Job { task, filter, altered, wire, ..Job::default() };
     let direct_port = direct.map(|wish| DirectPort::open(&wish, listen_target));
     let cache = if chunks { cache } else { &|| None };
     let around =

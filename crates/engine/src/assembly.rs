@@ -156,13 +156,13 @@ impl<'a> Assembly<'a> {
     /// # Errors
     /// The reason why the job ended early.
     pub(crate) fn run(&self, placed: Placed<'a>) -> Result<Summary, JobError> {
-        if let Some(rate) = self.job.rate {
+        if let Some(rate) = self.job.wire.rate {
             self.control.limit_rate(rate);
         }
         match placed {
             Placed::Both(sending, receiving) => self.run_both(&sending, receiving),
             Placed::Sender(sending, wire) => {
-                wire.outbox.compression_control.set_mode(self.job.compression);
+                wire.outbox.compression_control.set_mode(self.job.wire.compression);
                 self.control.finish_reading();
                 let port = Arc::new(RemoteReceiver { outbox: Arc::clone(&wire.outbox) });
                 let sender = SenderSide::new(self, &sending, port, Some(&wire.outbox));

@@ -253,9 +253,9 @@ impl<'a> Control<'a> {
     /// Reports to the monitor that the peer has greeted, if it `is_reached`.
     fn report_reached(&self, is_reached: bool) {
         let progress = self.monitor.progress();
-        let is_new = is_reached && !progress.reached.swap(true, Ordering::Relaxed);
+        let is_new = is_reached && !progress.peer.reached.swap(true, Ordering::Relaxed);
         if is_new && progress.report_log.is_rerun() {
-            progress.asking.store(false, Ordering::Relaxed);
+            progress.peer.asking.store(false, Ordering::Relaxed);
             self.monitor.event(Event::Link(LinkEvent::Reconnected));
         }
     }
@@ -269,11 +269,11 @@ impl<'a> Control<'a> {
         };
         let progress = self.monitor.progress();
         if !reached {
-            progress.reached.store(false, Ordering::Relaxed);
+            progress.peer.reached.store(false, Ordering::Relaxed);
         }
         self.report_reached(reached);
         let silent_for = u64::try_from(silent_for.as_millis()).unwrap_or(u64::MAX);
-        progress.silent_ms.store(silent_for, Ordering::Relaxed);
+        progress.peer.silent_ms.store(silent_for, Ordering::Relaxed);
     }
 }
 

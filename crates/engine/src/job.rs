@@ -41,9 +41,19 @@ pub struct Job {
     /// A secret by which the agents of this job's runs find each other, if the job may be retried.
     /// The next agent ends its predecessor, and takes its locks.
     pub token: Option<[u8; 16]>,
+    /// The connections to other machines.
+    pub wire: WireOptions,
+    /// Bytes of memory that each role in this process may use for hard links; `None` for the
+    /// default.
+    pub links_memory_max: Option<NonZeroU64>,
+}
+
+/// How a job uses connections to other machines.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WireOptions {
     /// Maximum bytes of content per second, after compression.
     pub rate: Option<NonZeroU64>,
-    /// The compression of listings and contents on a wire.
+    /// The compression of listings and contents.
     pub compression: Compression,
     /// The kind of connection for contents to an agent.
     pub via: Via,
@@ -53,9 +63,6 @@ pub struct Job {
     /// the number of direct connections besides the first. If the user has not set it, it follows
     /// from the round trip of a call.
     pub logins: Logins,
-    /// Bytes of memory that each role in this process may use for hard links; `None` for the
-    /// default.
-    pub links_memory_max: Option<NonZeroU64>,
 }
 
 /// A change of symbolic links' targets by one of the roles.
@@ -82,18 +89,22 @@ impl Job {
 
     /// True if contents may use direct connections.
     pub fn uses_direct(&self) -> bool {
-        self.has_contents() && self.via != Via::Ssh
+        self.has_contents() && self.wire.via != Via::Ssh
     }
 
     /// Logins besides the first, for contents.
     pub(crate) fn further_logins(&self) -> Logins {
-        if self.has_contents() && self.via != Via::Tcp { self.logins } else { Logins::UpTo(0) }
+        if self.has_contents() && self.wire.via != Via::Tcp {
+            self.wire.logins
+        } else {
+            Logins::UpTo(0)
+        }
     }
 
     /// The number of direct connections that the user wants; `None` if it follows from the round
     /// trip.
     pub(crate) fn direct_connections(&self) -> Option<NonZeroU8> {
-        match self.logins {
+        match self.wire.logins {
             Logins::Chosen => None,
             Logins::UpTo(others) => NonZeroU8::new(others.saturating_add(1).min(LANES_MAX)),
         }

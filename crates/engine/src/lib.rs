@@ -178,10 +178,12 @@ pub use haul_sys::{
     sockets_from_parent, try_lock, user_id,
 };
 pub use haul_tree::{SHARED_LEN_MAX, SharedBlocks, Sharer};
-pub use job::{Job, JobError, Munging, SftpRoute};
+pub use job::{Job, JobError, Munging, SftpRoute, WireOptions};
 pub use link::greeting::greet;
 pub use link::wire::RELAYED_FIRST;
-pub use monitor::{Change, Event, FaultLocation, LinkEvent, Monitor, Progress, Silent, Unfinished};
+pub use monitor::{
+    Change, Event, FaultLocation, LinkEvent, Monitor, PeerState, Progress, Silent, Unfinished,
+};
 pub use moving::{Machines, MoveJob, NotCopied, run_move};
 pub use relay::{Between, DirectPlan};
 pub use request::{

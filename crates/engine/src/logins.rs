@@ -150,7 +150,7 @@ impl SftpLogins {
     /// Adds further sessions to `host` as they are opened, until the end. Returns those that have
     /// joined. The job continues without failed ones, which are reported.
     pub(crate) fn join(self, host: &SftpHost, monitor: &dyn Monitor) -> Vec<Session> {
-        let asking = &monitor.progress().asking;
+        let asking = &monitor.progress().peer.asking;
         let notify = |error: &StartError| {
             // An interrupted ssh is not reported.
             if monitor.cancelled() {

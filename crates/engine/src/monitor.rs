@@ -153,24 +153,28 @@ pub struct Progress {
     pub bytes_transferred: AtomicU64,
     /// Bytes of content between two hosts that passed through this process.
     pub relayed: AtomicU64,
-    /// A retry is connecting: ssh may ask for a password on the terminal.
-    pub asking: AtomicBool,
     /// Bytes that a comparison has hashed on this side, for the rate.
     pub bytes_hashed: AtomicU64,
-    /// The other side has greeted, or it is this process. No login will ask for anything.
-    pub reached: AtomicBool,
-    /// Milliseconds since the peer's last sign of life.
-    pub silent_ms: AtomicU64,
+    /// The other side of the current job.
+    pub peer: PeerState,
     current: Current,
-    unfinished: Mutex<Option<Unfinished>>,
-    /// Entries get names of kind [`Naming::Given`].
-    gives_name: AtomicBool,
-    /// The current job has reported its names.
-    has_named: AtomicBool,
+    /// The names that entries get, once the current job has reported them.
+    named: Mutex<Option<Naming>>,
     pub(crate) tally: Tally,
     pub(crate) entry_counts: EntryCounters,
     pub(crate) report_log: ReportLog,
     counted: Counted,
+}
+
+/// The state of the other side of a job.
+#[derive(Debug, Default)]
+pub struct PeerState {
+    /// A retry is connecting: ssh may ask for a password on the terminal.
+    pub asking: AtomicBool,
+    /// The other side has greeted, or it is this process. No login will ask for anything.
+    pub reached: AtomicBool,
+    /// Milliseconds since its last sign of life.
+    pub silent_ms: AtomicU64,
 }
 
 /// The counters that a retried job fills again from the start.
@@ -201,11 +205,14 @@ pub struct Unfinished {
     pub bytes: Option<u64>,
 }
 
-/// The file that is being processed. Recorded only on demand.
+/// The files that are being processed.
 #[derive(Debug, Default)]
 struct Current {
+    /// The path was asked for, so the next one is recorded.
     asked: AtomicBool,
     path: Mutex<Vec<u8>>,
+    /// The file that a later job will resume.
+    unfinished: Mutex<Option<Unfinished>>,
 }
 
 impl Progress {
@@ -255,9 +262,9 @@ impl Progress {
             self.counted.ahead[at].store(so_far, Ordering::Relaxed);
         }
         self.entry_counts.begin();
-        self.asking.store(true, Ordering::Relaxed);
-        self.reached.store(false, Ordering::Relaxed);
-        self.silent_ms.store(0, Ordering::Relaxed);
+        self.peer.asking.store(true, Ordering::Relaxed);
+        self.peer.reached.store(false, Ordering::Relaxed);
+        self.peer.silent_ms.store(0, Ordering::Relaxed);
         true
     }
 
@@ -280,22 +287,21 @@ impl Progress {
     /// The file that a later job will resume. If there are several, the last one that made
     /// progress.
     pub fn unfinished(&self) -> Option<Unfinished> {
-        self.unfinished.lock().clone()
+        self.current.unfinished.lock().clone()
     }
 
     /// The names that entries get at the destination, once the Receiver has reported them.
     pub fn naming(&self) -> Naming {
-        if self.gives_name.load(Ordering::Relaxed) { Naming::Given } else { Naming::Own }
+        self.named().unwrap_or(Naming::Own)
     }
 
     /// Starts a job, and resets the state of the previous one.
     pub fn begin(&self) {
         self.listed_all.store(false, Ordering::Relaxed);
-        self.reached.store(false, Ordering::Relaxed);
-        self.set_naming(Naming::Own);
-        self.has_named.store(false, Ordering::Relaxed);
-        self.asking.store(false, Ordering::Relaxed);
-        *self.unfinished.lock() = None;
+        self.peer.reached.store(false, Ordering::Relaxed);
+        *self.named.lock() = None;
+        self.peer.asking.store(false, Ordering::Relaxed);
+        *self.current.unfinished.lock() = None;
         self.report_log.begin();
         self.entry_counts.begin();
         for (at, counter) in self.counters().into_iter().enumerate() {
@@ -306,18 +312,17 @@ impl Progress {
     }
 
     pub(crate) fn set_naming(&self, naming: Naming) {
-        self.gives_name.store(naming == Naming::Given, Ordering::Relaxed);
-        self.has_named.store(true, Ordering::Relaxed);
+        *self.named.lock() = Some(naming);
     }
 
     /// True if the other side of the current or last job has greeted.
     pub fn reached(&self) -> bool {
-        self.reached.load(Ordering::Relaxed)
+        self.peer.reached.load(Ordering::Relaxed)
     }
 
     /// The names that the Receiver has reported, if it has.
     pub fn named(&self) -> Option<Naming> {
-        self.has_named.load(Ordering::Relaxed).then(|| self.naming())
+        *self.named.lock()
     }
 
     /// Records that `bytes` bytes of the large file `index` are kept; `None` if only the other
@@ -326,7 +331,7 @@ impl Progress {
         if bytes == Some(0) {
             return;
         }
-        match &mut *self.unfinished.lock() {
+        match &mut *self.current.unfinished.lock() {
             Some(unfinished) if unfinished.index == index => unfinished.bytes = bytes,
             unfinished => *unfinished = Some(Unfinished { index, path: path(), bytes }),
         }
@@ -334,7 +339,7 @@ impl Progress {
 
     /// Bounds the number of bytes that are kept of the unfinished file.
     pub(crate) fn limit_kept(&self, bytes: u64) {
-        let mut unfinished = self.unfinished.lock();
+        let mut unfinished = self.current.unfinished.lock();
         if bytes == 0 {
             *unfinished = None;
         }
@@ -345,7 +350,7 @@ impl Progress {
 
     /// Records that the large file at `path` has its outcome.
     pub(crate) fn forget_kept(&self, path: &[u8]) {
-        let mut unfinished = self.unfinished.lock();
+        let mut unfinished = self.current.unfinished.lock();
         unfinished.take_if(|unfinished| unfinished.path == path);
     }
 

@@ -66,7 +66,7 @@ pub(crate) fn between(
 ) -> Result<Summary, JobError> {
     let Between { from, to, direct_plan } = hosts;
     // Each agent must understand the compression of the other.
-    let compression = if from.caps == to.caps { job.compression } else { Compression::None };
+    let compression = if from.caps == to.caps { job.wire.compression } else { Compression::None };
     let names = [from.closer.peer().to_owned(), to.closer.peer().to_owned()];
     let peers = [(&from.watchdog, &*names[0]), (&to.watchdog, &*names[1])];
     let control = Control::between(monitor, peers);
@@ -93,7 +93,7 @@ fn receiving(job: &Job, calls: &DirectCalls<'_>) -> Result<Vec<u8>, JobError> {
     let token = job.token.map(|token| token.map(|byte| !byte));
     let direct = calls.wish(job);
     let role = Role::Receiver { dest, asked: Some(Box::new(asked)) };
-    Ok(request(job, job.compression, token, direct, role))
+    Ok(request(job, job.wire.compression, token, direct, role))
 }
 
 fn request(

@@ -153,8 +153,8 @@ pub(crate) fn request_of(job: &Job, role: Role) -> JobRequest {
         task: job.task,
         filter: job.filter.clone(),
         altered: job.altered.clone(),
-        rate: job.rate,
-        compression: job.compression,
+        rate: job.wire.rate,
+        compression: job.wire.compression,
         token: job.token,
         direct: None,
         joins: None,
@@ -170,18 +170,18 @@ impl Agent {
         let receives = matches!(role, Role::Receiver { .. });
         // A direct connection to a server counts as one of the requested connections.
         let is_direct = session.closer().is_direct();
-        let (connections, is_enough) = match job.logins {
+        let (connections, is_enough) = match job.wire.logins {
             Logins::UpTo(others) if is_direct => (NonZeroU8::new(others), others == 0),
             _ => (job.direct_connections(), false),
         };
         // Without a key, ssh is used. One QUIC connection replaces several TCP connections.
         let uses_direct = job.uses_direct() && !is_enough && !session.closer().is_quic();
         let identity = uses_direct.then(|| Identity::new().ok()).flatten();
-        let is_required = job.via == Via::Tcp;
+        let is_required = job.wire.via == Via::Tcp;
         // The lookup runs on an unconfined thread.
         let host_addresses = identity.as_ref().map(|_| session.closer().host_addresses());
         let wish = |identity: &Identity| {
-            let (key, ports) = (identity.public(), job.ports.map(|ports| (ports.0, ports.1)));
+            let (key, ports) = (identity.public(), job.wire.ports.map(|ports| (ports.0, ports.1)));
             Box::new(DirectWish { key, is_required, ports })
         };
         let direct = identity.as_ref().map(wish);
@@ -324,7 +324,7 @@ mod tests {
         };
         let role = Role::Receiver { dest, asked: None };
         let (filter, altered) = (job.filter.clone(), job.altered.clone());
-        let (task, rate, compression) = (job.task, job.rate, job.compression);
+        let (task, rate, compression) = (job.task, job.wire.rate, job.wire.compression);
         let token = Some([9; 16]);
         let (key, ports) = ([7; 32], Some((u16::MAX, u16::MAX)));
         let direct = Some(Box::new(DirectWish { key, is_required: true, ports }));

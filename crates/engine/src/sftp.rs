@@ -126,7 +126,7 @@ fn obstacle(job: &Job, is_upload: bool) -> Option<&'static str> {
     let keeps_paths = job.sources.base.is_some() || has(|it| it.walking.relative != Relative::No);
     let moves_paths = job.task.moving().is_some() && keeps_paths;
     let keeps_dir_links = gets(|mirror| mirror.keeps_dir_links);
-    let compresses = !matches!(job.compression, Compression::Auto | Compression::None);
+    let compresses = !matches!(job.wire.compression, Compression::Auto | Compression::None);
     let obstacles = [
         (updates_in_place, "SFTP can't update files in place: it replaces them"),
         (fakes, "SFTP can't store or read privileged attributes: install haul on the host"),
@@ -135,9 +135,9 @@ fn obstacle(job: &Job, is_upload: bool) -> Option<&'static str> {
         (moves_paths, "SFTP can't remove sources that keep their paths"),
         (keeps_dir_links, "SFTP can't treat symbolic links at the destination as directories"),
         (compresses, "SFTP can't compress: enable compression in ssh instead"),
-        (job.rate.is_some(), "SFTP can't limit the rate"),
-        (job.via == Via::Tcp, "SFTP can't use direct connections"),
-        (job.via.is_server(), "SFTP can't use a haul server"),
+        (job.wire.rate.is_some(), "SFTP can't limit the rate"),
+        (job.wire.via == Via::Tcp, "SFTP can't use direct connections"),
+        (job.wire.via.is_server(), "SFTP can't use a haul server"),
     ];
     obstacles.into_iter().find_map(|(applies, message)| applies.then_some(message))
 }

@@ -304,7 +304,7 @@ fn an_interrupted_job_leaves_whole_files() {
                     thread::sleep(pause);
                     watch.cancel();
                 });
-                haul_engine::run(&Job { via: link.via(), ..work.job(&dest) }, placement, &watch)
+                haul_engine::run(&Job { wire: link.wire(), ..work.job(&dest) }, placement, &watch)
             });
             if let Some(agent) = agent {
                 let _ = agent.join().expect("the agent does not panic");
@@ -324,8 +324,11 @@ fn an_unusable_destination_is_reported_whatever_is_under_way() {
         for round in 0..10 {
             let (placement, agent) = link.placement(work.temp.path());
             let watch = Watch::default();
-            let result =
-                haul_engine::run(&Job { via: link.via(), ..work.job(&nowhere) }, placement, &watch);
+            let result = haul_engine::run(
+                &Job { wire: link.wire(), ..work.job(&nowhere) },
+                placement,
+                &watch,
+            );
             let told = matches!(result, Err(JobError::Destination { .. }));
             assert!(told, "{link:?} {round}: {result:?}");
             assert!(watch.outcomes().is_empty() && watch.warnings().is_empty());

@@ -122,10 +122,12 @@ impl Host {
     /// `job` for a run through SFTP, without settings for haul that come from the configuration
     /// alone.
     pub fn without_defaults_of_haul(&self, job: &Job) -> Job {
-        let compression = if self.sets_compression { job.compression } else { Compression::Auto };
-        let rate = job.rate.filter(|_| self.sets_rate);
-        let via = if self.sets_via { job.via } else { Via::Auto };
-        Job { compression, rate, via, ..job.clone() }
+        let mut job = job.clone();
+        let wire = &mut job.wire;
+        wire.compression = if self.sets_compression { wire.compression } else { Compression::Auto };
+        wire.rate = wire.rate.filter(|_| self.sets_rate);
+        wire.via = if self.sets_via { wire.via } else { Via::Auto };
+        job
     }
 }
 

@@ -16,7 +16,7 @@ use crate::retry::{Retry, is_interrupted};
 use crate::state;
 use haul_engine::{
     Event, Greeted, Job, JobError, LinkEvent, Monitor, OpenConnection, Placement, Route, RoutedJob,
-    Session, SftpRoute, SftpSession, SharedBlocks, Sharer, Summary,
+    Session, SftpRoute, SftpSession, SharedBlocks, Sharer, Summary, WireOptions,
 };
 use haul_model::Logins;
 use haul_net::{ConnectError, Diagnostics};
@@ -220,8 +220,9 @@ impl HostJob<'_> {
     fn run_agent(&self, mut open_session: Option<Greeted>) -> Result<Summary, Error> {
         let Self { hosts, routed_job: RoutedJob { job, route }, host, monitor } = *self;
         let is_upload = !matches!(route, Route::Download(_));
+        let wire = WireOptions { logins: logins_of(host.parallel), ..job.wire };
         let retry = Retry {
-            job: &Job { logins: logins_of(host.parallel), ..job.clone() },
+            job: &Job { wire, ..job.clone() },
             is_upload,
             has_local_sources: is_upload,
             retries: host.retries,
@@ -326,7 +327,7 @@ impl HostJob<'_> {
             _ => Placement::SftpUpload(sftp_route),
         };
         let without = self.host.without_defaults_of_haul(job);
-        if job.rate != without.rate {
+        if job.wire.rate != without.wire.rate {
             self.warn(b"bwlimit", "SFTP can't limit the rate: ignoring the setting");
         }
         haul_engine::run(&without, placement, self.monitor)

@@ -7,7 +7,9 @@ use crate::location::{Location, Machine};
 use crate::missing::without_missing;
 use crate::peer::Peers;
 use crate::state;
-use haul_engine::{CacheConfig, Expanded, Job, Munging, Route, RoutedJob, expand, routed_jobs};
+use haul_engine::{
+    CacheConfig, Expanded, Job, Munging, Route, RoutedJob, WireOptions, expand, routed_jobs,
+};
 use haul_model::{
     Altered, Backup, Compression, Fault, FaultKind, Filter, Mirror, Part, Policy, Ports, Side,
     Task, Via, escape_bytes,
@@ -43,7 +45,8 @@ impl TransferOptions {
     pub(crate) fn job(&self) -> Job {
         let Self { rate, compression, via, ports, .. } = *self;
         let (cache, state) = (self.cache(), state::journals());
-        Job { rate, compression, via, ports, cache, state, ..Job::default() }
+        let wire = WireOptions { rate, compression, via, ports, ..WireOptions::default() };
+        Job { wire, cache, state, ..Job::default() }
     }
 }
 

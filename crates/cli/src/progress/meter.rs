@@ -55,9 +55,9 @@ impl Counts {
             bytes_total: progress.bytes_total.load(Ordering::Relaxed),
             bytes_moved: transferred + progress.bytes_hashed.load(Ordering::Relaxed),
             listed_all: progress.listed_all.load(Ordering::Relaxed),
-            asking: progress.asking.load(Ordering::Relaxed),
-            reached: progress.reached.load(Ordering::Relaxed),
-            silent: Duration::from_millis(progress.silent_ms.load(Ordering::Relaxed)),
+            asking: progress.peer.asking.load(Ordering::Relaxed),
+            reached: progress.peer.reached.load(Ordering::Relaxed),
+            silent: Duration::from_millis(progress.peer.silent_ms.load(Ordering::Relaxed)),
             current: progress.current(),
         }
     }

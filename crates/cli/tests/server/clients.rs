@@ -41,8 +41,7 @@ fn a_revoked_client_loses_its_running_jobs_within_a_second() {
         let job = |name: &str| Job {
             sources: NamedSources::at(vec![source.as_os_str().as_bytes().to_vec()]),
             dest: NamedDest::at(name),
-            rate: std::num::NonZeroU64::new(16 << 20),
-            compression: Compression::None,
+            wire: at_rate(16),
             ..copy()
         };
         let copy =

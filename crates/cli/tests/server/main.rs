@@ -10,7 +10,7 @@ mod ways;
 
 use haul_engine::{
     CacheConfig, Event, Job, JobError, Monitor, NamedDest, NamedSources, Placement, Progress,
-    Summary,
+    Summary, WireOptions,
 };
 use haul_model::{Compression, Policy, Task};
 use haul_net::{
@@ -215,6 +215,12 @@ impl Monitor for Quiet {
     fn cancelled(&self) -> bool {
         self.is_cancelled.load(Ordering::Relaxed)
     }
+}
+
+/// Contents are sent uncompressed, at this rate in MiB per second.
+fn at_rate(mib: u64) -> WireOptions {
+    let rate = std::num::NonZeroU64::new(mib << 20);
+    WireOptions { rate, compression: Compression::None, ..WireOptions::default() }
 }
 
 /// Waits until something is so.

@@ -42,8 +42,7 @@ fn a_process_for_quic_that_crashes_is_replaced_and_harms_no_other_job() {
     let slow = Job {
         sources: NamedSources::at(vec![source.as_os_str().as_bytes().to_vec()]),
         dest: NamedDest::at(b"/large"),
-        rate: std::num::NonZeroU64::new(16 << 20),
-        compression: Compression::None,
+        wire: at_rate(16),
         ..copy()
     };
     let before = quic_process(&server).expect("a process");
@@ -153,8 +152,7 @@ fn upload_of(source: &Path) -> Job {
     Job {
         sources: NamedSources::at(vec![source.as_os_str().as_bytes().to_vec()]),
         dest: NamedDest::at(b"/large"),
-        rate: std::num::NonZeroU64::new(8 << 20),
-        compression: Compression::None,
+        wire: at_rate(8),
         ..copy()
     }
 }

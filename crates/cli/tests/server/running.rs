@@ -96,8 +96,7 @@ fn a_server_that_stops_ends_its_jobs_in_order_and_they_can_continue() {
         let job = Job {
             sources: NamedSources::at(vec![source.as_os_str().as_bytes().to_vec()]),
             dest: NamedDest::at(b"/large"),
-            rate: std::num::NonZeroU64::new(16 << 20),
-            compression: Compression::None,
+            wire: at_rate(16),
             ..copy()
         };
         thread::scope(|scope| {
@@ -115,7 +114,7 @@ fn a_server_that_stops_ends_its_jobs_in_order_and_they_can_continue() {
         assert!(status.success());
         server.run();
         let client = Client { address: server.stranger().address, ..client };
-        let job = Job { rate: None, ..job };
+        let job = Job { wire: WireOptions::default(), ..job };
         let summary = client.run(&job, Placement::upload, &Quiet::default()).expect("copied");
         assert!(summary.bytes_resumed > 0, "{summary:?}");
         assert_eq!(fs::metadata(server.root().join("large")).expect("a file").len(), 64 << 20);

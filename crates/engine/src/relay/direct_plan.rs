@@ -47,7 +47,7 @@ impl DirectPlan {
             false => Err("the haul there connects to no other hosts".to_owned()),
             true => {
                 let connections = job.direct_connections().map_or(0, NonZeroU8::get);
-                let call = Call { is_required: job.via == Via::Tcp, connections };
+                let call = Call { is_required: job.wire.via == Via::Tcp, connections };
                 // If the connection is broken, the answer below reports that.
                 let _ = agent.send_frame(OutFrame::message(&Message::Call(call)), KEY_MAX);
                 match agent.receive_within(KEY_MAX)? {
@@ -105,7 +105,7 @@ impl<'a> DirectCalls<'a> {
         to: &str,
         wish: Option<DirectPlan>,
     ) -> Result<Self, JobError> {
-        let (to, is_required) = (to.to_owned(), job.uses_direct() && job.via == Via::Tcp);
+        let (to, is_required) = (to.to_owned(), job.uses_direct() && job.wire.via == Via::Tcp);
         let reason = match &wish {
             Some(DirectPlan { key: Err(reason), .. }) => Some(reason.clone()),
             None => Some("nobody is called".to_owned()),
@@ -120,7 +120,7 @@ impl<'a> DirectCalls<'a> {
     /// The request for the called host.
     pub(super) fn wish(&self, job: &Job) -> Option<Box<DirectWish>> {
         let key = *self.wish.as_ref()?.key.as_ref().ok()?;
-        let ports = job.ports.map(|ports| (ports.0, ports.1));
+        let ports = job.wire.ports.map(|ports| (ports.0, ports.1));
         Some(Box::new(DirectWish { key, is_required: self.is_required, ports }))
     }
 

@@ -119,7 +119,7 @@ impl Bench {
     }
 
     fn run_into(&self, dest: &Path, link: Link) -> Came {
-        let job = Job { via: link.via(), ..self.job_into(dest) };
+        let job = Job { wire: link.wire(), ..self.job_into(dest) };
         let watch = Watch::default();
         let (placement, agent) = link.placement(&self.journals());
         let summary = haul_engine::run(&job, placement, &watch)

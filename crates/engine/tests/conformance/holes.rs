@@ -46,7 +46,7 @@ impl Monitor for Meter {
 /// Copies the one file over this link; how many bytes were done at each step before
 /// its fate was known, and the figures at the end.
 fn copy(bench: &Bench, link: Link) -> (Vec<u64>, Summary) {
-    let job = Job { via: link.via(), ..bench.job_into(&bench.dest(link)) };
+    let job = Job { wire: link.wire(), ..bench.job_into(&bench.dest(link)) };
     let meter = Meter::default();
     let (placement, agent) = link.placement(&bench.journals());
     let summary = haul_engine::run(&job, placement, &meter);

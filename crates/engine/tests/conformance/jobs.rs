@@ -309,7 +309,7 @@ fn a_job_that_was_interrupted_is_finished_by_the_next() {
     for link in links() {
         let watch = Watch::default();
         watch.cancel();
-        let job = Job { via: link.via(), ..bench.job_into(&bench.dest(link)) };
+        let job = Job { wire: link.wire(), ..bench.job_into(&bench.dest(link)) };
         let (placement, agent) = link.placement(&bench.journals());
         let result = haul_engine::run(&job, placement, &watch);
         assert!(matches!(result, Err(JobError::Interrupted)), "{link:?}: {result:?}");

@@ -3,7 +3,7 @@
 use crate::peer::{Peer, receiving};
 use crate::place::Place;
 use crate::watch::Watch;
-use haul_engine::{Job, JobError, Outcome, Placement, ServeOptions, Summary};
+use haul_engine::{Job, JobError, Outcome, Placement, ServeOptions, Summary, WireOptions};
 use haul_model::{Fault, Policy, Task, Via};
 use haul_proto::{Message, NamedDest, NamedSources, Role};
 use std::net::{IpAddr, Shutdown};
@@ -137,7 +137,7 @@ fn send_script(
                 sources: NamedSources { recursive: true, ..NamedSources::at(sources.collect()) },
                 dest: NamedDest { into_dir: true, ..NamedDest::at(bytes(&place.dest(""))) },
                 task,
-                via: Via::Ssh,
+                wire: WireOptions { via: Via::Ssh, ..WireOptions::default() },
                 ..Job::default()
             };
             run_client(place, job, Placement::download, |peer| {
@@ -182,7 +182,7 @@ fn receive_script(task: Task, place: Place, script: Script) -> Attacked {
         },
         dest: NamedDest { into_dir: true, ..NamedDest::at(b"/there") },
         task,
-        via: Via::Ssh,
+        wire: WireOptions { via: Via::Ssh, ..WireOptions::default() },
         ..Job::default()
     };
     run_client(place, job, Placement::upload, |peer| {

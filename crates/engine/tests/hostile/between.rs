@@ -7,7 +7,7 @@ use crate::place::Place;
 use crate::watch::Watch;
 use haul_engine::{
     Between, DirectPlan, Greeted, Job, JobError, Monitor, OpenConnection, Placement, Requests,
-    Summary,
+    Summary, WireOptions,
 };
 use haul_model::{Kind, Outcome, Task, Via};
 use haul_net::{ConnectError, HostAddresses, Timeouts};
@@ -99,7 +99,7 @@ pub(crate) fn run_watched(
             ..NamedSources::at(vec![b"/secret/way/x".to_vec()])
         },
         dest: NamedDest { into_dir: true, ..NamedDest::at(b"/there") },
-        via,
+        wire: WireOptions { via, ..WireOptions::default() },
         ..Job::default()
     };
     let from = within(move || {

@@ -3,7 +3,7 @@
 use crate::attack::{Attacked, run_client};
 use crate::peer::{Peer, data, dir_end, file, file_end};
 use crate::place::Place;
-use haul_engine::{CacheConfig, Job, Outcome, Placement};
+use haul_engine::{CacheConfig, Job, Outcome, Placement, WireOptions};
 use haul_model::{FaultKind, Via};
 use haul_proto::{Caps, Known, Message, NamedDest, NamedSources, Offer, OfferedChunk, Reuse};
 use std::fs;
@@ -46,7 +46,7 @@ fn send_with(
         sources: NamedSources::at(vec![format!("/there/{name}").into_bytes()]),
         dest: NamedDest { into_dir: true, ..NamedDest::at(place.dest("").as_os_str().as_bytes()) },
         cache: Some(CacheConfig { dir: cache.path().join("cache"), kept_max: 0 }),
-        via: Via::Ssh,
+        wire: WireOptions { via: Via::Ssh, ..WireOptions::default() },
         ..Job::default()
     };
     run_client(place, job, Placement::download, move |peer| {

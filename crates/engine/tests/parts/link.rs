@@ -1,7 +1,7 @@
 //! The links of a job: in memory, and to a real agent in this process.
 
 use crate::ending::connection;
-use haul_engine::{JobError, Placement, ServeOptions, SftpRoute};
+use haul_engine::{JobError, Placement, ServeOptions, SftpRoute, WireOptions};
 use haul_model::Via;
 use haul_net::{Connection, ListenTarget, Writer};
 use haul_testkit::sshd::system_sftp_server;
@@ -53,11 +53,12 @@ pub(crate) fn links() -> impl Iterator<Item = Link> {
 
 impl Link {
     /// The connections that contents take.
-    pub(crate) fn via(self) -> Via {
-        match self {
+    pub(crate) fn wire(self) -> WireOptions {
+        let via = match self {
             Self::UploadDirectly | Self::DownloadDirectly => Via::Tcp,
             _ => Via::Ssh,
-        }
+        };
+        WireOptions { via, ..WireOptions::default() }
     }
 
     /// The placement of a job, and the agent if there is one, or what stands in

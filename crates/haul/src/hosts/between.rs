@@ -9,6 +9,7 @@ use crate::location::Machine;
 use crate::retry::Retry;
 use haul_engine::{
     Between, DirectPlan, Event, Job, JobError, LinkEvent, Monitor, Placement, Requests, Summary,
+    WireOptions,
 };
 use std::cell::Cell;
 
@@ -56,7 +57,8 @@ impl<'h> Both<'h> {
     fn run(&self, job: &Job, monitor: &dyn Monitor) -> Result<Summary, Error> {
         let (from, to) = (self.from, self.to);
         let logins = logins_of(from.parallel.max(to.parallel));
-        let job = &Job { logins, ..job.clone() };
+        let wire = WireOptions { logins, ..job.wire };
+        let job = &Job { wire, ..job.clone() };
         let retry = Retry {
             job,
             is_upload: true,
