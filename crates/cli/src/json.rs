@@ -121,9 +121,9 @@ pub(crate) fn command_error(error: &CommandError) -> Object {
         .with_some("hint", hints)
 }
 
-/// Adds the figures of a copy that took `time`. `unhashed`: contents were sent without hashes.
-/// `relayed`: bytes of content that this machine relayed between two hosts.
-pub(crate) fn with_copy_figures(
+/// Adds the figures of a copy or a mirror that took `time`. `unhashed`: contents were sent without
+/// hashes. `relayed`: bytes of content that this machine relayed between two hosts.
+fn with_figures(
     object: Object,
     summary: &Summary,
     time: Duration,
@@ -131,8 +131,6 @@ pub(crate) fn with_copy_figures(
     unhashed: bool,
     relayed: u64,
 ) -> Object {
-    // NaN, from 0 bytes in no time, becomes 0.
-    let rate = (summary.bytes_transferred as f64 / time.as_secs_f64()) as u64;
     object
         .with("copied", summary.copied)
         .with("linked", summary.linked)
@@ -145,15 +143,29 @@ pub(crate) fn with_copy_figures(
         .with("skipped", summary.skipped)
         .with("special", summary.special)
         .with("failed", summary.failed)
-        .with("grown", summary.grown)
         .with("seconds", seconds(time))
-        .with("rate", rate)
         .with("exit_code", code.number())
         .with_some("unhashed", unhashed.then_some(true))
         .with_some("relayed", NonZeroU64::new(relayed))
 }
 
-/// The figures of a mirror. Fields with the name of a figure of a copy have its meaning.
+/// Adds the figures of a copy; see [`with_figures`].
+pub(crate) fn with_copy_figures(
+    object: Object,
+    summary: &Summary,
+    time: Duration,
+    code: ExitCode,
+    unhashed: bool,
+    relayed: u64,
+) -> Object {
+    // NaN, from 0 bytes in no time, becomes 0.
+    let rate = (summary.bytes_transferred as f64 / time.as_secs_f64()) as u64;
+    with_figures(object, summary, time, code, unhashed, relayed)
+        .with("grown", summary.grown)
+        .with("rate", rate)
+}
+
+/// The figures of a mirror; see [`with_figures`].
 pub(crate) fn sync_summary(
     summary: &Summary,
     time: Duration,
@@ -161,25 +173,10 @@ pub(crate) fn sync_summary(
     unhashed: bool,
     relayed: u64,
 ) -> Object {
-    Object::line("sync_summary")
-        .with("copied", summary.copied)
-        .with("linked", summary.linked)
-        .with("updated", summary.updated)
-        .with("dirs", summary.dirs_created)
+    with_figures(Object::line("sync_summary"), summary, time, code, unhashed, relayed)
         .with("deleted", summary.deleted)
         .with("spared", summary.spared)
         .with("renamed", summary.renamed)
-        .with("skipped", summary.skipped)
-        .with("special", summary.special)
-        .with("failed", summary.failed)
-        .with("bytes", summary.bytes)
-        .with("moved", summary.bytes_transferred)
-        .with("resumed", summary.bytes_resumed)
-        .with("matched", summary.bytes_matched)
-        .with("seconds", seconds(time))
-        .with("exit_code", code.number())
-        .with_some("unhashed", unhashed.then_some(true))
-        .with_some("relayed", NonZeroU64::new(relayed))
 }
 
 /// The figures of a check.
