@@ -6,7 +6,7 @@
 
 pub mod sftp;
 
-use haul_engine::{Event, Job, Monitor, NamedDest, NamedSources, Progress};
+use haul_engine::{Event, Job, Monitor, NamedDest, NamedSources, Progress, WireOptions};
 use haul_model::{BLOCK_LEN, BlockHash, Compression, Moving, Name, Remove, Task, Timestamp};
 use haul_net::Connection;
 use haul_proto::{Caps, FrameType, HEADER_LEN, Header, Hello, frame_bytes};
@@ -38,7 +38,7 @@ pub fn job(sources: Vec<Vec<u8>>, dest: &Path) -> Job {
         sources: NamedSources { recursive: true, ..NamedSources::at(sources) },
         dest: NamedDest { into_dir: true, ..NamedDest::at(dest.as_os_str().as_bytes()) },
         // Frames as they are have more to change in them.
-        compression: Compression::None,
+        wire: WireOptions { compression: Compression::None, ..WireOptions::default() },
         ..Job::default()
     }
 }
