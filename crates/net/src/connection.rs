@@ -206,6 +206,32 @@ impl Writer {
     }
 }
 
+/// Writes two slices one after the other, without joining them in memory. Calls `on_write` after
+/// each write.
+///
+/// # Errors
+/// Errors of `output`.
+pub fn write_both(
+    output: &mut impl Write,
+    mut head: &[u8],
+    mut body: &[u8],
+    on_write: impl Fn(),
+) -> io::Result<()> {
+    while !head.is_empty() || !body.is_empty() {
+        let written = match output.write_vectored(&[IoSlice::new(head), IoSlice::new(body)]) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => written,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        on_write();
+        let of_head = written.min(head.len());
+        head = &head[of_head..];
+        body = &body[written - of_head..];
+    }
+    Ok(())
+}
+
 /// A second handle of `stream` if it is a pipe, for splicing.
 fn pipe_of(stream: &impl AsFd) -> Option<OwnedFd> {
     let stat = rustix::fs::fstat(stream).ok()?;

@@ -64,7 +64,7 @@ mod target;
 mod timeouts;
 mod tls;
 
-pub use connection::{Closer, Connection, Killer, SshProcess, Writer};
+pub use connection::{Closer, Connection, Killer, SshProcess, Writer, write_both};
 pub use diagnosis::CLIENT_LOST_STATUS;
 pub use direct::{Direct, DirectCaller, DirectListener};
 pub use encryption_rate::DirectCipher;

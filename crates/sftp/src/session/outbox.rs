@@ -7,9 +7,9 @@
 use super::activity::Activity;
 use super::payload::Payload;
 use crate::error::SessionError;
-use haul_net::Writer;
+use haul_net::{Writer, write_both};
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use std::io::{self, IoSlice, Write};
+use std::io::{self, Write};
 use std::sync::Arc;
 
 /// Limit of queued requests, in bytes. Only small ones are queued.
@@ -117,30 +117,13 @@ impl Outbox {
 
     /// Writes packets, and the payload of the last one.
     fn write(&self, out: &mut Writer, packets: &[u8], payload: Payload<'_>) -> io::Result<()> {
+        let bytes = if let Payload::Bytes(bytes) = payload { bytes } else { &[] };
+        write_both(out, packets, bytes, || self.activity.count())?;
+        out.flush()?;
         match payload {
-            Payload::Bytes(bytes) => self.write_both(out, packets, bytes),
-            Payload::File(range) => {
-                self.write_both(out, packets, &[])?;
-                range.send(out, &self.activity)
-            }
+            Payload::Bytes(_) => Ok(()),
+            Payload::File(range) => range.send(out, &self.activity),
         }
-    }
-
-    /// Writes two slices in order, without joining them in memory.
-    fn write_both(&self, out: &mut Writer, mut head: &[u8], mut body: &[u8]) -> io::Result<()> {
-        while !head.is_empty() || !body.is_empty() {
-            let written = match out.write_vectored(&[IoSlice::new(head), IoSlice::new(body)]) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => written,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
-            };
-            self.activity.count();
-            let of_head = written.min(head.len());
-            head = &head[of_head..];
-            body = &body[written - of_head..];
-        }
-        out.flush()
     }
 }
 

@@ -6,10 +6,10 @@ use super::frame::{Body, Counted, OutFrame};
 use super::outgoing::Frames;
 use crate::control::Control;
 use crossbeam_channel::{RecvTimeoutError, after, never, select};
-use haul_net::Writer;
+use haul_net::{Writer, write_both};
 use haul_proto::{FrameType, frame_bytes};
 use haul_tree::SourceFile;
-use std::io::{self, IoSlice, Write};
+use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 /// Small writes are gathered up to about this many bytes.
@@ -198,7 +198,7 @@ fn send_body(
     let Body::Range { source, offset, len } = body else {
         let (first, rest) = body.bytes().split_at(body.bytes().len().min(step));
         counts.leaves(first.len());
-        write_both(output, head, first)?;
+        write_both(output, head, first, || ())?;
         throttle(first.len());
         for part in rest.chunks(step) {
             output.flush()?;
@@ -298,22 +298,6 @@ fn send_range(
     // An error leaves zeros, too.
     let _ = source.read_at(&mut rest, offset);
     output.write_all(&rest)
-}
-
-/// Writes two slices one after the other, without copying them together.
-fn write_both(output: &mut impl Write, mut head: &[u8], mut body: &[u8]) -> io::Result<()> {
-    while !head.is_empty() {
-        let written = match output.write_vectored(&[IoSlice::new(head), IoSlice::new(body)]) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(written) => written,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        };
-        let of_head = written.min(head.len());
-        head = &head[of_head..];
-        body = &body[written - of_head..];
-    }
-    output.write_all(body)
 }
 
 #[cfg(test)]
