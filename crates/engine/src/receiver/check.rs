@@ -6,14 +6,14 @@ use super::decision::outcome_of;
 use super::dirs::names_in;
 use super::publish::removals::reported_kind;
 use super::{
-    DirState, Filler, JobContext, Owners, Pending, RecvDir, is_stage, metadata, parent_fault,
+    DirState, Filler, JobContext, Listed, Owners, Pending, RecvDir, is_stage, metadata,
+    parent_fault,
 };
 use crate::dirs::DirNode;
 use crate::link::same;
 use haul_model::{Changes, Entry, Fault, Kind, Name, OrFault, Outcome, Side, Skip, words};
 use haul_plan::changes;
 use haul_proto::{Extra, Want};
-use haul_store::OnExisting;
 use haul_tree::{Meta, MetaKind};
 use std::collections::BTreeSet;
 use std::io;
@@ -73,20 +73,17 @@ impl Checker<'_> {
     /// hashes must be compared first.
     pub(super) fn check_entry(
         &self,
-        index: u64,
-        dir: Arc<RecvDir>,
-        name: Option<Name>,
-        entry: Entry,
-        cost: u64,
+        mut listed: Listed,
         wants: &mut Vec<Want>,
     ) -> (Option<Arc<RecvDir>>, Option<Outcome>) {
         let mut checked = None;
-        let name = name.filter(|name| !self.is_root(&dir, name, &entry));
-        if let Some(name) = &name {
+        listed.name.take_if(|name| self.is_root(&listed.dir, name, &listed.entry));
+        let Listed { index, dir, name, entry, cost } = &listed;
+        if let Some(name) = name {
             dir.record_listed(name);
         }
-        let outcome = match (&entry.kind, &name) {
-            (Kind::Special, _) if !self.job.creates_special(&entry) => {
+        let outcome = match (&entry.kind, name) {
+            (Kind::Special, _) if !self.job.creates_special(entry) => {
                 Outcome::Skipped(Skip::Special)
             }
             (kind, _) if self.job.plan.excludes(kind) => Outcome::Skipped(Skip::Ruled),
@@ -94,24 +91,21 @@ impl Checker<'_> {
                 Outcome::Skipped(Skip::Special)
             }
             (Kind::Dir, _) => {
-                let (opened, outcome) = self.check_dir(&dir, name, &entry);
+                let (opened, outcome) = self.check_dir(dir, name.as_ref(), entry);
                 checked = Some(opened);
                 outcome
             }
             (_, None) => unreachable!("only directories have no name"),
-            (kind, Some(place)) => match self.compare(&dir, place, &entry) {
+            (kind, Some(name)) => match self.compare(dir, name, entry) {
                 Ok((found, _)) if self.job.plan.compares_content && has_content(kind, found) => {
-                    let name = place.clone();
-                    let pending = Pending::new(index, dir, name, entry, OnExisting::Keep, cost);
-                    self.filler.hash_both(Pending { found, ..pending }, wants);
+                    self.filler.hash_both(Pending { found, ..Pending::new(listed) }, wants);
                     return (None, None);
                 }
-                Ok((found, meta)) => match self.settle_name(&dir, place, &entry.kind, found) {
+                Ok((found, meta)) => match self.settle_name(dir, name, kind, found) {
                     Ok(()) => {
                         let outcome = outcome_of(found);
-                        self.filler
-                            .completion
-                            .keep_proof(index, &dir, place, &entry, meta, &outcome);
+                        let completion = &self.filler.completion;
+                        completion.keep_proof(*index, dir, name, entry, meta, &outcome);
                         outcome
                     }
                     Err(fault) => Outcome::Failed(fault),
@@ -119,7 +113,7 @@ impl Checker<'_> {
                 Err(fault) => Outcome::Failed(fault),
             },
         };
-        self.job.settle_entry(index, &dir, &entry, cost, &outcome);
+        self.job.settle_entry(*index, dir, entry, *cost, &outcome);
         (checked, Some(outcome))
     }
 
@@ -202,10 +196,10 @@ impl Checker<'_> {
     fn check_dir(
         &self,
         parent: &Arc<RecvDir>,
-        name: Option<Name>,
+        name: Option<&Name>,
         entry: &Entry,
     ) -> (Arc<RecvDir>, Outcome) {
-        let checked = match (&parent.state, &name) {
+        let checked = match (&parent.state, name) {
             (DirState::Failed, _) => Err(parent_fault()),
             (DirState::Absent | DirState::Ruled, _) => {
                 Ok((outcome_of(missing_in(parent)), DirState::Absent))

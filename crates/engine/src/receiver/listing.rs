@@ -3,7 +3,7 @@
 
 use super::context::ProtocolViolation;
 use super::prefetching::Prefetching;
-use super::{DirState, Pending, Receiver, RecvDir, as_source_fault, is_stage};
+use super::{DirState, Listed, Pending, Receiver, RecvDir, as_source_fault, is_stage};
 use crate::Event;
 use haul_model::{
     Entry, Fault, FaultKind, Kept, Kind, MAX_DEPTH, Meta, MetaKind, Missing, Name, Outcome, Part,
@@ -11,7 +11,6 @@ use haul_model::{
 };
 use haul_plan::{Action, Existing, Plan, decide};
 use haul_proto::{ListItem, Named, OutcomeItem, Rival, Want};
-use haul_store::OnExisting;
 use haul_tree::Owner;
 use std::sync::Arc;
 
@@ -97,7 +96,7 @@ impl Receiver<'_> {
                 }
                 let (name, is_closed) = self.check_name(dir, &parent, &entry)?;
                 if self.job.plan.part == Part::Lists {
-                    let outcome = self.list_entry(index, &parent, &entry, cost);
+                    let outcome = self.list_entry(Listed { index, dir: parent, name, entry, cost });
                     outcomes.push(OutcomeItem { index, outcome });
                     return Ok(());
                 }
@@ -112,9 +111,10 @@ impl Receiver<'_> {
                     self.handle_extras_in_order(&parent, wants, outcomes);
                     parent.forget_prefetched();
                 }
+                let listed = Listed { index, dir: parent, name, entry, cost };
                 let outcome = match lost {
-                    Some(fault) => self.skip_lossy(index, parent, name, entry, cost, fault),
-                    None => self.take_entry(index, parent, name, entry, cost, wants),
+                    Some(fault) => Some(self.skip_lossy(listed, fault)),
+                    None => self.take_entry(listed, wants),
                 };
                 if let Some(outcome) = outcome {
                     outcomes.push(OutcomeItem { index, outcome });
@@ -187,32 +187,25 @@ impl Receiver<'_> {
     }
 
     /// Reports an entry in a job that only lists. The destination is not read.
-    fn list_entry(&self, index: u64, dir: &Arc<RecvDir>, entry: &Entry, cost: u64) -> Outcome {
+    fn list_entry(&self, listed: Listed) -> Outcome {
+        let Listed { dir, entry, cost, .. } = &listed;
         let path = dir.path_of(entry.name.as_ref());
         self.job.control.monitor().event(Event::Listed { path: &path, entry });
-        if entry.kind == Kind::Dir {
-            self.open_skipped(index, dir, entry);
-        }
-        self.job.close(cost);
+        self.open_skipped(&listed);
+        self.job.close(*cost);
         Outcome::Skipped(Skip::Ruled)
     }
 
     /// Decides about one entry. Returns its outcome if it is settled at once.
-    fn take_entry(
-        &self,
-        index: u64,
-        dir: Arc<RecvDir>,
-        name: Option<Name>,
-        entry: Entry,
-        cost: u64,
-        wants: &mut Vec<Want>,
-    ) -> Option<Outcome> {
-        self.record_listed(index, &dir, &entry, false);
+    fn take_entry(&self, listed: Listed, wants: &mut Vec<Want>) -> Option<Outcome> {
+        let Listed { index, dir, name, entry, cost } = &listed;
+        let index = *index;
+        self.record_listed(index, dir, entry, false);
         if dir.parent.is_none() {
             self.publisher.naming.merging.list(name.as_ref());
         }
         if self.job.copies_nothing() {
-            let (checked, outcome) = self.checker.check_entry(index, dir, name, entry, cost, wants);
+            let (checked, outcome) = self.checker.check_entry(listed, wants);
             self.open(index, checked);
             return outcome;
         }
@@ -222,12 +215,11 @@ impl Receiver<'_> {
             kind if only_removes && *kind != Kind::Dir => self.job.removal_only_outcome(exists),
             Kind::Dir => {
                 let ahead = self.listing.lock().prefetching.take(index);
-                let (created, outcome) =
-                    self.creator.take_dir(index, &dir, name.clone(), &entry, cost, ahead);
+                let (created, outcome) = self.creator.take_dir(&listed, ahead);
                 self.open(index, Some(created));
                 outcome?
             }
-            Kind::Special if !self.job.creates_special(&entry) => Outcome::Skipped(Skip::Special),
+            Kind::Special if !self.job.creates_special(entry) => Outcome::Skipped(Skip::Special),
             Kind::Symlink { .. } if !self.job.plan.links => Outcome::Skipped(Skip::Special),
             Kind::Symlink { target } if self.job.is_unsafe(dir.names().len(), target) => {
                 Outcome::Skipped(Skip::Ruled)
@@ -236,8 +228,7 @@ impl Receiver<'_> {
                 Outcome::Skipped(Skip::Special)
             }
             _ => {
-                let name = name.expect("only directories have no name");
-                let mut one = Pending::new(index, dir, name, entry, OnExisting::Keep, cost);
+                let mut one = Pending::new(listed);
                 one.target.staging.clone_from(&self.staging);
                 return match self.job.is_hard_linked(&one.entry) {
                     true => {
@@ -247,7 +238,7 @@ impl Receiver<'_> {
                 };
             }
         };
-        self.job.settle_entry(index, &dir, &entry, cost, &outcome);
+        self.job.settle_entry(index, dir, entry, *cost, &outcome);
         Some(outcome)
     }
 
@@ -256,10 +247,13 @@ impl Receiver<'_> {
         self.listing.lock().open.extend(dir.map(|dir| (index, dir)));
     }
 
-    /// Lets the Sender list entries into a directory of `parent` in which nothing is done.
-    fn open_skipped(&self, index: u64, parent: &Arc<RecvDir>, entry: &Entry) {
-        let (above, name) = (Some(Arc::clone(parent)), entry.name.clone());
-        self.open(index, Some(RecvDir::new(above, name, DirState::Ruled, false, None)));
+    /// If the entry is a directory, lets the Sender list entries into it. Nothing is done in it.
+    fn open_skipped(&self, listed: &Listed) {
+        let Listed { index, dir, entry, .. } = listed;
+        if entry.kind == Kind::Dir {
+            let (above, name) = (Some(Arc::clone(dir)), entry.name.clone());
+            self.open(*index, Some(RecvDir::new(above, name, DirState::Ruled, false, None)));
+        }
     }
 
     /// The outcome of an entry that the Sender could not list.
@@ -442,25 +436,16 @@ impl Receiver<'_> {
 
     /// Settles an entry that is not moved because it would lose something, given by `fault`. Its
     /// subtree is skipped, too.
-    fn skip_lossy(
-        &self,
-        index: u64,
-        dir: Arc<RecvDir>,
-        name: Option<Name>,
-        entry: Entry,
-        cost: u64,
-        fault: Fault,
-    ) -> Option<Outcome> {
-        self.record_listed(index, &dir, &entry, false);
-        if let Some(name) = &name {
+    fn skip_lossy(&self, listed: Listed, fault: Fault) -> Outcome {
+        let Listed { index, dir, name, entry, cost } = &listed;
+        self.record_listed(*index, dir, entry, false);
+        if let Some(name) = name {
             dir.record_listed(name);
         }
         let outcome = Outcome::Failed(fault);
-        if entry.kind == Kind::Dir {
-            self.open_skipped(index, &dir, &entry);
-        }
-        self.job.settle_entry(index, &dir, &entry, cost, &outcome);
-        Some(outcome)
+        self.open_skipped(&listed);
+        self.job.settle_entry(*index, dir, entry, *cost, &outcome);
+        outcome
     }
 
     /// Marks a directory that the Sender did not search: nothing in it counts as an extra.

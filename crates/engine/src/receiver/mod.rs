@@ -76,6 +76,7 @@ use linking::{Groups, Linker};
 use listing::Listing;
 use owners::{IdMap, Owners};
 use parking_lot::Mutex;
+use pending::Listed;
 pub(crate) use pending::Pending;
 use publish::Publisher;
 use publish::backup::{BackupLocation, Backups};

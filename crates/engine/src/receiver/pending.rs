@@ -12,6 +12,18 @@ use haul_sys::Dir;
 use haul_tree::SourceFile;
 use std::sync::Arc;
 
+/// An entry as it was listed. Nothing is decided about it yet.
+pub(super) struct Listed {
+    pub(super) index: u64,
+    /// The directory that contains it.
+    pub(super) dir: Arc<RecvDir>,
+    /// The name that it gets; `None` for the destination itself.
+    pub(super) name: Option<Name>,
+    pub(super) entry: Entry,
+    /// The cost in the listing's window.
+    pub(super) cost: u64,
+}
+
 /// A listed file, link or special file without an outcome.
 pub(crate) struct Pending {
     pub(crate) index: u64,
@@ -58,14 +70,9 @@ impl Pending {
     }
 
     /// Creates an entry as it was listed, without content.
-    pub(super) fn new(
-        index: u64,
-        dir: Arc<RecvDir>,
-        name: Name,
-        entry: Entry,
-        on_existing: OnExisting,
-        cost: u64,
-    ) -> Self {
+    pub(super) fn new(listed: Listed) -> Self {
+        let Listed { index, dir, name, entry, cost } = listed;
+        let name = name.expect("only directories have no name");
         let listed = entry.size();
         Self {
             index,
@@ -73,7 +80,7 @@ impl Pending {
             name,
             entry,
             listed,
-            on_existing,
+            on_existing: OnExisting::Keep,
             cost,
             resumed: 0,
             recorded_len: None,

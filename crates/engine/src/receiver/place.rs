@@ -1,6 +1,6 @@
 //! Creates directories, links and special files at their places as soon as they are listed.
 
-use super::{Creator, DirState, Pending, RecvDir, parent_fault};
+use super::{Creator, DirState, Listed, Pending, RecvDir, parent_fault};
 use crate::prefetch::Prefetched;
 use haul_model::{Changes, Entry, Fault, Kept, Kind, Name, NewEntry, Outcome, Side, Skip};
 use haul_proto::OutcomeItem;
@@ -60,14 +60,12 @@ impl Creator<'_> {
     /// the directory is still being created.
     pub(super) fn take_dir(
         &self,
-        index: u64,
-        parent: &Arc<RecvDir>,
-        name: Option<Name>,
-        entry: &Entry,
-        cost: u64,
+        listed: &Listed,
         prefetched: Option<Prefetched>,
     ) -> (Arc<RecvDir>, Option<Outcome>) {
-        let prefetched = prefetched.filter(|ahead| match (&parent.state, &name) {
+        let Listed { index, dir: parent, name, entry, cost } = listed;
+        let (index, cost) = (*index, *cost);
+        let prefetched = prefetched.filter(|ahead| match (&parent.state, name) {
             (DirState::Open(node), Some(name)) => ahead.is_of(node, name),
             _ => false,
         });
