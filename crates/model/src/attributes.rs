@@ -1,6 +1,6 @@
 //! The attributes of an entry besides its name and content, as one value, and sets of attributes.
 
-use crate::bits::bit_set;
+use crate::bit_set;
 use crate::{Acl, Changes, Extended, Timestamp, Xattr};
 use serde::{Deserialize, Serialize};
 
@@ -174,7 +174,7 @@ impl Kept {
     }
 }
 
-bit_set!(Kept, Self::KNOWN, "an attribute is unknown");
+bit_set!(Kept, u32, Self::KNOWN, "an attribute is unknown");
 
 impl Default for Kept {
     fn default() -> Self {

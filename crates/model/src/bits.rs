@@ -1,9 +1,21 @@
 //! Sets of flags that are stored and sent as one number.
 
-/// Makes a tuple struct of one `u32` a set of flags. A number with other bits than the `known` ones
-/// is no such set, for the reason `unknown`.
+/// Makes a tuple struct of one number a set of flags. If the number's type, the `known` bits and a
+/// text are given, a number with other bits is no such set, for the reason `unknown`.
+#[macro_export]
 macro_rules! bit_set {
-    ($set:ident, $known:expr, $unknown:literal) => {
+    ($set:ident, $bits:ty, $known:expr, $unknown:literal) => {
+        $crate::bit_set!($set);
+
+        impl TryFrom<$bits> for $set {
+            type Error = &'static str;
+
+            fn try_from(bits: $bits) -> Result<Self, Self::Error> {
+                if bits & !$known == 0 { Ok(Self(bits)) } else { Err($unknown) }
+            }
+        }
+    };
+    ($set:ident) => {
         impl $set {
             /// The union of both sets.
             #[must_use]
@@ -44,15 +56,5 @@ macro_rules! bit_set {
                 self.0 == 0
             }
         }
-
-        impl TryFrom<u32> for $set {
-            type Error = &'static str;
-
-            fn try_from(bits: u32) -> Result<Self, Self::Error> {
-                if bits & !$known == 0 { Ok(Self(bits)) } else { Err($unknown) }
-            }
-        }
     };
 }
-
-pub(crate) use bit_set;

@@ -2,7 +2,7 @@
 //! copies decide by them.
 
 use crate::Kept;
-use crate::bits::bit_set;
+use crate::bit_set;
 use serde::{Deserialize, Serialize};
 
 /// A set of differences; never empty in an outcome.
@@ -101,7 +101,7 @@ impl Changes {
     }
 }
 
-bit_set!(Changes, Self::ALL, "a difference is unknown");
+bit_set!(Changes, u32, Self::ALL, "a difference is unknown");
 
 #[cfg(test)]
 mod tests {

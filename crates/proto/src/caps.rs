@@ -1,5 +1,6 @@
 //! Capability bits: features beyond the base protocol.
 
+use haul_model::bit_set;
 use serde::{Deserialize, Serialize};
 
 /// A set of capabilities. The capabilities that both sides offer are in force, so a bit that one
@@ -54,28 +55,9 @@ impl Caps {
     pub const fn bits(self) -> u64 {
         self.0
     }
-
-    /// The union of both sets.
-    #[must_use]
-    pub const fn with(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// The capabilities in both sets.
-    pub const fn intersection(self, other: Self) -> Self {
-        Self(self.0 & other.0)
-    }
-
-    /// The capabilities of this set that `other` lacks.
-    pub const fn without(self, other: Self) -> Self {
-        Self(self.0 & !other.0)
-    }
-
-    /// True if all of `other` is in this set.
-    pub const fn has(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
 }
+
+bit_set!(Caps);
 
 #[cfg(test)]
 mod tests {
@@ -85,7 +67,7 @@ mod tests {
     fn sets_are_joined_and_taken_apart() {
         let (both, other) = (Caps::LZ4.with(Caps::LANES), Caps::LANES.with(Caps::CALLS));
         assert_eq!((both.bits(), both.with(other).bits()), (0x81, 0x481));
-        assert_eq!(both.intersection(other), Caps::LANES);
+        assert_eq!(both.and(other), Caps::LANES);
         assert_eq!(both.without(other), Caps::LZ4);
         assert!(both.has(Caps::LZ4) && both.has(both) && both.has(Caps::NONE));
         assert!(!both.has(other) && !both.has(Caps::CALLS));

@@ -233,8 +233,8 @@ fn message() -> impl Strategy<Value = Message> {
                 .prop_map(|(index, is_whole, bounds, into)| Want {
                     index,
                     how: match index % 2 {
-                        0 => How::whole_hash_if(is_whole),
-                        _ => How::whole_hash_if(is_whole).delta_if(true),
+                        0 => How::WHOLE_HASH.only_if(is_whole),
+                        _ => How::WHOLE_HASH.only_if(is_whole).with(How::DELTA),
                     },
                     blocks: Vec::from_iter(bounds).try_into().expect("in order"),
                     into: into.map(|(machine, number)| Object { machine, number }),

@@ -107,7 +107,7 @@ impl Hello {
 /// [`HandshakeError::Version`] if the client speaks another version.
 pub fn check_hello(hello: &Hello) -> Result<Caps, HandshakeError> {
     check_version(hello)?;
-    Ok(hello.caps.intersection(Caps::OURS))
+    Ok(hello.caps.and(Caps::OURS))
 }
 
 /// Checks the agent's greeting for the client. Returns the capabilities in force.
@@ -116,7 +116,7 @@ pub fn check_hello(hello: &Hello) -> Result<Caps, HandshakeError> {
 /// [`HandshakeError::Version`] if the agent speaks another version.
 pub fn check_welcome(welcome: &Welcome) -> Result<Caps, HandshakeError> {
     check_version(welcome)?;
-    Ok(welcome.caps.intersection(Caps::OURS))
+    Ok(welcome.caps.and(Caps::OURS))
 }
 
 fn check_version(greeting: &Hello) -> Result<(), HandshakeError> {

@@ -148,7 +148,7 @@ fn greet(input: &mut impl Read, output: &mut Writer, offers: Caps) -> Result<Hel
         return Err(refused("the client sent no greeting"));
     }
     let hello = Hello::decode(&read_payload(input, header)?).map_err(refused)?;
-    let caps = check_hello(&hello).map(|caps| caps.intersection(offers));
+    let caps = check_hello(&hello).map(|caps| caps.and(offers));
     // A client of another version receives the greeting too, and can report the mismatch.
     let welcome = Hello::ours(caps.clone().unwrap_or_default(), hello.silence_seconds, PROGRAM);
     output.write_all(&frame_bytes(FrameType::Welcome, &welcome.encode()))?;

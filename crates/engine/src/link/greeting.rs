@@ -51,7 +51,7 @@ pub(crate) fn welcome(
     let welcome = read_welcome(input, peer)?;
     let caps = check_welcome(&welcome)
         .map_err(|cause| ReadEnd::Refused(JobError::Version { host: peer.to_owned(), cause }))?;
-    let caps = caps.intersection(offered(keeps));
+    let caps = caps.and(offered(keeps));
     Ok(Welcome { caps, ..welcome })
 }
 

@@ -145,11 +145,13 @@ impl Filler<'_> {
             ProbeResult::Kept => return None,
             ProbeResult::Settled(outcome) => return Some(outcome),
         };
-        let how = How::whole_hash_if(file.resumed > 0 && self.job.requires_proof(&file.entry))
-            .delta_if(file.reused.old.is_some())
-            .in_order_if(file.needs_order())
-            .chunks_if(file.reused.is_chunked)
-            .unhashed_if(file.is_unhashed(self));
+        let hashes_all = file.resumed > 0 && self.job.requires_proof(&file.entry);
+        let how = How::WHOLE_HASH
+            .only_if(hashes_all)
+            .with(How::DELTA.only_if(file.reused.old.is_some()))
+            .with(How::IN_ORDER.only_if(file.needs_order()))
+            .with(How::CHUNKS.only_if(file.reused.is_chunked))
+            .with(How::UNHASHED.only_if(file.is_unhashed(self)));
         let into = self.publisher.naming.resolve_update_target(&mut file);
         wants.push(Want { index: file.index, how, blocks: BlockRanges::from(file.resumed), into });
         self.wanted.lock().insert(file.index, file);
@@ -227,7 +229,7 @@ impl Filler<'_> {
 
     /// Requests the whole content of a file once more.
     pub(super) fn want_again(&self, mut pending: Pending) {
-        let how = How::PLAIN.in_order_if(pending.needs_order());
+        let how = How::IN_ORDER.only_if(pending.needs_order());
         let into = self.publisher.naming.resolve_update_target(&mut pending);
         let want = Want { index: pending.index, how, blocks: BlockRanges::all(), into };
         self.wanted.lock().insert(pending.index, Box::new(pending));

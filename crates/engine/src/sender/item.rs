@@ -112,9 +112,7 @@ impl Item {
 
     /// True if the blocks are sent unchanged and in any order.
     pub(super) fn is_sent_plainly(&self) -> bool {
-        !self.want.how.wants_delta()
-            && !self.want.how.wants_whole_hash()
-            && !self.want.how.wants_order()
+        !self.want.how.has_any(How::DELTA.with(How::WHOLE_HASH).with(How::IN_ORDER))
     }
 
     /// Bytes of a file that are wanted.

@@ -8,7 +8,7 @@ use crate::in_flight::InFlight;
 use crate::link::wire::Counted;
 use haul_model::{Fault, Kind, Resume};
 use haul_plan::Plan;
-use haul_proto::FileSeal;
+use haul_proto::{FileSeal, How};
 use parking_lot::{Condvar, Mutex};
 
 /// The ledger of one job.
@@ -76,7 +76,8 @@ impl Ledger<'_> {
     /// Reports the hash of a file, unless only a part of the file was sent.
     pub(super) fn hashed(&self, item: &Item, result: &Result<FileSeal, Fault>) {
         let is_part = !item.want.blocks.is_empty() && !item.want.blocks.is_all();
-        let is_whole = |seal: &FileSeal| !is_part || item.want.how.wants_whole_hash() || seal.grew;
+        let is_whole =
+            |seal: &FileSeal| !is_part || item.want.how.has(How::WHOLE_HASH) || seal.grew;
         if let (Some(reporter), Ok(seal)) = (self.reporter, result)
             && is_whole(seal)
         {

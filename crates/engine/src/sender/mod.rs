@@ -41,7 +41,7 @@ use crate::{Job, JobError};
 use batches::batches;
 use haul_model::{Changes, Fault, Kept, Kind, OrFault, Outcome, Side, Summary};
 use haul_plan::Plan;
-use haul_proto::{Extra, Known, Late, Named, OutcomeItem, Proven, Signature, Want, Warning};
+use haul_proto::{Extra, How, Known, Late, Named, OutcomeItem, Proven, Signature, Want, Warning};
 use haul_store::{RESUME_LEN_MIN, RESUME_LEN_MIN_REMOTE};
 use haul_tree::{Meta, MetaKind, SourceFile};
 use item::Repeat;
@@ -219,7 +219,7 @@ impl SenderPort for Sender<'_> {
                 if let Some(rule) = self.broken_rule(item, &want) {
                     return self.fail_protocol(rule);
                 }
-                if !want.how.wants_delta() {
+                if !want.how.has(How::DELTA) {
                     self.signatures.forget(want.index);
                 }
                 if item.wanted || item.hashed {

@@ -17,7 +17,7 @@ use crate::control::CANCEL_POLL;
 use crate::link::wire::Outbox;
 use haul_delta::{CHUNK_LEN_MAX, chunks};
 use haul_model::Fault;
-use haul_proto::{Known, OFFERED_PER_FRAME_MAX, Offer, OfferedChunk};
+use haul_proto::{How, Known, OFFERED_PER_FRAME_MAX, Offer, OfferedChunk};
 use haul_tree::SourceFile;
 use parking_lot::{Condvar, Mutex};
 use std::collections::{HashMap, VecDeque};
@@ -370,7 +370,7 @@ fn next_dense(source: &dyn SourceFile, range: Range<u64>) -> io::Result<Option<R
 impl Sender<'_> {
     /// Queues files for the workers of a wire, or has their chunks offered first.
     pub(super) fn send_wanted(&self, items: Vec<Item>) {
-        let at_once = |item: Item| match item.want.how.wants_chunks() {
+        let at_once = |item: Item| match item.want.how.has(How::CHUNKS) {
             true => self.offers.add(item),
             false => {
                 self.offers.forget(item.index);

@@ -8,7 +8,7 @@ const MIB: u64 = 1 << 20;
 
 fn item(index: u64) -> Item {
     let item = Item::of(index, None, None, Kind::File { size: 100 * MIB });
-    let how = How::PLAIN.chunks_if(true);
+    let how = How::CHUNKS;
     Item { want: Want { blocks: BlockRanges::all(), how, ..item.want }, wanted: true, ..item }
 }
 

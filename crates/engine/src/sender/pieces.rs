@@ -14,7 +14,7 @@ use crate::link::wire::{Body, Counted, Effort, OutFrame, SentTally};
 use crate::pool::Buf;
 use haul_delta::Matcher;
 use haul_model::{BLOCK_LEN, BlockHash, BlockRange, ContentHash, Fault};
-use haul_proto::{BlockSeal, FileSeal, Message, Reuse, data_head};
+use haul_proto::{BlockSeal, FileSeal, How, Message, Reuse, data_head};
 use haul_tree::{SharedBlock, SourceFile, changed, has_grown};
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ impl<'r, 'a> Reader<'r, 'a> {
         self.sender.ledger.record_opened(item.index, source.seal().size);
         let mut pieces = self.pieces(item, source, 0, part);
         // A repeated file has no checksums any more.
-        if !item.want.how.wants_delta() || item.is_repeated {
+        if !item.want.how.has(How::DELTA) || item.is_repeated {
             return pieces.send();
         }
         let Some(signature) = self.sender.signatures.take(item.index) else {
@@ -80,7 +80,7 @@ impl<'r, 'a> Reader<'r, 'a> {
         first: u64,
         part: &'p mut [u8],
     ) -> Outgoing<'p, 'r, 'a> {
-        let is_unhashed = item.want.how.wants_no_hash();
+        let is_unhashed = item.want.how.has(How::UNHASHED);
         // The writer also sends signs of life, so it must not wait for a disk: it splices pages
         // that were just read for the hash. Without a hash, a truncated or unreadable file would
         // not be noticed.
@@ -143,10 +143,10 @@ impl Outgoing<'_, '_, '_> {
             self.next_block = range.start;
             self.send_range(range, seal.size)?;
         }
-        if item.want.how.wants_whole_hash() {
+        if item.want.how.has(How::WHOLE_HASH) {
             self.hash_up_to(seal.size)?;
         }
-        let is_whole = item.want.how.wants_whole_hash() || item.want.blocks.is_all();
+        let is_whole = item.want.how.has(How::WHOLE_HASH) || item.want.blocks.is_all();
         let sealed = self.reader.seal_at_end(&*self.source, self.passed.finish(!is_whole));
         self.check_running()?;
         Ok(sealed?)
@@ -191,7 +191,7 @@ impl Outgoing<'_, '_, '_> {
     /// Sends a range of a file of `size` bytes.
     fn send_range(&mut self, range: BlockRange, size: u64) -> Result<(), Unsent> {
         let (start, end) = range.bytes(size);
-        match self.item.want.how.wants_whole_hash() {
+        match self.item.want.how.has(How::WHOLE_HASH) {
             true => self.hash_up_to(start)?,
             // Skipped content is not hashed, and the hash of the tail does not need it.
             false => self.passed.skip_to(range.start),
@@ -229,7 +229,7 @@ impl Outgoing<'_, '_, '_> {
 
     /// Sends the content up to `end`, or Reuses for chunks that the Receiver has.
     fn send_new(&mut self, end: u64) -> Result<(), Unsent> {
-        if !self.item.want.how.wants_chunks() {
+        if !self.item.want.how.has(How::CHUNKS) {
             return self.send_data(end);
         }
         while self.passed.len() < end {
@@ -252,7 +252,7 @@ impl Outgoing<'_, '_, '_> {
     /// The next part, from `at` up to at most `end`.
     pub(super) fn next_part(&self, at: u64, end: u64) -> Part {
         let Reader { sender, control, .. } = self.reader;
-        match self.item.want.how.wants_chunks() {
+        match self.item.want.how.has(How::CHUNKS) {
             true => sender.offers.next(self.item.index, at, end, || control.stopped()),
             false => Part::New(end),
         }
@@ -308,7 +308,7 @@ impl Outgoing<'_, '_, '_> {
 
     /// Records `len` more passed bytes.
     pub(super) fn record_passed(&self, len: u64) {
-        if self.item.want.how.wants_chunks() {
+        if self.item.want.how.has(How::CHUNKS) {
             self.reader.sender.offers.passed(self.item.index, len);
         }
     }
@@ -318,7 +318,7 @@ impl Outgoing<'_, '_, '_> {
         let at = self.passed.len();
         let block_end = at.checked_add(BLOCK_LEN)?.min(self.source.seal().size);
         // Without hashes there is little to share.
-        let is_alone = self.item.want.how.wants_no_hash();
+        let is_alone = self.item.want.how.has(How::UNHASHED);
         if is_alone || !at.is_multiple_of(BLOCK_LEN) || block_end > end {
             return None;
         }

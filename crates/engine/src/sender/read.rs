@@ -11,7 +11,9 @@ use crate::digest::{has_grown, seal_of};
 use crate::link::wire::{Body, Effort, FrameCompressor, Lane, Lanes, Load, OutFrame, Outbox};
 use crate::pool::Pool;
 use haul_model::{BLOCK_LEN, ContentHash, Fault, FaultKind, Side};
-use haul_proto::{FileEnd, FileSeal, Message, PACK_FILE_MAX, PACK_TARGET, PackBuilder, PackItem};
+use haul_proto::{
+    FileEnd, FileSeal, How, Message, PACK_FILE_MAX, PACK_TARGET, PackBuilder, PackItem,
+};
 use haul_tree::{SourceFile, changed, check_size};
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -248,7 +250,7 @@ impl Reader<'_, '_> {
             check_size(&*source)?;
         }
         let content = &mut room[..seal.size as usize];
-        let is_hashed = !item.want.how.wants_no_hash();
+        let is_hashed = !item.want.how.has(How::UNHASHED);
         let hash = match is_hashed.then(|| source.shared_block(0)).flatten() {
             Some(block) => {
                 let block = block.map_err(read)?;
@@ -333,7 +335,7 @@ impl Reader<'_, '_> {
         };
         // The Receiver's old data may have changed meanwhile, or a checksum may match other
         // content.
-        if !is_final || item.want.how.wants_delta() || item.want.how.wants_chunks() {
+        if !is_final || item.want.how.has_any(How::DELTA.with(How::CHUNKS)) {
             self.sender.ledger.allow_repeat(item.index);
         }
     }

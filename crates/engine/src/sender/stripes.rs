@@ -5,7 +5,7 @@ use super::Item;
 use crate::control::{CANCEL_POLL, Control};
 use crate::link::wire::SentTally;
 use haul_model::{BLOCK_LEN, BlockHash, BlockTree, ContentHash, Fault};
-use haul_proto::FileSeal;
+use haul_proto::{FileSeal, How};
 use haul_tree::SourceFile;
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
@@ -195,7 +195,7 @@ impl Striped {
         Some(match state.end.clone() {
             Some(end) => EndStep::SendEnd(end),
             None => {
-                EndStep::ComputeEnd((!self.item.want.how.wants_no_hash()).then(|| hash(&state)))
+                EndStep::ComputeEnd((!self.item.want.how.has(How::UNHASHED)).then(|| hash(&state)))
             }
         })
     }

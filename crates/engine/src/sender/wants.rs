@@ -3,7 +3,7 @@
 use super::{Item, Sender};
 use haul_delta::{Key, Shape, Signature};
 use haul_model::{Kind, Updating};
-use haul_proto::{SIGNED_MAX, SUMS_LEN_MAX, Want};
+use haul_proto::{How, SIGNED_MAX, SUMS_LEN_MAX, Want};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 
@@ -101,7 +101,7 @@ impl Sender<'_> {
 
     fn may_leave_unhashed(&self, want: &Want) -> bool {
         let Want { how, blocks, .. } = want;
-        let is_plain = !how.wants_delta() && !how.wants_whole_hash() && blocks.is_all();
+        let is_plain = !how.has_any(How::DELTA.with(How::WHOLE_HASH)) && blocks.is_all();
         is_plain && self.plan.copies && !self.plan.wants_hashes
     }
 
@@ -115,7 +115,7 @@ impl Sender<'_> {
             false if self.copies_nothing() => return Some("it requested content in a comparison"),
             _ => {}
         }
-        if want.how.wants_no_hash() && !self.may_leave_unhashed(want) {
+        if want.how.has(How::UNHASHED) && !self.may_leave_unhashed(want) {
             return Some("it requested content without a hash where one is needed");
         }
         if want.into.is_some() && self.plan.updating == Updating::Replaces {
@@ -127,6 +127,6 @@ impl Sender<'_> {
         let is_known = !want.blocks.is_empty()
             && !item.wanted
             && self.signatures.has_complete_sums(item.index);
-        (want.how.wants_delta() && !is_known).then_some("it requested a delta without checksums")
+        (want.how.has(How::DELTA) && !is_known).then_some("it requested a delta without checksums")
     }
 }

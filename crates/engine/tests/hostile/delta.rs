@@ -201,7 +201,7 @@ fn sums(index: u64, len: usize) -> Message {
 }
 
 fn want_difference(index: u64) -> Message {
-    let (how, blocks) = (How::PLAIN.delta_if(true), BlockRanges::all());
+    let (how, blocks) = (How::DELTA, BlockRanges::all());
     Message::Want(vec![Want { index, how, blocks, into: None }])
 }
 

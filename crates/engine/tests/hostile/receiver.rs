@@ -187,7 +187,7 @@ fn those_blocks_of_a_file_are_sent_that_are_asked_for() {
                 hasher.skip_to(*block);
                 hasher.update(&large[at(*block)..at(block + 1)]);
             }
-            let hash = match how.wants_whole_hash() || wanted.len() == 3 && blocks.is_all() {
+            let hash = match how.has(How::WHOLE_HASH) || wanted.len() == 3 && blocks.is_all() {
                 true => ContentHash::of(&large),
                 false => hasher.finish_tail(),
             };
