@@ -7,6 +7,7 @@ pub(crate) mod list;
 mod moment;
 mod old_args;
 mod reading;
+mod sides;
 mod switches;
 mod table;
 mod writing;

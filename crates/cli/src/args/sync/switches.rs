@@ -21,7 +21,7 @@ pub(super) enum Given {
 
 impl Args for Switches {
     fn augment_args(command: clap::Command) -> clap::Command {
-        TABLE.iter().copied().flatten().fold(command, |command, word| {
+        TABLE.iter().fold(command, |command, word| {
             let arg = named_arg(word.name(), word.short).aliases(word.names().skip(1));
             let command = command.arg(match word.effect {
                 // The option can be repeated; the help need not say so.
@@ -63,7 +63,7 @@ impl FromArgMatches for Switches {
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        for word in TABLE.iter().copied().flatten() {
+        for word in TABLE.iter() {
             let given = values_of(matches, word.name());
             self.given.extend(given.map(|(at, value)| (at, Given::On(word, value))));
             if let Some(negated) = word.negated.first().filter(|it| matches.get_count(it) > 0) {
@@ -101,7 +101,7 @@ impl OptionSpec {
 
 /// True if `word` is one of these options.
 pub(in super::super) fn has(word: &str) -> bool {
-    TABLE.iter().copied().flatten().any(|known| match word.strip_prefix("--") {
+    TABLE.iter().any(|known| match word.strip_prefix("--") {
         Some(long) => {
             let is_off = known.negated.first() == Some(&long);
             is_off || known.names().any(|name| name == long)
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn opposites_have_their_own_words() {
-        for word in TABLE.iter().copied().flatten().filter(|word| !word.negated.is_empty()) {
+        for word in TABLE.iter().filter(|word| !word.negated.is_empty()) {
             assert_eq!(word.negated[0], format!("no-{}", word.name()));
         }
     }
