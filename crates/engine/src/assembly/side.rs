@@ -9,8 +9,8 @@ use crate::link::wire::{ByWire, Lanes, Outbox, lists, read_for_sender};
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
 use crate::pool::Pool;
 use crate::receiver::{
-    Arrivals, PARTS_MAX, Receiver, Tasks, Work, decode_lists, read_for_receiver, run_downloads,
-    run_uploads,
+    Arrivals, Filler, PARTS_MAX, Receiver, Tasks, Work, decode_lists, read_for_receiver,
+    run_downloads, run_uploads,
 };
 use crate::sender::{
     Item, Readers, Remover, RemoverMessage, Scan, Sender, run_reader, run_removers,
@@ -20,12 +20,21 @@ use crate::workers::workers;
 use crossbeam_channel::{Receiver as Queue, Sender as Giver, bounded, unbounded};
 use haul_model::FileId;
 use haul_proto::{Message, Removal};
-use haul_tree::Tree;
+use haul_tree::{Lane, Tree};
 use std::io;
 use std::sync::Arc;
 
 /// The most removals in one frame. With the longest paths, the frame stays below its bound.
 const REMOVALS_PER_FRAME_MAX: usize = 32;
+
+/// `work` that holds `at_work` until it is done.
+fn holding<F: FnOnce()>(at_work: Option<&Giver<()>>, work: F) -> impl FnOnce() + use<F> {
+    let at_work = at_work.cloned();
+    move || {
+        work();
+        drop(at_work);
+    }
+}
 
 /// Reused buffers of one side of a job.
 fn pool() -> Pool {
@@ -75,11 +84,8 @@ impl<'scope, 'a: 'scope> SenderSide<'a> {
         at_work: Option<&Giver<()>>,
     ) {
         let (role, tree, dest_lineage) = (Arc::clone(&self.role), self.tree, self.dest_lineage);
-        let at_work = at_work.cloned();
-        threads.spawn("scan", move || {
-            let _at_work = at_work;
-            Scan::new(&role, tree, job, dest_lineage).run(job);
-        });
+        let work = move || Scan::new(&role, tree, job, dest_lineage).run(job);
+        threads.spawn("scan", holding(at_work, work));
     }
 
     /// Starts the removers for a move between trees of this process.
@@ -191,27 +197,18 @@ impl<'scope, 'a: 'scope> ReceiverSide<'a> {
 
     /// Starts a thread for the small files on each lane of both trees.
     pub(super) fn begin_small_files(&self, threads: JobThreads<'scope, '_>, at_work: &Giver<()>) {
+        type Run = fn(&Filler<'_>, &Queue<SourceHandle>, Lane<'_>);
         let Some(source) = self.source else { return };
-        let target = self.tree;
-        for lane in 0..source.capabilities().small_lanes {
-            let (role, files) = (Arc::clone(&self.role), self.small.clone());
-            let at_work = at_work.clone();
-            threads.spawn("small files", move || {
-                let _at_work = at_work;
-                if let Some(lane) = source.lane(lane) {
-                    run_downloads(&role.filler, &files, lane);
-                }
-            });
-        }
-        for lane in 0..target.capabilities().small_lanes {
-            let (role, files) = (Arc::clone(&self.role), self.small.clone());
-            let at_work = at_work.clone();
-            threads.spawn("small files", move || {
-                let _at_work = at_work;
-                if let Some(lane) = target.lane(lane) {
-                    run_uploads(&role.filler, &files, lane);
-                }
-            });
+        for (tree, run) in [(source, run_downloads as Run), (self.tree, run_uploads)] {
+            for lane in 0..tree.capabilities().small_lanes {
+                let (role, files) = (Arc::clone(&self.role), self.small.clone());
+                let work = move || {
+                    if let Some(lane) = tree.lane(lane) {
+                        run(&role.filler, &files, lane);
+                    }
+                };
+                threads.spawn("small files", holding(Some(at_work), work));
+            }
         }
     }
 
