@@ -405,12 +405,14 @@ pub(crate) fn lock_journal(dir: &Dir, name: &str, wait: Duration) -> io::Result<
 }
 
 /// True if the stage contains the last recorded block. A hole at the end of the stage is not
-/// written, and counts as zeros.
+/// written, and counts as zeros. An empty stage may be new, in place of one that was removed.
 fn has_last_block(file: &File, blocks: &[BlockHash]) -> io::Result<bool> {
-    let Some((last, before)) = blocks.split_last() else { return Ok(false) };
+    let (Some((last, before)), len @ 1..) = (blocks.split_last(), file.metadata()?.len()) else {
+        return Ok(false);
+    };
     let index = before.len() as u64;
     let mut block = vec![0; BLOCK_LEN as usize];
-    let there = file.metadata()?.len().saturating_sub(index * BLOCK_LEN).min(BLOCK_LEN);
+    let there = len.saturating_sub(index * BLOCK_LEN).min(BLOCK_LEN);
     match file.read_exact_at(&mut block[..there as usize], index * BLOCK_LEN) {
         Ok(()) => Ok(BlockHash::of(index, &block) == *last),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
@@ -564,6 +566,25 @@ mod tests {
             }
             let (_, blocks) = begin(&dir);
             assert_eq!(blocks.len(), resumed, "{len:?} {damaged_at:?}");
+        }
+    }
+
+    #[test]
+    fn a_stage_that_was_lost_is_not_resumed_as_zeros() {
+        // The stage was removed, or has another name, as while it waits for the end of its job.
+        for is_linked in [false, true] {
+            let (temp, dir) = place();
+            let (stage, _) = begin(&dir);
+            put(&stage, 0);
+            stage.record(BlockHash::of(1, &vec![0; BLOCK_LEN as usize])).expect("recorded");
+            let path = temp.path().join(partial(&stage).name());
+            drop(stage);
+            match is_linked {
+                true => std::fs::hard_link(&path, temp.path().join("waits")).expect("linked"),
+                false => std::fs::remove_file(&path).expect("removed"),
+            }
+            let (_, blocks) = begin(&dir);
+            assert!(blocks.is_empty(), "{is_linked}");
         }
     }
 
