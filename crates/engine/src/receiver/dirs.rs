@@ -203,13 +203,14 @@ impl RecvDir {
     }
 
     /// Records that the entry with the path `shown` can't be listed: its name is no extra. If no
-    /// such name exists, the Sender may have read only a part of the directory. Then nothing counts
-    /// as an extra.
+    /// such name exists, or the path is that of the directory itself, the Sender may have read only
+    /// a part of the directory. Then nothing counts as an extra.
     pub(crate) fn record_unlistable(&self, shown: &[u8]) {
         let mut unlisted = self.extras.unlisted.lock();
         let Some(names) = unlisted.as_mut() else { return };
         let name = shown.rsplit(|byte| *byte == b'/').next().unwrap_or(shown);
-        if !Name::new(name).is_ok_and(|name| names.remove(&name)) {
+        let is_itself = self.parent.is_some() && shown == self.path_of(None);
+        if is_itself || !Name::new(name).is_ok_and(|name| names.remove(&name)) {
             *unlisted = None;
         }
     }
@@ -391,4 +392,30 @@ pub(super) fn names_in(node: &Arc<DirNode>) -> io::Result<BTreeSet<Name>> {
 
 pub(super) fn is_empty(node: &Arc<DirNode>, name: &Name) -> io::Result<bool> {
     Ok(node.handle()?.open_dir(name, false)?.entries()?.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_an_extra_in_a_directory_that_was_not_read() {
+        let name = |name: &[u8]| Name::new(name).expect("a name");
+        // The path of the fault, and the extras that are left in the directory `top/sub`.
+        for (shown, extras) in [
+            (&b"top/sub/sub"[..], Some(1)),
+            (b"top/sub/other", Some(1)),
+            (b"top/sub/none", None),
+            (b"top/sub", None),
+        ] {
+            let new = |above, name| RecvDir::new(above, name, DirState::Ruled, false, None);
+            let top = new(Some(new(None, None)), Some(name(b"top")));
+            let dir = new(Some(top), Some(name(b"sub")));
+            let names = BTreeSet::from([name(b"sub"), name(b"other")]);
+            *dir.extras.unlisted.lock() = Some(names);
+            dir.record_unlistable(shown);
+            let left = dir.extras.unlisted.lock().as_ref().map(BTreeSet::len);
+            assert_eq!(left, extras, "{shown:?}");
+        }
+    }
 }
