@@ -138,3 +138,41 @@ pub(crate) fn hash(
 pub(crate) fn changed() -> Fault {
     Fault::new(Side::Source, FaultKind::Changed, "it changed while it was compared")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::monitor::Silent;
+    use haul_model::Name;
+    use haul_tree::{LocalTree, Tree};
+    use std::fs::{self, File, Permissions};
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::PermissionsExt;
+    use std::thread;
+    use std::time::Duration;
+
+    #[test]
+    fn a_change_whose_time_was_set_back_is_found() {
+        let temp = tempfile::tempdir().expect("a directory");
+        let path = temp.path().join("file");
+        fs::write(&path, "one").expect("written");
+        let dir = LocalTree::PLAIN.open(temp.path().as_os_str().as_bytes()).expect("opened");
+        let file = dir.open_file(&Name::new(b"file").expect("a name"), false).expect("opened");
+        let (silent, time) = (Silent::default(), file.seal());
+        let control = Control::new(&silent);
+        let check = |strict| {
+            let copied = || Ok(Some(ContentHash::of(b"one")));
+            has_grown(&*file, strict, copied, &control).map_err(|fault| fault.kind)
+        };
+        assert_eq!(check(true), Ok(false));
+        // More than a tick of the clock of the file system.
+        thread::sleep(Duration::from_millis(20));
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("set");
+        assert_eq!((check(false), check(true)), (Ok(false), Err(FaultKind::Changed)));
+        let before = fs::metadata(&path).and_then(|meta| meta.modified()).expect("a time");
+        fs::write(&path, "two").expect("written");
+        File::open(&path).and_then(|file| file.set_modified(before)).expect("set back");
+        assert_eq!(file.seal_now().expect("read"), time);
+        assert_eq!(check(false), Err(FaultKind::Changed));
+    }
+}

@@ -118,14 +118,15 @@ impl<'r, 'a> Reader<'r, 'a> {
     }
 
     /// The end of a source, with the `hash` of the sent content if one is wanted. If the source has
-    /// grown, its first part is hashed again, and the Receiver compares that with the received
-    /// content. Without a hash that is impossible, so the source counts as changed.
+    /// grown, or may hide a change, its first part is hashed again, and the Receiver compares that
+    /// with the received content. Without a hash that is impossible, so the source counts as
+    /// changed.
     pub(super) fn seal_at_end(
         &self,
         source: &dyn SourceFile,
         hash: Option<ContentHash>,
     ) -> Result<FileSeal, Fault> {
-        let grew = has_grown(source)?;
+        let grew = has_grown(source)? || source.may_hide_changes();
         let hash = match grew {
             false => hash,
             true if hash.is_none() || self.sender.plan.strict_source => return Err(changed()),

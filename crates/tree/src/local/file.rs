@@ -165,6 +165,12 @@ impl SourceFile for LocalSource {
         let stat = haul_sys::file_stat(&self.file)?;
         Ok(Seal { size: stat.size, mtime: stat.mtime })
     }
+
+    /// The modification time can be set back after a change; the change time can't.
+    fn may_hide_changes(&self) -> bool {
+        let is_touched = |now: Stat| now.ctime != self.opened.ctime;
+        !self.fixed && haul_sys::file_stat(&self.file).is_ok_and(is_touched)
+    }
 }
 
 /// Drops parts that were still in use when they were released: by a slow thread, in a pipe, or by
