@@ -6,20 +6,30 @@ use haul_store::Records;
 use haul_tree::TreeDir;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// A number for the source `source`, on `host` or here, that gets the name at the end of `dest`.
-/// `None` if `dest` has no name or the source does not exist.
-pub(crate) fn origin(host: Option<&str>, source: &[u8], dest: &[u8]) -> Option<[u8; 16]> {
+/// `None` if `dest` has no name or the source does not exist. `is_move`: what takes the place of a
+/// source here after it was moved is another source.
+pub(crate) fn origin(
+    host: Option<&str>,
+    source: &[u8],
+    dest: &[u8],
+    is_move: bool,
+) -> Option<[u8; 16]> {
     let name = words::split(dest).name?;
     let (host, path) = match host {
         Some(host) => (host.as_bytes().to_vec(), source.to_vec()),
         None => {
             let path = std::fs::canonicalize(Path::new(OsStr::from_bytes(source))).ok()?;
-            (haul_sys::node_name(), path.into_os_string().into_encoded_bytes())
+            let found = std::fs::metadata(&path).ok().filter(|_| is_move);
+            let object = found.map(|it| format!("\0{}\0{:?}", it.ino(), it.created().ok()));
+            let path = path.into_os_string().into_encoded_bytes();
+            (haul_sys::node_name(), [path, object.unwrap_or_default().into_bytes()].concat())
         }
     };
-    // None of the parts contains a NUL.
+    // No name contains a NUL.
     let hash = ContentHash::of(&[host.as_slice(), &path, name].join(&0));
     hash.as_bytes().first_chunk().copied()
 }

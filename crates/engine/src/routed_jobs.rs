@@ -42,7 +42,8 @@ pub fn routed_jobs<H>(sources: &[HostPath<H>], dest: &HostPath<H>, like: &Job) -
 where
     H: Clone + PartialEq + fmt::Display,
 {
-    let origin = origin_of(sources, &dest.path);
+    let is_move = like.task.moving().is_some() && like.task.mirrors().is_none();
+    let origin = origin_of(sources, &dest.path, is_move);
     let runs = sources.chunk_by(|one, next| one.host == next.host);
     let routed_job = |run: &[HostPath<H>]| {
         let route = match (&run[0].host, &dest.host) {
@@ -62,8 +63,12 @@ where
 
 /// The number that identifies the destination of a single source in later runs; see
 /// [`NamedDest`](haul_proto::NamedDest). `None` for several sources, or for a source without a name.
-pub(crate) fn origin_of<H: fmt::Display>(sources: &[HostPath<H>], dest: &[u8]) -> Option<[u8; 16]> {
+pub(crate) fn origin_of<H: fmt::Display>(
+    sources: &[HostPath<H>],
+    dest: &[u8],
+    is_move: bool,
+) -> Option<[u8; 16]> {
     let [HostPath { host, path }] = sources else { return None };
     words::split(path).name?;
-    origin(host.as_ref().map(H::to_string).as_deref(), path, dest)
+    origin(host.as_ref().map(H::to_string).as_deref(), path, dest, is_move)
 }

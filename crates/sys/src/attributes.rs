@@ -82,6 +82,14 @@ pub fn set_attribute(dir: &Dir, name: &str, value: &[u8]) -> io::Result<()> {
     Ok(rustix::fs::fsetxattr(dir, name, value, rustix::fs::XattrFlags::empty())?)
 }
 
+/// Removes the extended attribute `name` of `dir`.
+///
+/// # Errors
+/// Errors of `fremovexattr`.
+pub fn remove_attribute(dir: &Dir, name: &str) -> io::Result<()> {
+    Ok(rustix::fs::fremovexattr(dir, name)?)
+}
+
 pub(crate) fn listed(list: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> io::Result<Vec<Vec<u8>>> {
     let mut few = [0; NAMES_LEN];
     let names = match list(&mut few) {

@@ -111,7 +111,9 @@ pub use accounts::{
     AccountKind, account_name, account_number, home_of_user, is_in_group, preload_accounts,
 };
 pub use activation::{Activated, sockets_from_parent};
-pub use attributes::{attribute, attribute_names, extended, set_attribute, supports_attributes};
+pub use attributes::{
+    attribute, attribute_names, extended, remove_attribute, set_attribute, supports_attributes,
+};
 pub use child::{Child, exit_at_once, fork, is_single_threaded};
 pub use close_errors::check_by_closing;
 pub use confine::{Access, confine};

@@ -13,6 +13,11 @@ pub(crate) fn remember(dir: &Dir, origin: &[u8; 16]) {
     }
 }
 
+/// Removes the record in `dir`. If that fails, a repeated command means `dir`.
+pub(crate) fn forget(dir: &Dir) {
+    let _ = haul_sys::remove_attribute(dir, ATTRIBUTE);
+}
+
 /// True if a job of `origin` made `dir`.
 pub(crate) fn is_of(dir: &Dir, origin: &[u8; 16]) -> bool {
     haul_sys::attribute(dir, ATTRIBUTE).is_some_and(|there| Some(there) == value(dir, origin))

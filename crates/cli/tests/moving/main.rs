@@ -127,6 +127,20 @@ fn a_tree_exists_and_is_removed_here() {
 }
 
 #[test]
+fn what_takes_the_place_of_a_moved_directory_is_another_source() {
+    each_target(|stage| {
+        for content in ["one", "two"] {
+            stage.scene.file("tree/a", content);
+            stage.run(&[], &["tree"], "renamed").expect_ok();
+        }
+        for (name, content) in [("renamed/a", "one"), ("renamed/tree/a", "two")] {
+            let there = fs::read_to_string(stage.there(name)).unwrap_or_default();
+            assert_eq!(there, content, "{name}, {:?}", stage.to);
+        }
+    });
+}
+
+#[test]
 fn files_are_renamed_replaced_or_kept_as_the_flags_say() {
     each_target(|stage| {
         let old = stage.there("to/f");

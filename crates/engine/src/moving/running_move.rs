@@ -11,6 +11,7 @@ use haul_model::{
     words,
 };
 use haul_proto::{NamedDest, NamedSources};
+use haul_tree::{LocalTree, Tree};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt;
@@ -201,7 +202,7 @@ impl<M: Machines> RunningMove<'_, M> {
         let paths: Vec<_> = sources.iter().filter(is_local).map(|s| s.path.clone()).collect();
         let dest = NamedDest {
             into_dir: job.sources.len() > 1,
-            origin: origin_of(&job.sources, &job.dest.path),
+            origin: origin_of(&job.sources, &job.dest.path, true),
             ..NamedDest::at(job.dest.path.clone())
         };
         let destination = Job { dest, state: job.like.state.clone(), ..Job::default() };
@@ -284,7 +285,7 @@ impl<M: Machines> RunningMove<'_, M> {
         if dest.path.ends_with(b"/") {
             return Ok(true);
         }
-        let origin = origin_of(sources, &dest.path);
+        let origin = origin_of(sources, &dest.path, true);
         let found = self.machines.ask(dest.host.as_ref(), |asked| {
             let is_dir = asked.stat(&dest.path, true)?.kind == Kind::Dir;
             // A directory that an earlier run created is the new name.
@@ -350,7 +351,7 @@ impl<M: Machines> RunningMove<'_, M> {
         let filter = self.not_copied.rules(is_nameless);
         let like = Job { filter, ..self.like(Task::Remove { rule, moving }) };
         let mut removals = routed_jobs(&sources, &dest, &like);
-        let origin = origin_of(&rest.sources, &rest.dest.path);
+        let origin = origin_of(&rest.sources, &rest.dest.path, true);
         let removing = Removing::new(self.monitor, rule);
         for routed_job in &mut removals {
             routed_job.job.dest.origin = origin;
@@ -369,6 +370,13 @@ impl<M: Machines> RunningMove<'_, M> {
         self.figures.failed += failed;
         let all_removed = self.figures.failed == 0 && self.figures.kept == 0;
         self.report_remaining(&left_dirs, naming, all_removed);
+        if let (true, None, Some(origin)) =
+            (all_removed && left_dirs.is_empty(), &rest.dest.host, origin)
+            && let Ok(dir) = LocalTree::PLAIN.open(&rest.dest.path)
+        {
+            // The next source of this name is another one.
+            dir.remove_origin_record(&origin);
+        }
         Ok(())
     }
 

@@ -79,8 +79,11 @@ impl<'d> dyn TreeDir + 'd {
         }
     }
 
-    /// Removes the visible record after the end of that job.
+    /// Removes the record after the end of that job.
     pub fn remove_origin_record(&self, origin: &[u8; 16]) {
+        if let Some(dir) = self.local_dir().ok().filter(|_| self.has_origin(origin)) {
+            crate::origin::forget(&dir);
+        }
         let Some(dir) = self.on_host() else { return };
         let (client, path) = (dir.host.client(), dir.path_of(marker_name(origin).as_bytes()));
         let forgotten = client.stat(&dir.path).and_then(|Attrs { mode, times, .. }| {
