@@ -3,9 +3,9 @@
 
 use crate::control::{Control, CopyStep};
 use crate::copy;
-use haul_model::{ContentHash, ContentHasher, Fault, FaultKind, OrFault, Side};
+use haul_model::{ContentHash, ContentHasher, Fault, FaultKind, Side};
 use haul_proto::FileSeal;
-use haul_tree::{SourceFile, StagedFile};
+use haul_tree::{Since, SourceFile, StagedFile};
 
 /// The most bytes per read.
 const READ_LEN: u64 = 1 << 20;
@@ -25,9 +25,11 @@ pub(crate) fn seal_of(
         FaultKind::Changed => changed(),
         _ => fault,
     })?;
-    let now = file.seal_now().or_fault(Side::Source, "read its metadata again")?;
-    if now != seal || file.may_hide_changes() && hash_again(file, control)? != hash {
-        return Err(changed());
+    match haul_tree::since_opened(file) {
+        Ok(Since::Unchanged) => {}
+        Ok(Since::Uncertain) if hash_again(file, control)? == hash => {}
+        Err(fault) if fault.kind != FaultKind::Changed => return Err(fault),
+        _ => return Err(changed()),
     }
     Ok(FileSeal { size: seal.size, mtime: seal.mtime, hash: Some(hash), grew: false })
 }
@@ -46,13 +48,13 @@ pub(crate) fn has_grown(
     copied: impl FnOnce() -> Result<Option<ContentHash>, Fault>,
     control: &Control<'_>,
 ) -> Result<bool, Fault> {
-    let has_grown = haul_tree::has_grown(source)?;
-    if !has_grown && !source.may_hide_changes() {
+    let since = haul_tree::since_opened(source)?;
+    if since == Since::Unchanged {
         return Ok(false);
     }
     let copied = if strict { None } else { copied()? };
     match copied {
-        Some(copied) if copied == hash_again(source, control)? => Ok(has_grown),
+        Some(copied) if copied == hash_again(source, control)? => Ok(since == Since::Grown),
         _ => Err(haul_tree::changed()),
     }
 }
@@ -172,7 +174,7 @@ mod tests {
         let before = fs::metadata(&path).and_then(|meta| meta.modified()).expect("a time");
         fs::write(&path, "two").expect("written");
         File::open(&path).and_then(|file| file.set_modified(before)).expect("set back");
-        assert_eq!(file.seal_now().expect("read"), time);
+        assert_eq!(file.seal_now().expect("read"), (time, true));
         assert_eq!(check(false), Err(FaultKind::Changed));
     }
 }

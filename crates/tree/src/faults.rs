@@ -1,20 +1,32 @@
 //! Faults of a source file during reading.
 
 use super::{SourceFile, changed};
-use haul_model::{Fault, FaultKind, Side};
+use haul_model::{Fault, FaultKind, OrFault, Side};
 
-/// True if the source has grown since it was opened; false if it is unchanged.
+/// A source since it was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Since {
+    /// It is the same.
+    Unchanged,
+    /// Its size and time are the same, but its content may have changed.
+    Uncertain,
+    /// It is longer. The rest may have changed, too.
+    Grown,
+}
+
+/// The change of the source since it was opened.
 ///
 /// # Errors
-/// [`FaultKind::Changed`] if it has changed in another way.
-pub fn has_grown(source: &dyn SourceFile) -> Result<bool, Fault> {
-    let now = source.seal_now();
-    let now =
-        now.map_err(|error| Fault::from_io(Side::Source, "read its metadata again", &error))?;
+/// [`FaultKind::Changed`] if it has changed, and not only grown.
+pub fn since_opened(source: &dyn SourceFile) -> Result<Since, Fault> {
+    let (now, may_hide_changes) =
+        source.seal_now().or_fault(Side::Source, "read its metadata again")?;
     let opened = source.seal();
     match now.size > opened.size {
+        true => Ok(Since::Grown),
         false if now != opened => Err(changed()),
-        has_grown => Ok(has_grown),
+        false if may_hide_changes => Ok(Since::Uncertain),
+        false => Ok(Since::Unchanged),
     }
 }
 
@@ -27,7 +39,7 @@ pub fn check_size(source: &dyn SourceFile) -> Result<(), Fault> {
     let has_unknown_size = || {
         Ok(source.seal().size == 0
             && source.read_at(&mut [0], 0)? > 0
-            && source.seal_now()?.size == 0)
+            && source.seal_now()?.0.size == 0)
     };
     match has_unknown_size() {
         Ok(false) => Ok(()),

@@ -40,13 +40,9 @@ pub trait SourceFile: Send + Sync {
     /// hole, or nothing, is left up to the sealed size.
     fn next_data(&self, from: u64) -> io::Result<Option<Range<u64>>>;
 
-    /// Its current size and modification time, to detect a change.
-    fn seal_now(&self) -> io::Result<Seal>;
-
-    /// True if it may have changed since it was opened without a change of its size and time.
-    fn may_hide_changes(&self) -> bool {
-        false
-    }
+    /// Its current size and modification time, to detect a change since it was opened. The flag is
+    /// true if a change may show in neither.
+    fn seal_now(&self) -> io::Result<(Seal, bool)>;
 
     /// Its content in `range`, or up to the end of the file, in order and read ahead. For a distant
     /// tree; `None` if reading at offsets is as fast.

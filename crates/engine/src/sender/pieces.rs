@@ -15,7 +15,7 @@ use crate::pool::Buf;
 use haul_delta::Matcher;
 use haul_model::{BLOCK_LEN, BlockHash, BlockRange, ContentHash, Fault};
 use haul_proto::{BlockSeal, FileSeal, How, Message, Reuse, data_head};
-use haul_tree::{SharedBlock, SourceFile, changed, has_grown};
+use haul_tree::{SharedBlock, Since, SourceFile, changed, since_opened};
 use std::sync::Arc;
 
 /// Content of one Data frame, in bytes, unless the rate is limited. No piece crosses a multiple of
@@ -105,7 +105,7 @@ impl<'r, 'a> Reader<'r, 'a> {
         pieces.tally = Some(block_task.tally.clone());
         let range = BlockRange { start: block, end: Some(block + 1) };
         let sent = match pieces.send_range(range, size) {
-            Ok(()) if block_task.is_repeated => has_grown(&*file.source).map(drop),
+            Ok(()) if block_task.is_repeated => since_opened(&*file.source).map(drop),
             Ok(()) => Ok(()),
             Err(Unsent::Failed(fault)) => Err(fault),
             Err(Unsent::Stopped) => return Err(Unsent::Stopped),
@@ -126,7 +126,7 @@ impl<'r, 'a> Reader<'r, 'a> {
         source: &dyn SourceFile,
         hash: Option<ContentHash>,
     ) -> Result<FileSeal, Fault> {
-        let grew = has_grown(source)? || source.may_hide_changes();
+        let grew = since_opened(source)? != Since::Unchanged;
         let hash = match grew {
             false => hash,
             true if hash.is_none() || self.sender.plan.strict_source => return Err(changed()),

@@ -158,18 +158,13 @@ impl SourceFile for LocalSource {
         Ok(haul_sys::next_data(&self.file, from, size))
     }
 
-    fn seal_now(&self) -> io::Result<Seal> {
-        if self.fixed {
-            return Ok(self.seal());
-        }
-        let stat = haul_sys::file_stat(&self.file)?;
-        Ok(Seal { size: stat.size, mtime: stat.mtime })
-    }
-
     /// The modification time can be set back after a change; the change time can't.
-    fn may_hide_changes(&self) -> bool {
-        let is_touched = |now: Stat| now.ctime != self.opened.ctime;
-        !self.fixed && haul_sys::file_stat(&self.file).is_ok_and(is_touched)
+    fn seal_now(&self) -> io::Result<(Seal, bool)> {
+        if self.fixed {
+            return Ok((self.seal(), false));
+        }
+        let Stat { size, mtime, ctime, .. } = haul_sys::file_stat(&self.file)?;
+        Ok((Seal { size, mtime }, ctime != self.opened.ctime))
     }
 }
 

@@ -133,7 +133,7 @@ impl SourceFile for SftpSource {
 
     /// Checks the file in all sessions. Each answer is from its own moment, so for a growing file
     /// one may still have the old size.
-    fn seal_now(&self) -> io::Result<Seal> {
+    fn seal_now(&self) -> io::Result<(Seal, bool)> {
         let others = self.others.lock().iter().flatten().cloned().collect();
         let found = in_each(self.first.clone(), others, |file| file.attrs());
         let mut seals = Vec::new();
@@ -142,11 +142,7 @@ impl SourceFile for SftpSource {
         }
         let others = seals.into_iter().filter(|seal| *seal != self.seal);
         // Changes other than growth take precedence.
-        Ok(others.min_by_key(|seal| seal.size).unwrap_or(self.seal))
-    }
-
-    fn may_hide_changes(&self) -> bool {
-        self.is_unsettled
+        Ok((others.min_by_key(|seal| seal.size).unwrap_or(self.seal), self.is_unsettled))
     }
 
     fn stream(&self, range: Range<u64>) -> Option<Box<dyn ContentStream + '_>> {
