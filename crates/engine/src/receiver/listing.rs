@@ -28,6 +28,13 @@ pub(super) struct Listing {
     has_reported_created: bool,
 }
 
+/// Requests and outcomes that are not sent yet.
+#[derive(Default)]
+struct Answers {
+    wants: Vec<Want>,
+    outcomes: Vec<OutcomeItem>,
+}
+
 impl Listing {
     /// Creates the state of a listing that begins in `root`.
     pub(super) fn of(root: Arc<RecvDir>) -> Self {
@@ -53,24 +60,19 @@ impl Receiver<'_> {
     /// Takes the next admitted items. Their outcomes are reported even if the job ends in between.
     pub(super) fn take_items(&self, items: Vec<ListItem>) -> Result<(), ProtocolViolation> {
         let _batch = self.job.ending.begin_batch();
-        let (mut wants, mut outcomes) = (Vec::new(), Vec::new());
+        let mut answers = Answers::default();
         let taken = items
             .into_iter()
             .take_while(|_| !self.job.is_ending())
-            .try_for_each(|item| self.take_item(item, &mut wants, &mut outcomes));
-        self.send_outcomes_and_wants(&mut wants, &mut outcomes);
+            .try_for_each(|item| self.take_item(item, &mut answers));
+        self.send(&mut answers);
         taken
     }
 
-    fn take_item(
-        &self,
-        item: ListItem,
-        wants: &mut Vec<Want>,
-        outcomes: &mut Vec<OutcomeItem>,
-    ) -> Result<(), ProtocolViolation> {
+    fn take_item(&self, item: ListItem, answers: &mut Answers) -> Result<(), ProtocolViolation> {
         let cost = item.cost();
         match item {
-            ListItem::DirEnd { dir } => return self.take_dir_end(dir, wants, outcomes),
+            ListItem::DirEnd { dir } => return self.take_dir_end(dir, answers),
             ListItem::Fault { dir, name, fault } => {
                 let (index, parent) = self.number(dir)?;
                 self.check_fault(dir, &name)?;
@@ -78,7 +80,7 @@ impl Receiver<'_> {
                 let outcome = self.outcome_of(as_source_fault(fault));
                 self.job.reporter.outcome(index, || name.clone(), &Kind::Special, 0, &outcome);
                 self.job.close(cost);
-                outcomes.push(OutcomeItem { index, outcome });
+                answers.outcomes.push(OutcomeItem { index, outcome });
             }
             ListItem::Subdirs { dir, names } => self.take_subdirs(dir, &names)?,
             ListItem::Account(account) => self.owners.take_account(&account)?,
@@ -88,7 +90,7 @@ impl Receiver<'_> {
                 let is_first = self.listing.lock().next_index == 1;
                 self.owners.take_mover(Owner { user, group }, is_first)?;
             }
-            ListItem::Rival(rival) => outcomes.push(self.take_rival(&rival, cost)?),
+            ListItem::Rival(rival) => answers.outcomes.push(self.take_rival(&rival, cost)?),
             ListItem::Entry { dir, mut entry } => {
                 let (index, parent) = self.number(dir)?;
                 if self.creator.dirs_created > 0 {
@@ -97,7 +99,7 @@ impl Receiver<'_> {
                 let (name, is_closed) = self.check_name(dir, &parent, &entry)?;
                 if self.job.plan.part == Part::Lists {
                     let outcome = self.list_entry(Listed { index, dir: parent, name, entry, cost });
-                    outcomes.push(OutcomeItem { index, outcome });
+                    answers.outcomes.push(OutcomeItem { index, outcome });
                     return Ok(());
                 }
                 self.owners.forget_owner(&parent, &mut entry);
@@ -108,17 +110,16 @@ impl Receiver<'_> {
                 self.owners.adapt(&mut entry);
                 if entry.kind == Kind::Dir {
                     // All other names in the parent directory are known now.
-                    self.handle_extras_in_order(&parent, wants, outcomes);
+                    self.handle_extras_in_order(&parent, answers);
                     parent.forget_prefetched();
                 }
                 let listed = Listed { index, dir: parent, name, entry, cost };
                 let outcome = match lost {
                     Some(fault) => Some(self.skip_lossy(listed, fault)),
-                    None => self.take_entry(listed, wants),
+                    None => self.take_entry(listed, &mut answers.wants),
                 };
-                if let Some(outcome) = outcome {
-                    outcomes.push(OutcomeItem { index, outcome });
-                }
+                let item = outcome.map(|outcome| OutcomeItem { index, outcome });
+                answers.outcomes.extend(item);
                 if is_closed {
                     *self.open_dir_of(index)?.extras.unlisted.lock() = None;
                 }
@@ -142,12 +143,7 @@ impl Receiver<'_> {
     }
 
     /// Takes the end of a directory. The end of the root ends the listing.
-    fn take_dir_end(
-        &self,
-        dir: u64,
-        wants: &mut Vec<Want>,
-        outcomes: &mut Vec<OutcomeItem>,
-    ) -> Result<(), ProtocolViolation> {
+    fn take_dir_end(&self, dir: u64, answers: &mut Answers) -> Result<(), ProtocolViolation> {
         let ended = self.listing.lock().open.pop_if(|(number, _)| *number == dir);
         let (_, ended) = ended.ok_or(ProtocolViolation("it ended a directory that is not open"))?;
         ended.forget_prefetched();
@@ -155,33 +151,30 @@ impl Receiver<'_> {
             self.check_end()?;
             self.job.reporter.listed_all();
         }
-        self.handle_extras_in_order(&ended, wants, outcomes);
+        self.handle_extras_in_order(&ended, answers);
         if dir == 0 {
-            self.send_outcomes_and_wants(wants, outcomes);
+            self.send(answers);
+            let Answers { wants, outcomes } = answers;
             self.filler.providers.renames.settle_renames(&self.filler, wants, outcomes);
             // Settling the root may end the job, so all outcomes are sent first.
-            self.send_outcomes_and_wants(wants, outcomes);
+            self.send(answers);
         }
         self.completion.settle(ended);
         Ok(())
     }
 
-    fn send_outcomes_and_wants(&self, wants: &mut Vec<Want>, outcomes: &mut Vec<OutcomeItem>) {
-        self.job.send_outcomes(std::mem::take(outcomes));
+    fn send(&self, answers: &mut Answers) {
+        let Answers { wants, outcomes } = std::mem::take(answers);
+        self.job.send_outcomes(outcomes);
         if !wants.is_empty() {
-            self.job.sender.want(std::mem::take(wants));
+            self.job.sender.want(wants);
         }
     }
 
     /// Reports the extras of `dir`, after the outcomes found before them.
-    fn handle_extras_in_order(
-        &self,
-        dir: &Arc<RecvDir>,
-        wants: &mut Vec<Want>,
-        outcomes: &mut Vec<OutcomeItem>,
-    ) {
+    fn handle_extras_in_order(&self, dir: &Arc<RecvDir>, answers: &mut Answers) {
         if dir.has_extras() {
-            self.send_outcomes_and_wants(wants, outcomes);
+            self.send(answers);
         }
         self.handle_extras(dir);
     }
