@@ -287,8 +287,7 @@ impl Itemized<'_> {
         };
         let sent = found.has(Changes::SENT);
         let update = match (sent, is_file) {
-            _ if is_linked => 'h',
-            _ if found.has(Changes::LOCAL.with(Changes::LINKED)) => 'h',
+            _ if is_linked || found.has(Changes::LOCAL.with(Changes::LINKED)) => 'h',
             _ if found.has(Changes::LOCAL) => 'c',
             (true, true) if self.is_outgoing => '<',
             (true, true) => '>',
@@ -306,18 +305,19 @@ impl Itemized<'_> {
             return format!("{update}{kind}         ");
         }
         let letter = |change: Changes, letter: char| if found.has(change) { letter } else { '.' };
-        let content = if is_file { Changes::CONTENT } else { Changes::TARGET };
-        let is_link = matches!(self.kind, Kind::Symlink { .. });
-        let is_recreated = !is_file && found.has(content);
+        // As in rsync, one that a base has with other attributes is another one.
+        let is_recreated =
+            !is_file && !is_linked && found.has_any(Changes::TARGET.with(Changes::LOCAL));
+        let is_changed = found.has(Changes::CONTENT) || is_recreated && kind != 'd';
         let is_made = sent || is_linked || found.has(Changes::LOCAL);
         let time = match is_made && is_file || is_recreated {
             true if !self.lines.keeps_times => 'T',
-            true if is_link && !self.lines.keeps_link_times => 't',
+            true if kind == 'L' && !self.lines.keeps_link_times => 't',
             _ => letter(Changes::TIME, 't'),
         };
         format!(
             "{update}{kind}{}{}{time}{}{}{}{}{}{}",
-            letter(content, 'c'),
+            if is_changed { 'c' } else { '.' },
             letter(Changes::SIZE, 's'),
             letter(Changes::MODE, 'p'),
             letter(Changes::USER, 'o'),
@@ -460,6 +460,27 @@ mod tests {
         assert_eq!(line(&lines, &file, fate, false), "hf..T...... a/b\\#012 => x\n");
         let before = SyncFate::Linked(Changes::default(), b"");
         assert_eq!(line(&lines, &file, before, false), "hf          a/b\\#012\n");
+    }
+
+    #[test]
+    fn a_link_that_a_base_has_with_other_attributes_is_reported_as_changed() {
+        let lines = Lines::new(1, 0, None).expect("a format");
+        let timeless = Lines { keeps_times: false, keeps_link_times: false, ..lines.clone() };
+        let link = Kind::Symlink { target: (*b"to").into() };
+        let found = Changes::USER.with(Changes::LOCAL).with(Changes::SENT);
+        let shown = |lines: &Lines| {
+            let fates = [SyncFate::Synced(found), SyncFate::Linked(found, b"x")];
+            let [link, name] = fates.map(|fate| line(lines, &link, fate, false));
+            link + &line(lines, &Kind::Dir, fates[0], false) + &name
+        };
+        insta::assert_snapshot!(shown(&lines) + &shown(&timeless), @r##"
+        cLc...o.... a/b\#012 -> to
+        cd....o.... a/b\#012/
+        hL....o.... a/b\#012 => x
+        cLc.T.o.... a/b\#012 -> to
+        cd..T.o.... a/b\#012/
+        hL....o.... a/b\#012 => x
+        "##);
     }
 
     #[test]

@@ -25,15 +25,6 @@ pub(crate) struct Said {
 /// Where lines differ on purpose, with the words of docs/reference/rsync-options.md that say so.
 pub(crate) const IN_LINES: &[(&str, Change)] = &[
     ("created anew and reported as new", told_as_new),
-    ("reports a link with another time in a base as changed", |case, rsync, haul| {
-        if has_bases(case) {
-            both(rsync, haul, |lines| {
-                for line in lines.iter_mut().filter(|line| line.get(1..3) == Some("Lc")) {
-                    line.replace_range(2..3, ".");
-                }
-            });
-        }
-    }),
     ("rsync reports the removal of directories that stay", |case, rsync, haul| {
         if case.has('n') && (case.has_rules() || case.has('b')) {
             let told = &haul.lines;
@@ -65,18 +56,6 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
             rsync.lines.retain(|line| !line.starts_with("*deleting   kept/"));
         }
     }),
-    ("and with `-J` its time too", |case, rsync, haul| {
-        if has_bases(case) && case.has('J') {
-            let is_of_time = |line: &&mut String| {
-                line.get(1..2) == Some("L") && matches!(line.get(4..5), Some("t" | "T"))
-            };
-            both(rsync, haul, |lines| {
-                for line in lines.iter_mut().filter(is_of_time) {
-                    line.replace_range(4..5, ".");
-                }
-            });
-        }
-    }),
     ("rsync gives a created directory the first one's attributes", |case, rsync, haul| {
         let bases = case.flags.iter().filter(|flag| flag.contains("-dest="));
         if bases.count() > 1 && case.has('X') {
@@ -91,17 +70,16 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
             // With `-ii` that it is the same.
             haul.lines.retain(|line| !line.starts_with("cf          "));
         }
-        // So it does of a directory or device that a base has.
+    }),
+    ("With `-O` or `-b`, rsync reports another time of a directory", |case, rsync, haul| {
         let is_beside = case.has('b') && !case.has_word("--backup-dir");
-        if has_bases(case) && (!case.has('t') || case.has('O') || is_beside) {
-            let is_made = |line: &&mut String| ["cd..", "cS.."].contains(&&line[..4]);
+        if has_bases(case) && (case.has('O') || is_beside) {
             both(rsync, haul, |lines| {
-                for line in lines.iter_mut().filter(is_made) {
+                for line in lines.iter_mut().filter(|line| line.starts_with("cd..")) {
                     line.replace_range(4..5, ".");
                 }
+                lines.retain(|line| !["cd.........", "cd         "].contains(&&line[..11]));
             });
-            let is_nothing = |line: &str| ["cd......... ", "cS......... "].contains(&&line[..12]);
-            rsync.lines.retain(|line| !is_nothing(line));
         }
     }),
     ("With `--mkpath`, a created DEST is reported", |case, rsync, haul| {

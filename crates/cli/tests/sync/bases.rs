@@ -32,6 +32,7 @@ fn prepare(scene: &Scene<'_>) {
         let other = scene.path(format!("prev/{dir}other-time"));
         nasty::set_mtime(other, 1_500_000_000, 0).expect("a time");
     }
+    mode(scene.path("prev/d/e"), 0o700);
     fs::remove_file(scene.path("prev/other-link")).expect("removed");
     scene.symlink("elsewhere", "prev/other-link");
     let link = fs::symlink_metadata(scene.path("src/other-link")).expect("there");
@@ -99,6 +100,23 @@ fn a_link_that_replaces_a_file_is_reported_whatever_a_base_has() {
             duplicate(scene.path("src/link"), scene.path("prev/link")).expect("a copy");
             let told = pair.run(&[flags, &["--link-dest=../prev"]].concat(), &["src/"], "dst");
             assert!(told.out().contains("cL+++++++++ link -> a"), "{told}");
+        }
+    });
+}
+
+#[test]
+fn a_link_that_a_base_has_with_another_time_is_reported_as_changed() {
+    each_way_by_pipe(|scene| {
+        for how in ["--link-dest=../prev", "--copy-dest=../prev", "--compare-dest=../prev"] {
+            scene.clear(&["src", "dst", "prev"]);
+            for tree in ["src", "dst", "prev"] {
+                scene.mkdir(tree);
+            }
+            scene.symlink("a", "src/link");
+            scene.symlink("a", "prev/link");
+            nasty::set_mtime(scene.path("prev/link"), 1_500_000_000, 0).expect("a time");
+            let told = Pair::of(scene).run(&["-ai", how], &["src/"], "dst");
+            assert!(told.out().contains("cLc.t...... link -> a"), "{told}");
         }
     });
 }

@@ -162,6 +162,7 @@ impl Decider<'_> {
         entry: &Entry,
     ) -> io::Result<Option<(Decision, Changes)>> {
         let Some(how) = self.job.plan.bases else { return Ok(None) };
+        let is_file = matches!(entry.kind, Kind::File { .. });
         let (mut best, mut other, mut hashed) = (None, None, Vec::new());
         for base in dir.bases() {
             let handle = base.handle()?;
@@ -181,7 +182,7 @@ impl Decider<'_> {
                 continue;
             }
             if !self.is_in_base(base, name, &entry, &there, found)? {
-                other = other.or(Some(found));
+                other = other.or(Some(found.with(Changes::LOCAL.only_if(!is_file))));
                 continue;
             }
             if found.is_empty() {
@@ -193,14 +194,12 @@ impl Decider<'_> {
         let Some((base, found)) = best else {
             // The outcome reports the differences from the first base entry of this kind: it may be
             // an earlier version.
-            let sent = |found: Changes| found.with(Changes::SENT);
             let copied = match hashed.is_empty() {
                 true => Decision::Copy(OnExisting::Keep),
                 false => Decision::HashBases(hashed, Box::new(Decision::Copy(OnExisting::Keep))),
             };
-            return Ok(other.map(|found| (copied, sent(found))));
+            return Ok(other.map(|found| (copied, found.with(Changes::SENT))));
         };
-        let is_file = matches!(entry.kind, Kind::File { .. });
         Ok(Some(by_base(how, Base(Arc::clone(base)), found, is_file)))
     }
 
