@@ -88,9 +88,10 @@ pub(crate) struct Listed {
     pub(crate) hash: Option<ContentHash>,
 }
 
-/// True if the entry was sent or created.
+/// True if the entry was sent or created. One that a base has unchanged does not count.
 fn is_new(found: Changes) -> bool {
-    found.has(Changes::SENT) || found.has(Changes::MISSING)
+    let is_changed = found.has(Changes::LOCAL) && !found.without(UNLISTED_CHANGES).is_empty();
+    is_changed || found.has_any(Changes::SENT.with(Changes::MISSING))
 }
 
 /// The line with bytes above ASCII unescaped.
@@ -535,6 +536,8 @@ mod tests {
         assert!(!tells(0, 0, &file, new));
         assert!(tells(0, 1, &file, new));
         assert!(!tells(0, 1, &file, Changes::MODE));
+        assert!(tells(0, 1, &file, Changes::MODE.with(Changes::LOCAL)));
+        assert!(!tells(0, 1, &file, Changes::LOCAL));
         assert!(tells(1, 0, &file, Changes::MODE));
         assert!(tells(0, 1, &Kind::Dir, Changes::TIME));
         assert!(!tells(1, 0, &file, Changes::default()));
