@@ -316,6 +316,25 @@ fn removals_stop_at_the_maximum() {
 }
 
 #[test]
+fn a_directory_is_touched_only_if_an_entry_of_its_own_is_removed() {
+    let prepare = |path: &Path| {
+        fs::create_dir(path.join("extra")).expect("made");
+        ["a", "b"].iter().for_each(|name| write(&path.join("extra").join(name), ""));
+    };
+    for (max, is_touched) in [(1, false), (3, true)] {
+        let delete = Some(Delete::default());
+        let task = mirror(Mirror { delete, delete_max: Some(max), ..Mirror::default() });
+        with(task, prepare, |bench| {
+            bench.list(0, [dir(None)]);
+            let (_, root) = bench.receiver.listing.lock().open[1].clone();
+            bench.end_dir(1);
+            assert_eq!(bench.heard.extras.lock().len() as u64, max);
+            assert_eq!(root.is_touched(), is_touched);
+        });
+    }
+}
+
+#[test]
 fn an_empty_directory_is_removed_only_for_its_replacement() {
     let prepare = |path: &Path| fs::create_dir(path.join("a")).expect("made");
     let task = mirror(Mirror { delete: Some(Delete::default()), ..Mirror::default() });

@@ -253,7 +253,8 @@ impl Removals<'_> {
             self.job.reporter.spared();
             return Ok(false);
         }
-        if !self.job.plan.dry_run {
+        let is_in_dir = matches!(&dir.state, DirState::Open(own) if Arc::ptr_eq(own, node));
+        if is_in_dir && !self.job.plan.dry_run {
             dir.expect_change();
         }
         let is_dir = matches!(kind, Kind::Dir);
