@@ -129,6 +129,24 @@ fn of_linked_files_only_those_of_a_base_may_be_missing() {
 }
 
 #[test]
+fn a_name_in_the_place_of_something_else_is_compared_if_both_report_it() {
+    let name = |first: &str| plain(Kind::Name(first.into()));
+    let entries = [
+        ("src/a", file()),
+        ("src/a -> b", name("src/a")),
+        ("dst/a", file()),
+        ("dst/a -> b", plain(Kind::Fifo)),
+    ];
+    let case = case(&["-aiH", "--existing"], &entries);
+    let ours = ["hf+++++++++ a -> b => a"];
+    let (rsync, haul) = left(&case, &["hf.s....... a -> b => a"], &ours, "");
+    assert_eq!(rsync, ["?f.++++++++ a -> b"]);
+    assert_eq!(rsync, haul);
+    // rsync has removed it and created nothing.
+    assert_eq!(left(&case, &[], &ours, "").1, [""; 0]);
+}
+
+#[test]
 fn a_bound_lets_go_only_what_is_extra() {
     let entries = [
         ("src/d", file()),

@@ -298,16 +298,16 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
         }
     }),
     ("the next name is sent; rsync fails for both", linked::first_has_failed),
-    (
-        "rsync removes an entry of another kind in the place of a file with several names",
-        linked::swapped_there,
-    ),
     ("a name whose file in DEST is newer is kept", linked::newer_there),
     (
         "each name of a file with several names in DEST is updated on its own",
         linked::in_destination,
     ),
     ("the first name listed is the one sent", linked::in_sources),
+    (
+        "rsync removes an entry of another kind in the place of a file with several names",
+        linked::swapped_there,
+    ),
     ("A new directory that its owner may not write does not fail", |case, rsync, haul| {
         let fails = !case.is_root && rsync.errors.contains("failed: Permission denied (13)");
         let own = case.state.keys().filter(|path| fails && is_in_new_closed(case, path));

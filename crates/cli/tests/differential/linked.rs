@@ -53,12 +53,12 @@ pub(crate) fn in_sources(case: &Case, rsync: &mut Said, haul: &mut Said) {
 }
 
 /// The letters behind that of content, without those of which rsync tells by what it did with
-/// the first name: a time that is not kept, extended attributes and access lists.
+/// the first name: a time that is not kept, extended attributes, and access lists with modes.
 fn attributes(case: &Case, how: &str) -> String {
     let is_told = |letter: char| match letter {
         'T' => false,
         'x' => !case.has('X'),
-        'a' => !case.has('A'),
+        'a' | 'p' => !case.has('A'),
         _ => true,
     };
     how.chars().map(|letter| if is_told(letter) { letter } else { '.' }).collect()
@@ -166,5 +166,7 @@ fn name_of(line: &str, names: &BTreeSet<String>) -> Option<String> {
     if line.starts_with('*') {
         return None;
     }
-    names_in(line).find(|name| names.contains(*name)).map(str::to_owned)
+    // The longest: a name may have an arrow in it.
+    let named = names_in(line).filter(|name| names.contains(*name));
+    named.max_by_key(|name| name.len()).map(str::to_owned)
 }
