@@ -4,7 +4,7 @@
 use crate::case::Case;
 use crate::entry::{Content, Entry, Kind};
 use crate::lines::Said;
-use crate::relations::{is_in_base, is_of_rules};
+use crate::relations::{is_bounded_in_the_way, is_in_base, is_of_rules};
 use haul_model::escape_bytes;
 
 /// True if what one of both has made of the trees is of no matter: rsync has ended before all
@@ -119,6 +119,9 @@ pub(crate) const IN_CODES: &[(&str, Covers)] = &[
         let stays = "keeping the directory: some of its entries stay";
         let is_told = haul.errors.contains(stays) && !haul.errors.lines().any(failed);
         is_beside && is_bounded && is_told
+    }),
+    ("other entries may go where a file replaces a directory", |case, _, haul| {
+        is_bounded_in_the_way(case, &haul.errors)
     }),
     ("if that fails, the command ends", |case, _, haul| {
         case.has_word("--backup-dir") && haul.errors.contains("kept/: can't create the directory")
