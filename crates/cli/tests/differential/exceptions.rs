@@ -111,6 +111,13 @@ const IN_TREE: &[Exception] = &[
         },
     },
     Exception {
+        reason: "A link that points to the file or directory that it would replace fails",
+        covers: |fact| {
+            let told = format!("{}: the link points to the file or", escape_bytes(fact.path));
+            fact.errors.contains(&told)
+        },
+    },
+    Exception {
         reason: "keeps its list's group entry",
         covers: |fact| {
             let is_sticky = |(path, entry): (&Vec<u8>, &Entry)| {
@@ -269,10 +276,13 @@ const IN_TREE: &[Exception] = &[
             let has_its_mode = fact.name == "mode" && !case.has('p') && is_linked(case, path);
             // So it begins with the list of that name's directory, or has none of the old file.
             let lists = case.state.values().any(|entry| entry.default_acl || entry.acl);
-            let is_listed = fact.name == "xattrs" && !case.has('A') && lists;
-            let has_its_list = is_listed && is_linked(case, path);
+            let is_listed = !case.has('A') && lists || !case.has('X');
+            let has_its_list = fact.name == "xattrs" && is_listed && is_linked(case, path);
+            let keeps_owner = case.has('o') && case.has('g');
+            let has_its_owner = fact.name == "owner" && !keeps_owner && is_linked(case, path);
             let is_really = fact.name == "really" && is_linked(case, path);
-            case.has('H') && (is_now && is_sent || has_its_mode || has_its_list || is_really)
+            let has_its_own = has_its_mode || has_its_owner || has_its_list || is_really;
+            case.has('H') && (is_now && is_sent || has_its_own)
         },
     },
     Exception {
