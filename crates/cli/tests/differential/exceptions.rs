@@ -348,7 +348,13 @@ const IN_TREE: &[Exception] = &[
             let Fact { case, path, .. } = fact;
             let mut entries = case.state.keys().filter(|other| is_right_in(other, path));
             let is_gone = match fact.name {
-                "kind" => fact.ours.is_none() && is_extra(case, path),
+                "kind" if fact.ours.is_none() => is_extra(case, path),
+                // Its backup.
+                "kind" => {
+                    let of = without_suffix(path).map(<[u8]>::to_vec);
+                    let mut of = of.into_iter().chain(backed_up(case, path));
+                    fact.is_ours_alone() && fact.backs_up() && of.any(|of| is_extra(case, &of))
+                }
                 "mtime" => entries.any(|other| is_extra(case, other)),
                 _ => false,
             };
@@ -553,7 +559,8 @@ const IN_TREE: &[Exception] = &[
                 is_in(stays, path)
                     || of.into_iter().flatten().chain(beside).any(|of| is_in(stays, &of))
             };
-            let is_of_entry = matches!(fact.name, "kind" | "mtime") || fact.is_as_before();
+            let is_of_entry =
+                matches!(fact.name, "kind" | "mtime" | "xattrs") || fact.is_as_before();
             is_of_entry && fact.backs_up() && not_backed_up(case, fact.errors).iter().any(is_of_it)
         },
     },
@@ -628,7 +635,8 @@ const IN_TREE: &[Exception] = &[
         reason: "even where it removes backups of this run",
         covers: |fact| {
             let Fact { case, path, .. } = fact;
-            let is_delayed = case.has_word("--delete-delay") && case.has_word("--delete-excluded");
+            let is_unprotected = case.has_word("--delete-excluded") || case.has_rules();
+            let is_delayed = case.has_word("--delete-delay") && is_unprotected;
             let of = without_suffix(path).is_some_and(|of| case.state.contains_key(of));
             let is_lost = fact.name == "kind" && fact.ours.is_none();
             is_delayed && case.has('b') && is_lost && of

@@ -154,7 +154,8 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
     }),
     ("even where it removes backups of this run", |case, rsync, haul| {
         let is_late = case.has_word("--delete-delay") || case.has_word("--delete-after");
-        let is_delayed = is_late && case.has_word("--delete-excluded");
+        let is_unprotected = case.has_word("--delete-excluded") || case.has_rules();
+        let is_delayed = is_late && is_unprotected;
         let names: BTreeSet<_> = case.state.keys().flat_map(|path| told(case, path)).collect();
         let is_backup = |name: &str| {
             let of = name.strip_suffix(".old").or_else(|| name.strip_suffix('~'));
