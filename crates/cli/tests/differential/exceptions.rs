@@ -366,7 +366,8 @@ const IN_TREE: &[Exception] = &[
     Exception {
         reason: "gives the existing entry the directory's time",
         covers: |fact| {
-            let is_left = fact.name == "mtime" && fact.case.has_word("--ignore-existing");
+            let is_of_dir = matches!(fact.name, "mtime" | "mode");
+            let is_left = is_of_dir && fact.case.has_word("--ignore-existing");
             is_left && fact.is_as_before() && is_swapped(fact.case, fact.path)
         },
     },
@@ -679,6 +680,14 @@ const IN_TREE: &[Exception] = &[
             let is_sent = names_of(case, path).iter().any(|name| fact.is_that_of(name));
             let may_be = is_sent && case.has('H') && !case.is_root && !failed(path);
             may_be && case.state.iter().filter(|(other, _)| !is_in(other, b"src")).any(is_another)
+        },
+    },
+    Exception {
+        reason: "rsync gives a new file a time before 1970",
+        covers: |fact| {
+            let is_wrong = fact.theirs.is_some_and(|time| time.starts_with('-'));
+            let is_now = fact.name == "mtime" && is_wrong && fact.ours == Some("now");
+            is_now && fact.case.has('U') && fact.case.has('X') && !fact.case.has('t')
         },
     },
     Exception {
