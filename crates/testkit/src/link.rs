@@ -136,6 +136,16 @@ impl Link {
         self.shared.flows().iter().for_each(Flow::silence);
     }
 
+    /// Ends the direction to the client of every connection, and lets nothing more through the
+    /// other one: only the client notices.
+    pub fn cut_half(&self) {
+        for pair in self.shared.open().iter() {
+            pair.silent.store(true, Ordering::Relaxed);
+            let _ = pair.ends[0].shutdown(Shutdown::Write);
+        }
+        self.shared.flows().iter().for_each(Flow::silence);
+    }
+
     /// Lets nothing more through the connections that stand; neither side sees why. New
     /// ones work.
     pub fn silence(&self) {

@@ -34,18 +34,21 @@ enum Fault {
     ServerKilled,
     /// The connection ends.
     Cut,
+    /// Its direction to the client ends, and nothing passes any more in the other one.
+    HalfCut,
     /// Bytes are changed on their way.
     Corrupt,
     /// Nothing passes any more.
     Stalled,
 }
 
-const FAULTS: [Fault; 7] = [
+const FAULTS: [Fault; 8] = [
     Fault::ClientKilled,
     Fault::ClientStopped,
     Fault::JobKilled,
     Fault::ServerKilled,
     Fault::Cut,
+    Fault::HalfCut,
     Fault::Corrupt,
     Fault::Stalled,
 ];
@@ -187,6 +190,7 @@ impl<'s> Host<'s> {
                 }
             },
             Fault::Cut => self.link.cut(),
+            Fault::HalfCut => self.link.cut_half(),
             Fault::Corrupt => {
                 let pieces = if self.endpoint == Endpoint::ServerQuic { PACKETS } else { 1 };
                 let is_upload = self.scene.way == Way::Upload;
