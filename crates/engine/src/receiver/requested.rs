@@ -3,7 +3,7 @@
 
 use super::{ProtocolViolation, RecvDir};
 use crate::Job;
-use haul_model::{Entry, Kind, Missing, Name, Place, Relative, words};
+use haul_model::{Entry, Kind, Missing, Name, Place, Relative, Side, words};
 use haul_proto::NamedSources;
 use std::collections::BTreeMap;
 
@@ -103,9 +103,10 @@ impl RequestedSources {
             root: PlaceNode::default(),
             unaccounted: sources.paths.len(),
             excludable_max: 0,
-            // At the end of a move directories are walked, and no link is followed.
+            // At the end of a move directories are walked, and no link is followed. A record of a
+            // link is not followed either.
             recursive: sources.recursive || removes,
-            follow: sources.follow && !removes,
+            follow: sources.follow && !removes && !job.task.fakes(Side::Source),
             merges_sources: job.task.mirrors().is_some(),
             only_dirs: walking.only_dirs,
             base: sources.base.clone(),

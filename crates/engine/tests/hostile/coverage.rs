@@ -5,7 +5,9 @@ use crate::attack::{Attacked, run_client};
 use crate::peer::{dir, dir_end, entry, file, link, pack, packed};
 use crate::place::Place;
 use haul_engine::{Job, Placement};
-use haul_model::{Action, Fault, FaultKind, FilterItem, Kind, Pattern, Rule, Side};
+use haul_model::{
+    Action, Fault, FaultKind, FilterItem, Kind, Mirror, Pattern, Policy, Rule, Side, Task,
+};
 use haul_proto::{ListItem, NamedDest, NamedSources, Role};
 
 /// Lists `items` to a client that asked for `sources`.
@@ -134,8 +136,14 @@ fn where_links_are_followed_none_is_taken() {
     ] {
         list_to(&["a"], true, true, items).assert_refused("where links are followed");
     }
-    let attacked = list_to(&["a"], false, true, vec![link(0, "a", "/etc"), dir_end(0)]);
+    let items = vec![link(0, "a", "/etc"), dir_end(0)];
+    let attacked = list_to(&["a"], false, true, items.clone());
     attacked.assert_refused("where links are followed");
+    // A file may have a record that makes it a link.
+    let mirror = Mirror { fakes_sources: true, ..Mirror::default() };
+    let task = Task::Sync(Policy::default(), mirror);
+    let sources = NamedSources { follow: true, ..NamedSources::default() };
+    send_by(Job { sources, task, ..Job::default() }, &["a"], items, None).assert_done();
 }
 
 #[test]
