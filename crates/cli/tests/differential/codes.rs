@@ -113,12 +113,11 @@ pub(crate) const IN_CODES: &[(&str, Covers)] = &[
         case.has('H') && is_lost.iter().any(|why| rsync.errors.contains(why))
     }),
     ("rsync counts a directory that stays", |case, rsync, haul| {
-        let is_beside = case.has('b') && !case.has_word("--backup-dir");
         let is_bounded = case.has_word("--max-delete") && rsync.errors.contains("(code 25)");
         let failed = |line: &str| line.starts_with("haul: ") && !line.starts_with("haul: warning");
         let stays = "keeping the directory: some of its entries stay";
         let is_told = haul.errors.contains(stays) && !haul.errors.lines().any(failed);
-        is_beside && is_bounded && is_told
+        is_bounded && is_told
     }),
     ("other entries may go where a file replaces a directory", |case, _, haul| {
         is_bounded_in_the_way(case, &haul.errors)

@@ -206,9 +206,8 @@ pub(crate) const IN_LINES: &[(&str, Change)] = &[
     }),
     ("rsync counts a directory that stays", |case, rsync, haul| {
         // In a dry run, which takes it for gone, something else stays for it.
-        let is_beside = case.has('b') && !case.has_word("--backup-dir");
         let is_bounded = case.has_word("--max-delete") && rsync.errors.contains("(code 25)");
-        if case.has('n') && is_beside && is_bounded {
+        if case.has('n') && is_bounded {
             let theirs = &rsync.lines;
             haul.lines.retain(|line| !line.starts_with('*') || theirs.contains(line));
         }
