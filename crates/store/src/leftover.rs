@@ -161,7 +161,7 @@ impl Leftover<'_> {
             Form::DelayedBatch => self.clean_batch(dir, dry_run),
             Form::Part | Form::Journal => self.clean_partial(dir, all, dry_run),
             Form::Remote | Form::RemotePart => self.clean_remote(now, dir, all, dry_run),
-            Form::Old => self.clean_old(dir, all, dry_run),
+            Form::Old => self.clean_old(dir, dry_run),
         };
         // Its own process may have published or removed it meanwhile.
         if_found(cleaned)
@@ -230,11 +230,11 @@ impl Leftover<'_> {
         Ok(self.cleaned(stat.allocated, fate))
     }
 
-    /// An old file whose final name does not exist is the only copy of the file.
-    fn clean_old(&self, dir: &Dir, all: bool, dry_run: bool) -> io::Result<Cleaned> {
+    /// An old file whose final name does not exist is the only copy of the file, and stays.
+    fn clean_old(&self, dir: &Dir, dry_run: bool) -> io::Result<Cleaned> {
         let stat = dir.stat(&as_name(self.stem))?;
         let is_superseded = self.target.is_some_and(|target| dir.stat(target).is_ok());
-        let fate = match is_superseded || all {
+        let fate = match is_superseded {
             false => Fate::Kept,
             true => removed(dry_run, || dir.remove_private(self.stem))?,
         };
