@@ -3,11 +3,12 @@
 use crate::hint::{self, Hint};
 use haul::files::FileError;
 use haul::{Host, LocationError, Machine, Request};
-use haul_engine::{JobError, Route, RoutedJob, Summary};
+use haul_engine::{EntryCounts, JobError, Route, RoutedJob, Summary};
 use haul_model::{Fault, FaultKind, Task};
 use haul_net::{ConnectError, Refusal};
 use std::error::Error;
 use std::fmt;
+use std::time::Duration;
 
 /// The exit codes, as docs/reference/exit-codes.md explains them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,6 +94,20 @@ impl From<ExitCode> for std::process::ExitCode {
     fn from(code: ExitCode) -> Self {
         code.number().into()
     }
+}
+
+/// The end of a command that copies or compares.
+#[derive(Clone, Copy)]
+pub(crate) struct End {
+    pub(crate) summary: Summary,
+    pub(crate) time: Duration,
+    /// An error ended the command.
+    pub(crate) ended_early: bool,
+    /// Bytes of content that this machine relayed between two hosts. Zero if the user chose this
+    /// way.
+    pub(crate) relayed: u64,
+    pub(crate) code: ExitCode,
+    pub(crate) entry_counts: EntryCounts,
 }
 
 /// The kind of a [`CommandError`]. It decides the exit code.

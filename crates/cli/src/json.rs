@@ -10,7 +10,7 @@ pub(crate) use self::words::{fate_word, result_word};
 use self::words::{difference_words, kind_word, origin_word};
 use crate::config::Origin;
 use crate::deployed;
-use crate::error::{CommandError, ExitCode};
+use crate::error::{CommandError, End, ExitCode};
 use crate::progress::Counts;
 use haul_engine::{CacheFigures, CheckedChunks, Cleaned, LinkEvent, Outcome, Skip, Summary};
 use haul_model::{Changes, Entry, Fault, Kind, Name, Side};
@@ -121,16 +121,9 @@ pub(crate) fn command_error(error: &CommandError) -> Object {
         .with_some("hint", hints)
 }
 
-/// Adds the figures of a copy or a mirror that took `time`. `unhashed`: contents were sent without
-/// hashes. `relayed`: bytes of content that this machine relayed between two hosts.
-fn with_figures(
-    object: Object,
-    summary: &Summary,
-    time: Duration,
-    code: ExitCode,
-    unhashed: bool,
-    relayed: u64,
-) -> Object {
+/// Adds the figures of a copy or a mirror. `unhashed`: contents were sent without hashes.
+fn with_figures(object: Object, end: &End, unhashed: bool) -> Object {
+    let End { summary, time, code, relayed, .. } = end;
     object
         .with("copied", summary.copied)
         .with("linked", summary.linked)
@@ -143,44 +136,29 @@ fn with_figures(
         .with("skipped", summary.skipped)
         .with("special", summary.special)
         .with("failed", summary.failed)
-        .with("seconds", seconds(time))
+        .with("seconds", seconds(*time))
         .with("exit_code", code.number())
         .with_some("unhashed", unhashed.then_some(true))
-        .with_some("relayed", NonZeroU64::new(relayed))
+        .with_some("relayed", NonZeroU64::new(*relayed))
 }
 
 /// Adds the figures of a copy; see [`with_figures`].
-pub(crate) fn with_copy_figures(
-    object: Object,
-    summary: &Summary,
-    time: Duration,
-    code: ExitCode,
-    unhashed: bool,
-    relayed: u64,
-) -> Object {
+pub(crate) fn with_copy_figures(object: Object, end: &End, unhashed: bool) -> Object {
     // NaN, from 0 bytes in no time, becomes 0.
-    let rate = (summary.bytes_transferred as f64 / time.as_secs_f64()) as u64;
-    with_figures(object, summary, time, code, unhashed, relayed)
-        .with("grown", summary.grown)
-        .with("rate", rate)
+    let rate = (end.summary.bytes_transferred as f64 / end.time.as_secs_f64()) as u64;
+    with_figures(object, end, unhashed).with("grown", end.summary.grown).with("rate", rate)
 }
 
 /// The figures of a mirror; see [`with_figures`].
-pub(crate) fn sync_summary(
-    summary: &Summary,
-    time: Duration,
-    code: ExitCode,
-    unhashed: bool,
-    relayed: u64,
-) -> Object {
-    with_figures(Object::line("sync_summary"), summary, time, code, unhashed, relayed)
-        .with("deleted", summary.deleted)
-        .with("spared", summary.spared)
-        .with("renamed", summary.renamed)
+pub(crate) fn sync_summary(end: &End, unhashed: bool) -> Object {
+    with_figures(Object::line("sync_summary"), end, unhashed)
+        .with("deleted", end.summary.deleted)
+        .with("spared", end.summary.spared)
+        .with("renamed", end.summary.renamed)
 }
 
 /// The figures of a check.
-pub(crate) fn check_summary(summary: &Summary, time: Duration, code: ExitCode) -> Object {
+pub(crate) fn check_summary(End { summary, time, code, .. }: &End) -> Object {
     Object::line("check_summary")
         .with("same", summary.skipped)
         .with("different", summary.different)
@@ -188,7 +166,7 @@ pub(crate) fn check_summary(summary: &Summary, time: Duration, code: ExitCode) -
         .with("extra", summary.extra)
         .with("special", summary.special)
         .with("failed", summary.failed)
-        .with("seconds", seconds(time))
+        .with("seconds", seconds(*time))
         .with("exit_code", code.number())
 }
 

@@ -1,8 +1,8 @@
 //! `haul check`: runs the jobs of a copy with the same arguments, but compares instead of copying.
 
-use super::copy::{End, execute};
+use super::copy::execute;
 use crate::args::Check;
-use crate::error::ExitCode;
+use crate::error::{End, ExitCode};
 use crate::json;
 use crate::quantity;
 use crate::report::{Lazy, Show};
@@ -15,7 +15,7 @@ pub(super) fn run(check: &Check) -> ExitCode {
     let figures = |end: End| Lazy {
         level: Show::Normal,
         text: move || text(&end),
-        json: move || json::check_summary(&end.summary, end.time, end.code),
+        json: move || json::check_summary(&end),
     };
     let refuse = &Request::refuse_to_check;
     execute(&check.copy, task, &[task], refuse, |_, _| Ok(()), figures)

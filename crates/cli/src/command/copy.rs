@@ -11,7 +11,7 @@ pub(super) use self::figures::relay_note;
 use self::ready::Refuse;
 pub(super) use self::ready::{Prepared, prepare};
 use crate::args::Copy;
-use crate::error::{CommandError, ErrorKind, ExitCode};
+use crate::error::{CommandError, End, ErrorKind, ExitCode};
 use crate::json;
 use crate::monitor::JobMonitor;
 use crate::progress::Screen;
@@ -21,7 +21,7 @@ use haul::{Hosts, Location, Machine, Questions, Ready, Request, WarnOnce, in_par
 use haul_engine::{EntryCounts, Monitor, RoutedJob, Summary};
 use haul_model::{Task, Via};
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Appended to the figures if contents were not hashed.
 pub(super) const UNHASHED: &str = "; contents not hashed";
@@ -32,20 +32,6 @@ pub(super) fn run(copy: &Copy) -> ExitCode {
     }
     let task = Task::Copy(copy.request.policy);
     execute(copy, task, &[task], &|_| Ok(()), |_, _| Ok(()), |end| Figures::of(copy, end))
-}
-
-/// The end of a command that copies or compares.
-#[derive(Clone, Copy)]
-pub(super) struct End {
-    pub(super) summary: Summary,
-    pub(super) time: Duration,
-    /// An error ended the command.
-    pub(super) ended_early: bool,
-    /// Bytes of content that this machine relayed between two hosts. Zero if the user chose this
-    /// way.
-    pub(super) relayed: u64,
-    pub(super) code: ExitCode,
-    pub(super) entry_counts: EntryCounts,
 }
 
 /// Runs the jobs of `copy` with `task`, unless `refuse` rejects the request, and prints the

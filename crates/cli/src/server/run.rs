@@ -333,7 +333,10 @@ impl Server {
         let invited = self.records.current.invitations.iter().find(|it| it.key == key).cloned();
         match (client, invited) {
             (Some(client), _) => {
-                self.queue_key_note(&caller, &client);
+                let newest = self.keys.newest();
+                if self.keys.has_old_keys() && caller.expects_key(&newest) {
+                    self.records.queue_key_note(&client, newest);
+                }
                 self.serve_client(caller, client);
             }
             (None, Some(invited)) => self.serve_guest(caller, invited),
@@ -444,14 +447,6 @@ impl Server {
         self.audit.close_in_child();
         self.callers.clear();
         self.control = None;
-    }
-
-    /// Queues a note that the client knows the newest key, if older keys exist.
-    fn queue_key_note(&mut self, caller: &Caller, client: &Client) {
-        let newest = self.keys.newest();
-        if self.keys.has_old_keys() && caller.expects_key(&newest) {
-            self.records.queue_key_note(client, newest);
-        }
     }
 
     /// Removes older keys once all clients know the newest.

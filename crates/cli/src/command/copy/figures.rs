@@ -1,7 +1,8 @@
 //! The figures at the end of a copy.
 
-use super::{End, UNHASHED};
+use super::UNHASHED;
 use crate::args::Copy;
+use crate::error::End;
 use crate::json::{self, Object};
 use crate::quantity;
 use crate::report::{Message, Show};
@@ -30,8 +31,7 @@ impl Figures {
 
     /// Adds the figures to a line.
     pub(super) fn add_to(&self, line: Object) -> Object {
-        let End { summary, time, relayed, code, .. } = &self.end;
-        json::with_copy_figures(line, summary, *time, *code, self.unhashed, *relayed)
+        json::with_copy_figures(line, &self.end, self.unhashed)
     }
 }
 

@@ -1,10 +1,9 @@
 //! `haul copy --to-all`: one job for each destination, all at the same time. Each job has its own
 //! connection and result, and waits for no other. They share the content that is read here.
 
-use super::End;
 use super::figures::Figures;
 use crate::args::Copy;
-use crate::error::{CommandError, ExitCode};
+use crate::error::{CommandError, End, ExitCode};
 use crate::interrupt::Interrupt;
 use crate::json::Object;
 use crate::monitor::JobMonitor;

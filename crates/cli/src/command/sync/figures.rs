@@ -1,7 +1,8 @@
 //! The figures at the end of a mirror.
 
 use crate::args::Stats;
-use crate::command::copy::{End, UNHASHED, relay_note};
+use crate::command::copy::{UNHASHED, relay_note};
+use crate::error::End;
 use crate::json::{self, Object};
 use crate::quantity;
 use crate::report::{Message, Show};
@@ -28,8 +29,7 @@ impl Message for Figures {
     }
 
     fn json(&self) -> Option<Object> {
-        let End { summary, time, relayed, code, .. } = &self.end;
-        Some(json::sync_summary(summary, *time, *code, self.unhashed, *relayed))
+        Some(json::sync_summary(&self.end, self.unhashed))
     }
 
     fn level(&self) -> Show {

@@ -2,7 +2,8 @@
 
 use super::fetching;
 use crate::args::{Copy, RemoteList};
-use crate::command::copy::{End, execute};
+use crate::command::copy::execute;
+use crate::error::End;
 use crate::error::ExitCode;
 use crate::lines::Columns;
 use haul::{Location, Questions, Request, use_dir_contents};
