@@ -6,12 +6,12 @@ use haul_store::Records;
 use haul_tree::TreeDir;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::UNIX_EPOCH;
 
 /// A number for the source `source`, on `host` or here, that gets the name at the end of `dest`.
-/// `None` if `dest` has no name or the source does not exist. `is_move`: what takes the place of a
-/// source here after it was moved is another source.
+/// `None` if `dest` has no name or the source does not exist. In a move the number also covers the
+/// birth time of a source here, if that is known: a later source with this path gets another one.
 pub(crate) fn origin(
     host: Option<&str>,
     source: &[u8],
@@ -23,13 +23,14 @@ pub(crate) fn origin(
         Some(host) => (host.as_bytes().to_vec(), source.to_vec()),
         None => {
             let path = std::fs::canonicalize(Path::new(OsStr::from_bytes(source))).ok()?;
-            let found = std::fs::metadata(&path).ok().filter(|_| is_move);
-            let object = found.map(|it| format!("\0{}\0{:?}", it.ino(), it.created().ok()));
+            let born = std::fs::metadata(&path).and_then(|found| found.created()).ok();
+            let born = born.and_then(|born| born.duration_since(UNIX_EPOCH).ok());
+            let object = born.filter(|_| is_move).map(|born| format!("\0{}", born.as_nanos()));
             let path = path.into_os_string().into_encoded_bytes();
             (haul_sys::node_name(), [path, object.unwrap_or_default().into_bytes()].concat())
         }
     };
-    // No name contains a NUL.
+    // No host and no path contains a NUL, and no birth time a slash.
     let hash = ContentHash::of(&[host.as_slice(), &path, name].join(&0));
     hash.as_bytes().first_chunk().copied()
 }
@@ -43,6 +44,14 @@ pub(crate) fn has_origin_record(
 ) -> bool {
     let place = state.and_then(|state| Some((state, dir.origin_key(None)?)));
     place.is_some_and(|(state, place)| haul_store::has_origin(state, &place, origin))
+}
+
+/// Forgets that a job of `origin` created `dir`. If that fails, the same command means `dir` again.
+pub(crate) fn forget_origin(state: Option<&Path>, dir: &dyn TreeDir, origin: &[u8; 16]) {
+    dir.remove_origin_record(origin);
+    if let Some((state, place)) = state.and_then(|state| Some((state, dir.origin_key(None)?))) {
+        let _ = Records::open(state).and_then(|records| records.forget_origin(&place, origin));
+    }
 }
 
 /// Records in the directory `state` that a job of `origin` creates `name` in `above`, if that

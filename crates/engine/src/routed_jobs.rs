@@ -42,8 +42,7 @@ pub fn routed_jobs<H>(sources: &[HostPath<H>], dest: &HostPath<H>, like: &Job) -
 where
     H: Clone + PartialEq + fmt::Display,
 {
-    let is_move = like.task.moving().is_some() && like.task.mirrors().is_none();
-    let origin = origin_of(sources, &dest.path, is_move);
+    let origin = origin_of(sources, &dest.path, false);
     let runs = sources.chunk_by(|one, next| one.host == next.host);
     let routed_job = |run: &[HostPath<H>]| {
         let route = match (&run[0].host, &dest.host) {

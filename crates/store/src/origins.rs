@@ -46,6 +46,14 @@ impl Records {
         sweep(&self.dir, others, AGE_MAX, RECORDS_MAX - 1);
         self.dir.open_private(&own)?.set_modified(SystemTime::now())
     }
+
+    /// Removes the record that a job of `origin` created the directory.
+    ///
+    /// # Errors
+    /// Errors of `unlink`.
+    pub fn forget_origin(&self, place: &[u8], origin: &[u8; 16]) -> io::Result<()> {
+        self.dir.remove_private(&record(place, origin))
+    }
 }
 
 /// The name of a record.
@@ -86,6 +94,8 @@ mod tests {
                 && has_origin(temp.path(), b"host:/a", &[3; 16])
         );
         assert_eq!(records(&temp), 2);
+        origins.forget_origin(b"host:/a", &[3; 16]).unwrap();
+        assert!(!has_origin(temp.path(), b"host:/a", &[3; 16]));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::removing::{Removed, Removing};
 use super::{Event, FaultLocation, Machines, MoveJob, NotCopied};
 use crate::onto_itself::{LocalEnd, is_onto_itself};
+use crate::origin::{forget_origin, has_origin_record};
 use crate::relocate::{Relocated, find_source, relocate};
 use crate::routed_jobs::origin_of;
 use crate::{HostPath, Job, JobError, Monitor, RequestError, Requests, routed_jobs};
@@ -30,7 +31,9 @@ pub fn run_move<M: Machines>(
 ) -> (Summary, Result<(), M::Error>) {
     let figures = Summary::default();
     let (dirs, not_copied) = (Vec::new(), NotCopied::default());
-    let mut running_move = RunningMove { job, machines, monitor, figures, not_copied, dirs };
+    let origin = origin_of(&job.sources, &job.dest.path, true);
+    let mut running_move =
+        RunningMove { job, machines, monitor, figures, not_copied, dirs, origin };
     let result = running_move.run();
     running_move.machines.hang_up();
     (running_move.figures, result)
@@ -46,6 +49,8 @@ struct RunningMove<'m, M: Machines> {
     not_copied: NotCopied,
     /// The source directories to be copied, as they were before.
     dirs: Vec<FoundDir<M::Host>>,
+    /// The number that identifies the destination; that of a copy, if a copy has created it.
+    origin: Option<[u8; 16]>,
 }
 
 /// A source directory, as it was found.
@@ -95,7 +100,8 @@ impl<M: Machines> RunningMove<'_, M> {
         self.inspect_dirs(&rest.sources);
         // Before the copy, which might replace a source by its own copy.
         self.refuse_itself(&rest, true)?;
-        let copies = routed_jobs(&rest.sources, &rest.dest, &self.like(Task::Copy(job.policy)));
+        let mut copies = routed_jobs(&rest.sources, &rest.dest, &self.like(Task::Copy(job.policy)));
+        copies.iter_mut().for_each(|copy| copy.job.dest.origin = self.origin);
         let copied = self.machines.copy(copies, &self.not_copied)?;
         self.figures.failed += copied.failed;
         self.not_copied.warn_if_coarse(self.monitor);
@@ -196,13 +202,20 @@ impl<M: Machines> RunningMove<'_, M> {
     }
 
     /// Renames those of `sources` that are on this machine.
-    fn rename(&self, sources: &[HostPath<M::Host>]) -> Result<Relocated, JobError> {
+    fn rename(&mut self, sources: &[HostPath<M::Host>]) -> Result<Relocated, JobError> {
         let job = self.job;
+        let copied = origin_of(&job.sources, &job.dest.path, false);
+        if let (Some(origin), Ok(dir)) = (copied, LocalTree::PLAIN.open(&job.dest.path))
+            && (dir.has_origin(&origin)
+                || has_origin_record(job.like.state.as_deref(), &*dir, &origin))
+        {
+            self.origin = copied;
+        }
         let is_local = |source: &&HostPath<M::Host>| source.host.is_none();
         let paths: Vec<_> = sources.iter().filter(is_local).map(|s| s.path.clone()).collect();
         let dest = NamedDest {
             into_dir: job.sources.len() > 1,
-            origin: origin_of(&job.sources, &job.dest.path, true),
+            origin: self.origin,
             ..NamedDest::at(job.dest.path.clone())
         };
         let destination = Job { dest, state: job.like.state.clone(), ..Job::default() };
@@ -285,18 +298,22 @@ impl<M: Machines> RunningMove<'_, M> {
         if dest.path.ends_with(b"/") {
             return Ok(true);
         }
-        let origin = origin_of(sources, &dest.path, true);
+        let numbers = [false, true].map(|is_move| origin_of(sources, &dest.path, is_move));
         let found = self.machines.ask(dest.host.as_ref(), |asked| {
             let is_dir = asked.stat(&dest.path, true)?.kind == Kind::Dir;
             // A directory that an earlier run created is the new name.
-            let is_name = match origin {
-                Some(origin) if is_dir => asked.has_origin(&dest.path, origin, state.as_deref())?,
-                _ => false,
-            };
-            Ok(is_dir && !is_name)
+            for origin in numbers.into_iter().flatten().filter(|_| is_dir) {
+                if asked.has_origin(&dest.path, origin, state.as_deref())? {
+                    return Ok((false, Some(origin)));
+                }
+            }
+            Ok((is_dir, None))
         });
         match found? {
-            Ok(is_directory) => Ok(is_directory),
+            Ok((is_directory, origin)) => {
+                self.origin = origin.or(self.origin);
+                Ok(is_directory)
+            }
             Err(Fault { kind: FaultKind::NotFound, .. }) => Ok(false),
             Err(fault) => Err(self.unusable(Fault { side: Side::Destination, ..fault })),
         }
@@ -351,10 +368,9 @@ impl<M: Machines> RunningMove<'_, M> {
         let filter = self.not_copied.rules(is_nameless);
         let like = Job { filter, ..self.like(Task::Remove { rule, moving }) };
         let mut removals = routed_jobs(&sources, &dest, &like);
-        let origin = origin_of(&rest.sources, &rest.dest.path, true);
         let removing = Removing::new(self.monitor, rule);
         for routed_job in &mut removals {
-            routed_job.job.dest.origin = origin;
+            routed_job.job.dest.origin = self.origin;
             if let Err(error) = self.machines.remove(routed_job, &removing) {
                 let naming = removing.naming();
                 let Removed { moved, left_dirs, .. } = removing.end();
@@ -371,11 +387,11 @@ impl<M: Machines> RunningMove<'_, M> {
         let all_removed = self.figures.failed == 0 && self.figures.kept == 0;
         self.report_remaining(&left_dirs, naming, all_removed);
         if let (true, None, Some(origin)) =
-            (all_removed && left_dirs.is_empty(), &rest.dest.host, origin)
+            (all_removed && left_dirs.is_empty(), &rest.dest.host, self.origin)
             && let Ok(dir) = LocalTree::PLAIN.open(&rest.dest.path)
         {
-            // The next source of this name is another one.
-            dir.remove_origin_record(&origin);
+            // A later source with this path must not be taken for this one.
+            forget_origin(self.job.like.state.as_deref(), &*dir, &origin);
         }
         Ok(())
     }
