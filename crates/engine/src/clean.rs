@@ -47,6 +47,8 @@ pub struct CleanSummary {
     pub removed: LeftoverTotal,
     /// Leftovers that stay because they can be resumed.
     pub kept: LeftoverTotal,
+    /// Old files that stay because they are the only copies.
+    pub only_copies: LeftoverTotal,
     /// Leftovers that stay because another process uses them.
     pub busy: LeftoverTotal,
     /// Leftovers that stay because another process may be using them.
@@ -67,6 +69,7 @@ impl CleanSummary {
         let stages = match cleaned.fate {
             Fate::Removed | Fate::WouldRemove => &mut self.removed,
             Fate::Kept => &mut self.kept,
+            Fate::OnlyCopy => &mut self.only_copies,
             Fate::Busy => &mut self.busy,
             Fate::Recent => &mut self.recent,
         };
@@ -78,6 +81,7 @@ impl AddAssign for CleanSummary {
     fn add_assign(&mut self, more: Self) {
         self.removed += more.removed;
         self.kept += more.kept;
+        self.only_copies += more.only_copies;
         self.busy += more.busy;
         self.recent += more.recent;
     }
@@ -193,8 +197,9 @@ mod tests {
     #[test]
     fn leftovers_are_counted_by_their_fate() {
         let mut once = CleanSummary::default();
-        let fates = [Fate::Removed, Fate::WouldRemove, Fate::Kept, Fate::Busy, Fate::Recent];
-        for (fate, bytes) in fates.into_iter().zip([1, 2, 4, 8, 16]) {
+        use Fate::{Busy, Kept, OnlyCopy, Recent, Removed, WouldRemove};
+        let fates = [Removed, WouldRemove, Kept, Busy, Recent, OnlyCopy];
+        for (fate, bytes) in fates.into_iter().zip([1, 2, 4, 8, 16, 32]) {
             let name = "x".to_owned();
             once.count(&Cleaned { name, bytes, target: None, progress: None, fate });
         }
@@ -204,6 +209,7 @@ mod tests {
         let expected = CleanSummary {
             removed: stages(4, 6),
             kept: stages(2, 8),
+            only_copies: stages(2, 64),
             busy: stages(2, 16),
             recent: stages(2, 32),
         };

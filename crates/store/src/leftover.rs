@@ -61,8 +61,10 @@ pub enum Fate {
     Removed,
     /// It would be removed without a dry run.
     WouldRemove,
-    /// It is kept because it can be resumed, or is the only copy of a file.
+    /// It is kept because it can be resumed.
     Kept,
+    /// It is kept because it is the only copy of a file.
+    OnlyCopy,
     /// It is kept because another process works on it.
     Busy,
     /// It is kept because a host's SFTP server has changed it recently, and may be writing it.
@@ -235,7 +237,7 @@ impl Leftover<'_> {
         let stat = dir.stat(&as_name(self.stem))?;
         let is_superseded = self.target.is_some_and(|target| dir.stat(target).is_ok());
         let fate = match is_superseded {
-            false => Fate::Kept,
+            false => Fate::OnlyCopy,
             true => removed(dry_run, || dir.remove_private(self.stem))?,
         };
         Ok(self.cleaned(stat.allocated, fate))

@@ -276,8 +276,8 @@ fn an_old_file_is_kept_while_nothing_has_its_name() {
     let (temp, dir) = place();
     let old = temp.path().join(old_name(&name("a")));
     fs::write(&old, "old").expect("written");
-    assert_eq!(fates(&dir, false), [Fate::Kept]);
-    assert_eq!(fates(&dir, true), [Fate::Kept], "it is the only copy");
+    assert_eq!(fates(&dir, false), [Fate::OnlyCopy]);
+    assert_eq!(fates(&dir, true), [Fate::OnlyCopy]);
     fs::write(temp.path().join("a"), "new").expect("written");
     let cleaned = clean(&dir, false, false);
     assert_eq!((cleaned[0].fate, &cleaned[0].target), (Fate::Removed, &Some(name("a"))));

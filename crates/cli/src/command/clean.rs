@@ -7,7 +7,7 @@ use crate::progress::Screen;
 use crate::quantity;
 use crate::report::{Lazy, Report, Show};
 use haul::{Location, Machine};
-use haul_engine::{CleanEvent, CleanRules, CleanSummary, Cleaned, LeftoverTotal};
+use haul_engine::{CleanEvent, CleanSummary, Cleaned, LeftoverTotal};
 use haul_model::escape_bytes;
 
 /// Cleans each directory, and prints the total.
@@ -37,16 +37,16 @@ pub(super) fn run(clean: &Clean) -> ExitCode {
             break;
         }
     }
-    report.conclude(ExitCode::Success, &line(&total, clean.rules))
+    report.conclude(ExitCode::Success, &line(&total, clean.rules.dry_run))
 }
 
 /// The last line of the output.
-fn line(total: &CleanSummary, rules: CleanRules) -> String {
+fn line(total: &CleanSummary, dry_run: bool) -> String {
     let describe = |LeftoverTotal { count, bytes }: LeftoverTotal, one, many| {
         format!("{}, {}", quantity::counted(count, one, many), quantity::bytes(bytes))
     };
     let stages = |found| describe(found, "temporary file", "temporary files");
-    let mut line = match (total.removed, rules.dry_run) {
+    let mut line = match (total.removed, dry_run) {
         (LeftoverTotal { count: 0, .. }, false) => "removed nothing".to_owned(),
         (LeftoverTotal { count: 0, .. }, true) => "would remove nothing".to_owned(),
         (removed, false) => format!("removed {}", stages(removed)),
@@ -59,13 +59,12 @@ fn line(total: &CleanSummary, rules: CleanRules) -> String {
         line.push_str(&format!("; recent {}", stages(total.recent)));
     }
     if total.kept.count > 0 {
-        let (one, many, why) = match rules.all {
-            true => ("old file", "old files", "nothing else has the content"),
-            false => {
-                ("partial file", "partial files", "the same copy resumes it, --all removes it")
-            }
-        };
-        line.push_str(&format!("; kept {}: {why}", describe(total.kept, one, many)));
+        let kept = describe(total.kept, "partial file", "partial files");
+        line.push_str(&format!("; kept {kept}: the same copy resumes it, --all removes it"));
+    }
+    if total.only_copies.count > 0 {
+        let kept = describe(total.only_copies, "old file", "old files");
+        line.push_str(&format!("; kept {kept}: nothing else has the content"));
     }
     line.push('\n');
     line
@@ -114,7 +113,8 @@ mod tests {
         };
         let stages = |count| LeftoverTotal { count, bytes: count * (5 << 20) };
         let (removed, one) = (stages(2), stages(1));
-        let total = CleanSummary { removed, kept: one, busy: one, recent: one };
+        let kept = CleanSummary { kept: one, busy: one, recent: one, ..CleanSummary::default() };
+        let total = CleanSummary { removed, ..kept };
         let mut lines = String::new();
         for one in [
             cleaned(Fate::Removed, None, None),
@@ -125,11 +125,11 @@ mod tests {
         ] {
             lines += &leftover_line(b"d/\x1b", &one);
         }
-        let rules = CleanRules::default();
-        lines += &line(&total, rules);
-        lines += &line(&total, CleanRules { dry_run: true, ..rules });
-        lines += &line(&CleanSummary { kept: one, ..total }, CleanRules { all: true, ..rules });
-        lines += &line(&CleanSummary::default(), rules);
+        lines += &line(&total, false);
+        lines += &line(&total, true);
+        let only_copies = CleanSummary { only_copies: one, ..CleanSummary::default() };
+        lines += &line(&only_copies, false);
+        lines += &line(&CleanSummary::default(), false);
         insta::assert_snapshot!(lines, @r"
         removed d/\x1b (5.0 MiB)
         removed d/\x1b (5.0 MiB; for a\n)
@@ -138,7 +138,7 @@ mod tests {
         recent d/\x1b (5.0 MiB)
         removed 2 temporary files, 10.0 MiB; in use 1 temporary file, 5.0 MiB; recent 1 temporary file, 5.0 MiB; kept 1 partial file, 5.0 MiB: the same copy resumes it, --all removes it
         would remove 2 temporary files, 10.0 MiB; in use 1 temporary file, 5.0 MiB; recent 1 temporary file, 5.0 MiB; kept 1 partial file, 5.0 MiB: the same copy resumes it, --all removes it
-        removed 2 temporary files, 10.0 MiB; in use 1 temporary file, 5.0 MiB; recent 1 temporary file, 5.0 MiB; kept 1 old file, 5.0 MiB: nothing else has the content
+        removed nothing; kept 1 old file, 5.0 MiB: nothing else has the content
         removed nothing
         ");
     }

@@ -65,7 +65,8 @@ pub(crate) fn fate_word(fate: Fate) -> &'static str {
     match fate {
         Fate::Removed => "removed",
         Fate::WouldRemove => "would_remove",
-        Fate::Kept => "kept",
+        Fate::Kept | Fate::OnlyCopy => "kept",
+
         Fate::Busy => "in_use",
         Fate::Recent => "recent",
     }
