@@ -13,7 +13,7 @@ use crate::deployed;
 use crate::error::{CommandError, End, ExitCode};
 use crate::progress::Counts;
 use haul_engine::{CacheFigures, CheckedChunks, Cleaned, LinkEvent, Outcome, Skip, Summary};
-use haul_model::{Changes, Entry, Fault, Kind, Name, Side};
+use haul_model::{Changes, Entry, Fault, FaultKind, Kind, Name, Side};
 use haul_net::Held;
 use serde_json::Value;
 use std::num::NonZeroU64;
@@ -103,10 +103,14 @@ pub(crate) fn fault(host: Option<&str>, path: &[u8], fault: &Fault, hint: Option
         Side::Source => "source",
         Side::Destination => "destination",
     };
+    let kind = match fault.kind {
+        FaultKind::ForeignLink => FaultKind::Link,
+        kind => kind,
+    };
     Object::line("error")
         .with_some("host", host)
         .with_path(path)
-        .with("kind", fault.kind)
+        .with("kind", kind)
         .with("side", side)
         .with("message", &fault.message)
         .with_some("hint", hint)

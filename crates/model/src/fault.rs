@@ -14,7 +14,7 @@ pub enum Side {
 }
 
 /// The class of a fault. It decides which hint is shown, and whether the job can continue. Its
-/// serialized names are the words of `--json`.
+/// serialized names are words of `--json`: renaming a variant changes that schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FaultKind {
@@ -57,7 +57,6 @@ pub enum FaultKind {
     /// Another entry of the job has the same name at the destination.
     Taken,
     /// A path that the user named has a symbolic link of another user in it.
-    #[serde(rename(serialize = "link"))]
     ForeignLink,
     /// The file system, or the user's limit, does not accept such a large file.
     TooLarge,

@@ -43,7 +43,8 @@ impl Outcome {
     }
 }
 
-/// The reason why an entry was skipped. Its serialized names are the words of `--json`.
+/// The reason why an entry was skipped. Its serialized names are words of
+/// `--json`: renaming a variant changes that schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Skip {

@@ -3,11 +3,11 @@
 use super::{SourceFile, changed};
 use haul_model::{Fault, FaultKind, OrFault, Side};
 
-/// A source since it was opened.
+/// How a source has changed since it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Since {
+pub enum SourceChange {
     /// It is the same.
-    Unchanged,
+    None,
     /// Its size and time are the same, but its content may have changed.
     Uncertain,
     /// It is longer. The rest may have changed, too.
@@ -18,15 +18,15 @@ pub enum Since {
 ///
 /// # Errors
 /// [`FaultKind::Changed`] if it has changed, and not only grown.
-pub fn since_opened(source: &dyn SourceFile) -> Result<Since, Fault> {
+pub fn change_since_opened(source: &dyn SourceFile) -> Result<SourceChange, Fault> {
     let (now, may_hide_changes) =
         source.seal_now().or_fault(Side::Source, "read its metadata again")?;
     let opened = source.seal();
     match now.size > opened.size {
-        true => Ok(Since::Grown),
+        true => Ok(SourceChange::Grown),
         false if now != opened => Err(changed()),
-        false if may_hide_changes => Ok(Since::Uncertain),
-        false => Ok(Since::Unchanged),
+        false if may_hide_changes => Ok(SourceChange::Uncertain),
+        false => Ok(SourceChange::None),
     }
 }
 

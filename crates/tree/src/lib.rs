@@ -37,7 +37,7 @@ mod spare_handles;
 mod spool;
 
 pub use dir::{Capabilities, PRIVATE_DIR_MODE, PendingOperation, ResumablePart, Tree, TreeDir};
-pub use faults::{Since, check_size, since_opened};
+pub use faults::{SourceChange, change_since_opened, check_size};
 pub use file::{ContentStream, Seal, SourceFile, TakePart};
 pub use haul_model::{Meta, MetaKind, Owner};
 pub use haul_store::{MoveError, SealedFile, StagedFile, changed};

@@ -229,7 +229,6 @@ fn the_document_names_every_word() {
         F::Io,
         F::Lossy,
         F::Taken,
-        F::ForeignLink,
         F::TooLarge,
     ];
     let mut all = words(&faults);

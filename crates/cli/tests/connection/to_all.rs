@@ -178,15 +178,15 @@ fn the_worst_end_decides_the_code_and_each_is_reported_in_json() {
         let dest = of.trim_matches([',', '}']);
         ends.iter().find(|line| line.contains(dest)).expect("it is told")
     };
-    assert!(end(&a).contains("\"copied\":203,") && end(&a).contains("\"exit_code\":0}"), "{run}");
-    assert!(end(&x).contains("\"message\":\"") && end(&x).contains("\"exit_code\":3}"), "{run}");
+    assert!(end(&a).contains("\"copied\":203,") && end(&a).contains("\"exit_code\":0,"), "{run}");
+    assert!(end(&x).contains("\"message\":\"") && end(&x).contains("\"exit_code\":3,"), "{run}");
     let files = lines.iter().filter(|line| line.contains("\"type\":\"result\"")).count();
     let of_a =
         lines.iter().filter(|l| l.contains("\"type\":\"result\"") && l.ends_with(&a)).count();
     assert!(files == of_a && files >= 203, "{run}");
     let summary = lines.last().expect("a line");
     assert!(summary.starts_with("{\"type\":\"summary\",\"copied\":203,"), "{run}");
-    assert!(summary.ends_with("\"exit_code\":3}"), "{run}");
+    assert!(summary.contains("\"exit_code\":3,"), "{run}");
     // A destination that can't be one is worse.
     let run = copy(&scene, &[], &["one:b", "dead:x", "two:in-the-way/"]).run().expect_code(4);
     assert_copied(&scene, "b");

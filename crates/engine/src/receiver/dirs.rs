@@ -209,7 +209,7 @@ impl RecvDir {
         let mut unlisted = self.extras.unlisted.lock();
         let Some(names) = unlisted.as_mut() else { return };
         let name = shown.rsplit(|byte| *byte == b'/').next().unwrap_or(shown);
-        let is_itself = self.parent.is_some() && shown == self.path_of(None);
+        let is_itself = self.parent.is_some() && shown == words::shown(self.path_of(None));
         if is_itself || !Name::new(name).is_ok_and(|name| names.remove(&name)) {
             *unlisted = None;
         }

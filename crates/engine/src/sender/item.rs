@@ -110,6 +110,11 @@ impl Item {
         if self.is_repeated { self.counted.saturating_sub(self.unwanted_len()) } else { 0 }
     }
 
+    /// True if the hash at the end covers the whole content.
+    pub(super) fn hashes_all(&self) -> bool {
+        self.want.how.has(How::WHOLE_HASH) || self.want.blocks.is_all()
+    }
+
     /// True if the blocks are sent unchanged and in any order.
     pub(super) fn is_sent_plainly(&self) -> bool {
         !self.want.how.has_any(How::DELTA.with(How::WHOLE_HASH).with(How::IN_ORDER))

@@ -153,7 +153,7 @@ impl Reader<'_, '_> {
         while let Some(step) = file.step() {
             match step {
                 EndStep::ComputeEnd(hash) => {
-                    let end = self.seal_at_end(&*file.source, hash);
+                    let end = self.seal_at_end(&file.item, &*file.source, hash);
                     if self.control.stopped() {
                         return None;
                     }

@@ -15,7 +15,7 @@ use crate::pool::Buf;
 use haul_delta::Matcher;
 use haul_model::{BLOCK_LEN, BlockHash, BlockRange, ContentHash, Fault};
 use haul_proto::{BlockSeal, FileSeal, How, Message, Reuse, data_head};
-use haul_tree::{SharedBlock, Since, SourceFile, changed, since_opened};
+use haul_tree::{SharedBlock, SourceChange, SourceFile, change_since_opened, changed};
 use std::sync::Arc;
 
 /// Content of one Data frame, in bytes, unless the rate is limited. No piece crosses a multiple of
@@ -105,7 +105,7 @@ impl<'r, 'a> Reader<'r, 'a> {
         pieces.tally = Some(block_task.tally.clone());
         let range = BlockRange { start: block, end: Some(block + 1) };
         let sent = match pieces.send_range(range, size) {
-            Ok(()) if block_task.is_repeated => since_opened(&*file.source).map(drop),
+            Ok(()) if block_task.is_repeated => change_since_opened(&*file.source).map(drop),
             Ok(()) => Ok(()),
             Err(Unsent::Failed(fault)) => Err(fault),
             Err(Unsent::Stopped) => return Err(Unsent::Stopped),
@@ -117,20 +117,29 @@ impl<'r, 'a> Reader<'r, 'a> {
         Ok(sent.map(|()| hash)?)
     }
 
-    /// The end of a source, with the `hash` of the sent content if one is wanted. If the source has
-    /// grown, or may hide a change, its first part is hashed again, and the Receiver compares that
-    /// with the received content. Without a hash that is impossible, so the source counts as
-    /// changed.
+    /// The end of the source of `item`, with the `hash` of the sent content if one is wanted. If the
+    /// source has grown, its first part is hashed again, and the Receiver compares that with the
+    /// received content. Without a hash that is impossible, so the source counts as changed.
     pub(super) fn seal_at_end(
         &self,
+        item: &Item,
         source: &dyn SourceFile,
         hash: Option<ContentHash>,
     ) -> Result<FileSeal, Fault> {
-        let grew = since_opened(source)? != Since::Unchanged;
-        let hash = match grew {
-            false => hash,
-            true if hash.is_none() || self.sender.plan.strict_source => return Err(changed()),
-            true => Some(hash_again(source, self.control)?),
+        let change = change_since_opened(source)?;
+        let is_strict = self.sender.plan.strict_source && change == SourceChange::Grown;
+        let (hash, grew) = match (change, hash) {
+            // Without a hash, a change that size and time do not show is not noticed.
+            (SourceChange::None, hash) | (SourceChange::Uncertain, hash @ None) => (hash, false),
+            (_, None) => return Err(changed()),
+            (_, Some(_)) if is_strict => return Err(changed()),
+            (SourceChange::Uncertain, Some(hash)) if item.hashes_all() => {
+                match hash_again(source, self.control)? == hash {
+                    true => (Some(hash), false),
+                    false => return Err(changed()),
+                }
+            }
+            _ => (Some(hash_again(source, self.control)?), true),
         };
         let seal = source.seal();
         Ok(FileSeal { size: seal.size, mtime: seal.mtime, hash, grew })
@@ -147,8 +156,8 @@ impl Outgoing<'_, '_, '_> {
         if item.want.how.has(How::WHOLE_HASH) {
             self.hash_up_to(seal.size)?;
         }
-        let is_whole = item.want.how.has(How::WHOLE_HASH) || item.want.blocks.is_all();
-        let sealed = self.reader.seal_at_end(&*self.source, self.passed.finish(!is_whole));
+        let hash = self.passed.finish(!item.hashes_all());
+        let sealed = self.reader.seal_at_end(item, &*self.source, hash);
         self.check_running()?;
         Ok(sealed?)
     }

@@ -164,7 +164,9 @@ impl SourceFile for LocalSource {
             return Ok((self.seal(), false));
         }
         let Stat { size, mtime, ctime, .. } = haul_sys::file_stat(&self.file)?;
-        Ok((Seal { size, mtime }, ctime != self.opened.ctime))
+        let is_touched = ctime != self.opened.ctime;
+        let may_hide_changes = is_touched && haul_sys::keeps_ctime(&self.file, mtime, ctime);
+        Ok((Seal { size, mtime }, may_hide_changes))
     }
 }
 

@@ -57,6 +57,7 @@ impl Removals<'_> {
                 true => Ok(false),
                 false if above.is_none() && !is_extra => {
                     if !self.job.plan.dry_run {
+                        dir.expect_change();
                         node.handle()?.remove_dir(&name)?;
                     }
                     done.saved_attributes = None;
