@@ -88,8 +88,8 @@ pub(crate) struct Listed {
     pub(crate) hash: Option<ContentHash>,
 }
 
-/// True if the entry was sent or created. One that a base has unchanged does not count.
-fn is_new(found: Changes) -> bool {
+/// True if the entry was sent, created, or made from a base with other attributes.
+fn is_sent_or_made(found: Changes) -> bool {
     let is_changed = found.has(Changes::LOCAL) && !found.without(UNLISTED_CHANGES).is_empty();
     is_changed || found.has_any(Changes::SENT.with(Changes::MISSING))
 }
@@ -228,7 +228,8 @@ impl Lines {
             _ if self.parts.is_empty() => false,
             SyncFate::Linked(_, first) => !first.is_empty(),
             SyncFate::Synced(found) => {
-                is_new(found) || *kind == Kind::Dir && !found.without(UNLISTED_CHANGES).is_empty()
+                is_sent_or_made(found)
+                    || *kind == Kind::Dir && !found.without(UNLISTED_CHANGES).is_empty()
             }
             SyncFate::Deleted => true,
         }
@@ -262,7 +263,9 @@ impl Lines {
             SyncFate::Synced(found) if found.without(UNLISTED_CHANGES).is_empty() => {
                 self.prints_unchanged
             }
-            SyncFate::Synced(found) => self.itemizes || is_new(found) || *kind == Kind::Dir,
+            SyncFate::Synced(found) => {
+                self.itemizes || is_sent_or_made(found) || *kind == Kind::Dir
+            }
         }
     }
 }
@@ -306,7 +309,8 @@ impl Itemized<'_> {
             return format!("{update}{kind}         ");
         }
         let letter = |change: Changes, letter: char| if found.has(change) { letter } else { '.' };
-        // As in rsync, one that a base has with other attributes is another one.
+        // As in rsync, a link, FIFO or device counts as changed if the base's entry has other
+        // attributes.
         let is_recreated =
             !is_file && !is_linked && found.has_any(Changes::TARGET.with(Changes::LOCAL));
         let is_changed = found.has(Changes::CONTENT) || is_recreated && kind != 'd';

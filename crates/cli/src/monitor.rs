@@ -390,8 +390,9 @@ impl Monitor for JobMonitor {
     }
 
     fn shows(&self, kind: &Kind, outcome: &Outcome) -> bool {
-        let needs_line = || self.fate(outcome).is_some_and(|fate| self.lines.needs(kind, fate));
-        self.includes(kind, outcome) || needs_line()
+        let has_other_line =
+            || self.fate(outcome).is_some_and(|fate| self.lines.is_logged_or_backed_up(kind, fate));
+        self.includes(kind, outcome) || has_other_line()
     }
 
     fn wants_hashes(&self) -> bool {

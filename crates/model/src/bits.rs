@@ -1,7 +1,8 @@
 //! Sets of flags that are stored and sent as one number.
 
-/// Makes a tuple struct of one number a set of flags. If the number's type, the `known` bits and a
-/// text are given, a number with other bits is no such set, for the reason `unknown`.
+/// Makes a tuple struct of one number a set of flags. With the number's type, the known bits and a
+/// text, it also implements `TryFrom`: a number with unknown bits fails with the text.
+#[doc(hidden)]
 #[macro_export]
 macro_rules! bit_set {
     ($set:ident, $bits:ty, $known:expr, $unknown:literal) => {

@@ -46,6 +46,7 @@ impl How {
     /// All blocks are requested without hashes: the transport is trusted.
     pub const UNHASHED: Self = Self(0x20);
 
+    /// All options above.
     const KNOWN: u8 = 0x3d;
 }
 

@@ -13,7 +13,7 @@ pub(crate) fn remember(dir: &Dir, origin: &[u8; 16]) {
     }
 }
 
-/// Removes the record in `dir`. If that fails, a repeated command means `dir`.
+/// Removes the record in `dir`. If that fails, the same command takes `dir` as its new name again.
 pub(crate) fn forget(dir: &Dir) {
     let _ = haul_sys::remove_attribute(dir, ATTRIBUTE);
 }

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// The format and the state of the lines about entries.
 pub(super) struct EntryLines {
     report: Report,
     pub(super) format: Lines,
@@ -141,7 +142,7 @@ impl EntryLines {
     }
 
     /// Logs and prints the lines of a mirror about an entry, as far as they are enabled. Returns
-    /// true if the entry has a line besides that of its backup. It has none without a `fate`.
+    /// true if the entry has a line besides that of its backup. Without a `fate` there is no line.
     pub(super) fn print_fate(
         &self,
         number: Option<u64>,
@@ -178,7 +179,7 @@ impl EntryLines {
     }
 
     /// True if an entry with this fate is logged, or has the line of a backup.
-    pub(super) fn needs(&self, kind: &Kind, fate: SyncFate<'_>) -> bool {
+    pub(super) fn is_logged_or_backed_up(&self, kind: &Kind, fate: SyncFate<'_>) -> bool {
         self.logged_by(kind, fate).is_some() || self.format.has_backup_line(kind, fate)
     }
 }

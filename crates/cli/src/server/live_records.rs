@@ -14,6 +14,7 @@ const READ_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval for retrying to change records that another process is changing.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
+/// The records in effect, and the changes to them that are due.
 pub(super) struct LiveRecords {
     paths: ServerPaths,
     pub(super) current: Records,
@@ -55,7 +56,7 @@ impl LiveRecords {
         self.unread.as_deref().filter(|_| is_new)
     }
 
-    /// The time until something is to do here.
+    /// The time until the next retry or expiry.
     pub(super) fn timeout(&self) -> Option<Duration> {
         let noting = (!self.key_notes.is_empty()).then_some(RETRY_INTERVAL);
         let reading = self.unread.as_ref().map(|_| READ_INTERVAL);
@@ -89,8 +90,8 @@ impl LiveRecords {
         noted.map(drop)
     }
 
-    /// Removes expired invitations, by the measured time. `set_known` gets the records without
-    /// them, before the file is changed.
+    /// Removes expired invitations, by the measured time. Calls `set_known` with the remaining
+    /// records before the file is changed.
     pub(super) fn remove_expired(
         &mut self,
         set_known: impl FnOnce(&Records),

@@ -127,7 +127,7 @@ fn a_tree_exists_and_is_removed_here() {
 }
 
 #[test]
-fn what_takes_the_place_of_a_moved_directory_is_another_source() {
+fn a_new_directory_with_the_path_of_a_moved_one_is_another_source() {
     each_target(|stage| {
         for content in ["one", "two"] {
             stage.scene.file("tree/a", content);

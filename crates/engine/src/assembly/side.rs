@@ -27,7 +27,7 @@ use std::sync::Arc;
 /// The most removals in one frame. With the longest paths, the frame stays below its bound.
 const REMOVALS_PER_FRAME_MAX: usize = 32;
 
-/// `work` that holds `at_work` until it is done.
+/// Returns `work`, which keeps a clone of `at_work` until it ends.
 fn holding<F: FnOnce()>(at_work: Option<&Giver<()>>, work: F) -> impl FnOnce() + use<F> {
     let at_work = at_work.cloned();
     move || {

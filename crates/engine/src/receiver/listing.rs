@@ -65,7 +65,7 @@ impl Receiver<'_> {
             .into_iter()
             .take_while(|_| !self.job.is_ending())
             .try_for_each(|item| self.take_item(item, &mut answers));
-        self.send(&mut answers);
+        self.send_answers(&mut answers);
         taken
     }
 
@@ -153,17 +153,17 @@ impl Receiver<'_> {
         }
         self.handle_extras_in_order(&ended, answers);
         if dir == 0 {
-            self.send(answers);
+            self.send_answers(answers);
             let Answers { wants, outcomes } = answers;
             self.filler.providers.renames.settle_renames(&self.filler, wants, outcomes);
             // Settling the root may end the job, so all outcomes are sent first.
-            self.send(answers);
+            self.send_answers(answers);
         }
         self.completion.settle(ended);
         Ok(())
     }
 
-    fn send(&self, answers: &mut Answers) {
+    fn send_answers(&self, answers: &mut Answers) {
         let Answers { wants, outcomes } = std::mem::take(answers);
         self.job.send_outcomes(outcomes);
         if !wants.is_empty() {
@@ -174,7 +174,7 @@ impl Receiver<'_> {
     /// Reports the extras of `dir`, after the outcomes found before them.
     fn handle_extras_in_order(&self, dir: &Arc<RecvDir>, answers: &mut Answers) {
         if dir.has_extras() {
-            self.send(answers);
+            self.send_answers(answers);
         }
         self.handle_extras(dir);
     }

@@ -349,6 +349,21 @@ fn an_empty_directory_is_removed_only_for_its_replacement() {
 }
 
 #[test]
+fn a_replaced_directory_is_a_change_of_the_one_above() {
+    let prepare = |path: &Path| {
+        fs::create_dir_all(path.join("a/b")).expect("made");
+        write(&path.join("a/b/c"), "");
+    };
+    let task = mirror(Mirror { replaces_dirs: true, ..Mirror::default() });
+    with(task, prepare, |bench| {
+        let (_, root) = bench.receiver.listing.lock().open[0].clone();
+        let removals = &bench.receiver.publisher.removals;
+        removals.clear_place(&root, &name("a"), OnExisting::Replace).expect("it is removed");
+        assert!(root.is_touched() && !bench.path.join("a").exists());
+    });
+}
+
+#[test]
 fn a_check_reports_differences_and_extras_and_changes_nothing() {
     let prepare = |path: &Path| {
         write(&path.join("longer"), "four");

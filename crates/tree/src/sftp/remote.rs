@@ -1,5 +1,6 @@
 //! Operations that only a host's directories have, which are known by their paths. They are no part
-//! of the contract: each says what holds for other directories.
+//! of the contract: each says what holds for other directories. The removal of an origin record
+//! works for both.
 
 use super::dir::{PRIVATE_FILE_MODE, SftpDir};
 use crate::{PRIVATE_DIR_MODE, PendingOperation, ResumablePart, TreeDir};

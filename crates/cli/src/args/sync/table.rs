@@ -194,7 +194,7 @@ pub(super) const TABLE: &[OptionSpec] = &[
     switch!("dry-run", Some('n'), "no-n", = policy.dry_run),
     switch!("mkpath", None, "", = mirror.creates_parents),
     flag!("fsync", None, = fsync),
-    // Where attributes of root are recorded, and where links of other users are followed.
+    // Records of root's attributes, and links of other users.
     flag!("fake-super", None, = fake_super_here),
     value!("remote-option", Some('M'), "WORD", |options, value| {
         match value.to_str() {
@@ -366,7 +366,8 @@ pub(super) const TABLE: &[OptionSpec] = &[
     ),
     value!("bwlimit", None, "RATE", rate, setting bwlimit),
     value!("contimeout", None, "SECONDS", |_, _| Ok(())),
-    // Accepted without help: haul always does it, or lacks the feature, or a setting is undone.
+    // Accepted without help: options that haul always fulfils, options for features that it lacks,
+    // and options that undo a setting.
     // Names never pass through a shell.
     switch!("secluded-args", Some('s'), "no-s", = secluded_args),
     switch!("protect-args", None, "", = secluded_args),
