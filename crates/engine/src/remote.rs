@@ -233,8 +233,8 @@ impl JobConnection for Agent {
         let is_over = match result {
             // A process that the login started on the host may hold the stream open forever.
             Ok(_) => leaving.within(CLOSE_MAX),
-            // The exit of ssh shows why a connection broke. A server may have ended only its
-            // direction, so that a writer waits forever.
+            // The exit of ssh shows why a connection broke. A server may close only its sending
+            // direction. Then the writer waits forever.
             Err(JobError::Connection(ConnectError::Lost { .. })) => {
                 killer.wait_for_exit(EXIT_WAIT_MAX) && leaving.within(TERMINATE_MAX)
             }
