@@ -1,6 +1,8 @@
 //! Writes content into an existing file, for `--inplace`. This is the one exception to the rule
 //! that a name shows the old file or the new one. The content is complete and verified before, and
 //! only differences are written. If that ends early, the file is a mixture of both.
+//!
+//! After an error, the mixture keeps the time of the old file: it must not count as newer.
 
 use crate::stage::Sealed;
 use crate::zeros::runs;
@@ -41,7 +43,11 @@ pub(crate) fn write_into(sealed: &Sealed, name: &Name, id: FileId) -> io::Result
     });
     let told = written.and_then(|()| haul_sys::check_by_closing(&old));
     told.map(|()| new.mtime).map_err(|error| match has_written {
-        true => io::Error::new(error.kind(), format!("{error}; it is partly written")),
+        true => {
+            // If that fails, too, the first error is the cause.
+            let _ = haul_sys::set_mtime(&old, stat.mtime);
+            io::Error::new(error.kind(), format!("{error}; it is partly written"))
+        }
         false => error,
     })
 }
@@ -160,6 +166,8 @@ mod tests {
         let dest = mount.path();
         let old = fs::File::create_new(dest.join("old")).expect("made");
         old.set_len(4 * STEP_LEN as u64).expect("longer");
+        let time = Timestamp { secs: 1_000_000_000, nanos: 7 };
+        haul_sys::set_mtime(&old, time).expect("a time");
         let full = sealed(dest, &vec![7; 4 * STEP_LEN]);
         let mut unreadable = sealed(dest, b"new");
         let file = tempfile::NamedTempFile::new().expect("a file");
@@ -170,6 +178,7 @@ mod tests {
             assert_eq!(error.ends_with("; it is partly written"), is_partly_written, "{error}");
             let starts_new = fs::read(dest.join("old")).expect("read").starts_with(&[7]);
             assert_eq!(starts_new, is_partly_written);
+            assert_eq!(haul_sys::file_stat(&old).expect("known").mtime, time);
         }
     }
 
