@@ -242,11 +242,13 @@ fn may_be_repeated(job: &Job, is_upload: bool, has_local_sources: bool) -> bool 
     // Removals that were not reported can't be counted.
     let is_counted =
         is_upload && job.task.mirrors().is_some_and(|mirror| mirror.delete_max.is_some());
-    // A file that was partly overwritten would be backed up as the old version.
-    let spoils_backup = job.dest.backup.is_some()
-        && job.task.mirrors().is_some_and(|mirror| mirror.updating != Updating::Replaces);
+    // A file that was partly overwritten would be kept as newer, or backed up as the old version.
+    let hides_mixture = job.task.mirrors().is_some_and(|mirror| {
+        let is_hidden = mirror.skips_newer || job.dest.backup.is_some();
+        mirror.updating != Updating::Replaces && is_hidden
+    });
     let is_read_once = has_local_sources && job.sources.paths.iter().any(|path| is_stream(path));
-    is_known && ![is_counted, spoils_backup, is_read_once].contains(&true)
+    is_known && ![is_counted, hides_mixture, is_read_once].contains(&true)
 }
 
 /// True if the local file at `path` can be read only once.
@@ -337,5 +339,24 @@ impl Monitor for WarnOnce<'_> {
 
     fn cancelled(&self) -> bool {
         self.monitor.cancelled()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_model::Policy;
+
+    #[test]
+    fn a_mirror_that_would_take_a_mixture_for_a_newer_file_is_not_run_again() {
+        let policy = Policy { keeps: Kept::TIMES, ..Policy::default() };
+        let repeats = |skips_newer, updating| {
+            let task = Task::Sync(policy, Mirror { skips_newer, updating, ..Mirror::default() });
+            may_be_repeated(&Job { task, ..Job::default() }, true, true)
+        };
+        for updating in [Updating::Replaces, Updating::InPlace, Updating::Appends] {
+            assert!(repeats(false, updating), "{updating:?}");
+            assert_eq!(repeats(true, updating), updating == Updating::Replaces, "{updating:?}");
+        }
     }
 }
