@@ -128,10 +128,10 @@ impl Summary {
         self.different > 0 || self.missing > 0 || self.extra > 0
     }
 
-    /// The figures since they were `before`. No figure may be smaller than before.
+    /// The figures since they were `before`. A figure that became smaller counts as 0.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
-        self.with(before, |now, before| now - before)
+        self.with(before, u64::saturating_sub)
     }
 }
 
@@ -208,6 +208,7 @@ mod tests {
         };
         assert_eq!(total, twice);
         assert_eq!(total.since(one), one);
+        assert_eq!(one.since(total), Summary::default());
         let none = Summary::default();
         assert!(Summary { different: 1, ..none }.has_differences());
         assert!(Summary { missing: 1, ..none }.has_differences());
