@@ -25,6 +25,9 @@ const LINGER_CHECKS: u32 = 250;
 /// The interval of these checks. All together take a second.
 const LINGER_POLL: Duration = Duration::from_millis(4);
 
+/// The reason not to continue a mirror after a lost connection.
+const OTHER_SOURCE: &str = "the source is another directory since the connection was lost, or its host has restarted: not continuing, because a file system may not be mounted, and all that it had would be removed; check the source, and run the same command again";
+
 /// The connection of a job, which may end before the job.
 pub(crate) trait Lifeline: Send + Sync {
     /// True once it has ended.
@@ -318,7 +321,15 @@ impl<'a> Reporter<'a> {
     }
 
     /// Records the entry `number`. `place` overwrites the position of the previous entry.
-    pub(crate) fn listed(&self, number: u64, entry: &Entry, place: impl FnOnce(&mut Position)) {
+    ///
+    /// # Errors
+    /// If the job must not continue: see [`ReportLog::is_same_dir`](crate::report_log::ReportLog).
+    pub(crate) fn listed(
+        &self,
+        number: u64,
+        entry: &Entry,
+        place: impl FnOnce(&mut Position),
+    ) -> Result<(), JobError> {
         let progress = self.monitor.progress();
         progress.report_log.listed(number, place);
         progress.entry_counts.found(entry);
@@ -326,6 +337,10 @@ impl<'a> Reporter<'a> {
         if let Kind::File { size } = entry.kind {
             progress.count(Counter::FilesTotal, 1);
             progress.count(Counter::BytesTotal, size);
+        }
+        match entry.kind == Kind::Dir && !progress.report_log.is_same_dir(entry.inode) {
+            true => Err(JobError::Protocol(OTHER_SOURCE.to_owned())),
+            false => Ok(()),
         }
     }
 

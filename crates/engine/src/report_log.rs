@@ -26,6 +26,9 @@ const SINGLE_MAX: usize = 1 << 16;
 /// lost may be reported as unchanged.
 const MADE_MAX: usize = 1 << 16;
 
+/// Maximum number of directories at the top of the sources whose objects are recorded.
+const TOPS_MAX: usize = 1 << 16;
+
 /// The record of a job that may be run again.
 #[derive(Debug, Default)]
 pub(crate) struct ReportLog {
@@ -63,6 +66,9 @@ struct Record {
     single: FxHashSet<u64>,
     /// See [`PossibleRemovals`].
     removals: PossibleRemovals,
+    /// If the job removes extras: the objects of the directories at the top of the sources, by the
+    /// keys of their paths.
+    tops: Option<FxHashMap<u64, u64>>,
     /// This run has listed all entries.
     has_listed_all: bool,
     /// An earlier run had listed all entries, and reported all outcomes.
@@ -186,6 +192,7 @@ impl ReportLog {
         record.is_mirror = task.mirrors().is_some();
         record.finds_again = task.keeps_destination();
         record.removals = PossibleRemovals::of(task, base);
+        record.tops = task.mirrors().and_then(|mirror| mirror.delete).map(|_| FxHashMap::default());
         self.keeps.store(true, Relaxed);
     }
 
@@ -247,6 +254,27 @@ impl ReportLog {
             None => (ReportState::Reported, false),
         };
         record.open.insert(number, Open { keys, report_state, wanted });
+    }
+
+    /// Records the object of the directory that was listed last. `false` if the job removes extras,
+    /// and an earlier run has listed another object at this top of the sources. If the host has
+    /// restarted, its file system may not be mounted yet, and everything would count as an extra.
+    pub(crate) fn is_same_dir(&self, object: u64) -> bool {
+        let record = &mut *self.record.lock();
+        let (Some(tops), Some(last)) = (&mut record.tops, &record.last) else { return true };
+        let key = key(&last.path);
+        if object == 0 || last.path.contains(&b'/') {
+            return true;
+        }
+        match tops.get(&key) {
+            Some(before) => *before == object,
+            None => {
+                if tops.len() < TOPS_MAX {
+                    tops.insert(key, object);
+                }
+                true
+            }
+        }
     }
 
     /// Records that all entries were listed.

@@ -270,11 +270,14 @@ impl Receiver<'_> {
 
     /// Reports that `entry` in `dir` was listed. `is_rival`: an earlier source has its place.
     fn record_listed(&self, index: u64, dir: &RecvDir, entry: &Entry, is_rival: bool) {
-        self.job.reporter.listed(index, entry, |place| {
+        let listed = self.job.reporter.listed(index, entry, |place| {
             place.source = self.listing.lock().source;
             (place.is_dir, place.is_rival) = (entry.kind == Kind::Dir, is_rival);
             dir.write_path(entry.name.as_ref(), &mut place.path);
         });
+        if let Err(error) = listed {
+            self.job.control.fail(error);
+        }
     }
 
     /// The innermost open directory, if its index is `dir`.

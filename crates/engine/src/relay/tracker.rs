@@ -161,10 +161,11 @@ impl<'a> JobTracker<'a> {
         }
         let (source, is_dir) = (state.source, entry.kind == Kind::Dir);
         let index = state.next_index;
-        self.reporter.listed(index, &entry, |place| {
+        let listed = self.reporter.listed(index, &entry, |place| {
             (place.source, place.is_dir, place.is_rival) = (source, is_dir, is_rival);
             dir_path.write_path(entry.name.as_ref(), &mut place.path);
         });
+        listed.map_err(ReadEnd::Refused)?;
         if is_dir {
             if state.open.len() > MAX_DEPTH {
                 return Err(refused("the peer listed directories that are too deep"));

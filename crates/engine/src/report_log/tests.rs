@@ -500,3 +500,35 @@ fn a_job_with_too_many_removed_sources_is_not_run_again_if_their_paths_are_asked
         assert_eq!(report_log.begin_rerun(), is_rerun, "{part:?} {relative:?}");
     }
 }
+
+#[test]
+fn a_mirror_that_removes_extras_continues_only_from_the_same_directories() {
+    use haul_model::Delete;
+    let lists = |delete, runs: [&[(&str, u64)]; 2]| {
+        let report_log = ReportLog::default();
+        let mirror = Mirror { delete, ..Mirror::default() };
+        report_log.keep(&Task::Sync(Policy::default(), mirror), None);
+        let mut all_same = true;
+        for entries in runs {
+            for (number, (path, object)) in (1..).zip(entries) {
+                report_log.listed(number, |last| *last = place(path));
+                all_same &= report_log.is_same_dir(*object);
+            }
+            assert!(report_log.begin_rerun());
+        }
+        all_same
+    };
+    let delete = Some(Delete { ignore_errors: false });
+    for (delete, runs, is_same) in [
+        (delete, [&[("./", 1), ("a/", 2)][..], &[("./", 1), ("a/", 2)]], true),
+        (delete, [&[("./", 1)], &[("./", 9)]], false),
+        (delete, [&[("./", 1), ("a/", 2)], &[("./", 1), ("a/", 9)]], false),
+        // Without a number, objects can't be compared.
+        (delete, [&[("./", 1)], &[("./", 0)]], true),
+        (delete, [&[("./", 0)], &[("./", 9)]], true),
+        (delete, [&[("./", 1), ("a/b/", 2)], &[("./", 1), ("a/b/", 9), ("new/", 3)]], true),
+        (None, [&[("./", 1)], &[("./", 9)]], true),
+    ] {
+        assert_eq!(lists(delete, runs), is_same, "{delete:?} {runs:?}");
+    }
+}

@@ -77,11 +77,15 @@ impl Scan<'_, '_> {
         let earlier = self.earlier.as_ref().filter(|_| entry.kind != Kind::Dir);
         let rival = earlier.and_then(|earlier| earlier.rival(parent, &entry));
         if let Some(reporter) = self.sender.reporter {
-            reporter.listed(self.next_index, &entry, |place| {
+            let listed = reporter.listed(self.next_index, &entry, |place| {
                 (place.source, place.is_dir) = (self.nth_source, entry.kind == Kind::Dir);
                 place.is_rival = rival.is_some();
                 dir.write_path(name.as_ref(), &mut place.path);
             });
+            if let Err(error) = listed {
+                self.sender.control.fail(error);
+                return Err(Stopped);
+            }
         }
         if let Some(sent) = &mut self.accounts {
             let Some(accounts) = sent.of(&entry.attributes) else {
