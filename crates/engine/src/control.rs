@@ -25,8 +25,8 @@ const LINGER_CHECKS: u32 = 250;
 /// The interval of these checks. All together take a second.
 const LINGER_POLL: Duration = Duration::from_millis(4);
 
-/// The reason not to continue a mirror after a lost connection.
-const OTHER_SOURCE: &str = "the source is another directory since the connection was lost, or its host has restarted: not continuing, because a file system may not be mounted, and all that it had would be removed; check the source, and run the same command again";
+/// The reason not to continue after a lost connection.
+const OTHER_SOURCE: &str = "the source is another directory since the connection was lost, or its host has restarted: not continuing, because a file system may not be mounted; check the source, and run the same command again";
 
 /// The connection of a job, which may end before the job.
 pub(crate) trait Lifeline: Send + Sync {
@@ -350,8 +350,14 @@ impl<'a> Reporter<'a> {
     }
 
     /// Records that the listing is complete.
-    pub(crate) fn listed_all(&self) {
-        self.monitor.progress().has_listed_all();
+    ///
+    /// # Errors
+    /// If the job must not end well: see [`ReportLog::listed_all`](crate::report_log::ReportLog).
+    pub(crate) fn listed_all(&self) -> Result<(), JobError> {
+        match self.monitor.progress().has_listed_all() {
+            true => Ok(()),
+            false => Err(JobError::Protocol(OTHER_SOURCE.to_owned())),
+        }
     }
 
     /// Counts a step of a file as done.

@@ -363,10 +363,10 @@ impl Progress {
         }
     }
 
-    /// Records that the listing is complete.
-    pub(crate) fn has_listed_all(&self) {
+    /// Records that the listing is complete. See [`ReportLog::listed_all`].
+    pub(crate) fn has_listed_all(&self) -> bool {
         self.listed_all.store(true, Ordering::Relaxed);
-        self.report_log.listed_all();
+        self.report_log.listed_all()
     }
 
     /// Entries by kind: found by the current or last job, and created and removed by all jobs.

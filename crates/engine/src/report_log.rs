@@ -66,9 +66,12 @@ struct Record {
     single: FxHashSet<u64>,
     /// See [`PossibleRemovals`].
     removals: PossibleRemovals,
-    /// If the job removes extras: the objects of the directories at the top of the sources, by the
-    /// keys of their paths.
-    tops: Option<FxHashMap<u64, u64>>,
+    /// The objects of the directories at the top of the sources, by their own keys.
+    tops: FxHashMap<u64, u64>,
+    /// Extras are removed.
+    removes_extras: bool,
+    /// This run has listed another object at the top of the sources than an earlier one.
+    has_other_top: bool,
     /// This run has listed all entries.
     has_listed_all: bool,
     /// An earlier run had listed all entries, and reported all outcomes.
@@ -192,7 +195,7 @@ impl ReportLog {
         record.is_mirror = task.mirrors().is_some();
         record.finds_again = task.keeps_destination();
         record.removals = PossibleRemovals::of(task, base);
-        record.tops = task.mirrors().and_then(|mirror| mirror.delete).map(|_| FxHashMap::default());
+        record.removes_extras = task.mirrors().is_some_and(|mirror| mirror.delete.is_some());
         self.keeps.store(true, Relaxed);
     }
 
@@ -217,7 +220,7 @@ impl ReportLog {
             record.passed = last.or(record.passed.take());
         }
         record.runs += 1;
-        record.is_beyond = false;
+        (record.is_beyond, record.has_other_top) = (false, false);
         true
     }
 
@@ -261,27 +264,27 @@ impl ReportLog {
     /// restarted, its file system may not be mounted yet, and everything would count as an extra.
     pub(crate) fn is_same_dir(&self, object: u64) -> bool {
         let record = &mut *self.record.lock();
-        let (Some(tops), Some(last)) = (&mut record.tops, &record.last) else { return true };
-        let key = key(&last.path);
-        if object == 0 || last.path.contains(&b'/') {
+        let Some(last) = record.last.as_ref().filter(|last| !last.path.contains(&b'/')) else {
             return true;
+        };
+        let (key, has_room) = (Keys::of(last).own, record.tops.len() < TOPS_MAX);
+        match record.tops.get(&key) {
+            _ if object == 0 => {}
+            Some(before) => record.has_other_top |= record.runs > 0 && *before != object,
+            None if has_room => drop(record.tops.insert(key, object)),
+            None => {}
         }
-        match tops.get(&key) {
-            Some(before) => *before == object,
-            None => {
-                if tops.len() < TOPS_MAX {
-                    tops.insert(key, object);
-                }
-                true
-            }
-        }
+        !(record.has_other_top && record.removes_extras)
     }
 
-    /// Records that all entries were listed.
-    pub(crate) fn listed_all(&self) {
-        if self.keeps() {
-            self.record.lock().has_listed_all = true;
-        }
+    /// Records that all entries were listed. `false` if that was less than in an earlier run, from
+    /// another directory: its file system may not be mounted.
+    pub(crate) fn listed_all(&self) -> bool {
+        let record = &mut *self.record.lock();
+        record.has_listed_all = self.keeps();
+        let (passed, last) = (record.passed.as_ref(), record.last.as_ref());
+        let is_less = passed.zip(last).is_some_and(|(passed, last)| passed.is_after(last));
+        !(record.has_other_top && is_less)
     }
 
     /// Records that the content of the file `number` was requested.

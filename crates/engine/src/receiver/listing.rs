@@ -149,7 +149,9 @@ impl Receiver<'_> {
         ended.forget_prefetched();
         if dir == 0 {
             self.check_end()?;
-            self.job.reporter.listed_all();
+            if let Err(error) = self.job.reporter.listed_all() {
+                self.job.control.fail(error);
+            }
         }
         self.handle_extras_in_order(&ended, answers);
         if dir == 0 {

@@ -133,7 +133,7 @@ impl<'a> JobTracker<'a> {
                     state.open.pop();
                     if dir == 0 {
                         state.in_flight.listed_all = true;
-                        self.reporter.listed_all();
+                        self.reporter.listed_all().map_err(ReadEnd::Refused)?;
                     }
                 }
                 // These have no outcome.

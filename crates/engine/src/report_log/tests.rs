@@ -248,7 +248,7 @@ fn a_named_source_that_was_removed_is_no_failure() {
     assert_eq!([outcome("/mnt/a"), outcome("sub/b")], [None, None]);
     assert!(outcome("/mnt/d").is_some(), "directories go when all was compared");
     run(&report_log, &["c!"], &SAME);
-    report_log.listed_all();
+    assert!(report_log.listed_all());
     assert!(report_log.begin_rerun());
     assert_eq!(outcome("/mnt/e"), None);
 }
@@ -450,7 +450,7 @@ fn a_missing_source_is_a_failure_unless_a_run_was_complete() {
     let run_of = |report_log: &ReportLog, entries: &[&str], has_listed_all| {
         run(report_log, entries, &SAME);
         if has_listed_all {
-            report_log.listed_all();
+            assert!(report_log.listed_all());
         }
     };
     for (entries, has_listed_all, expected) in
@@ -498,6 +498,34 @@ fn a_job_with_too_many_removed_sources_is_not_run_again_if_their_paths_are_asked
         assert!(!report_log.record.lock().is_full);
         remove(removals::REMOVED_MAX);
         assert_eq!(report_log.begin_rerun(), is_rerun, "{part:?} {relative:?}");
+    }
+}
+
+#[test]
+fn a_run_that_lists_less_of_another_directory_is_incomplete() {
+    for (objects, entries, is_complete) in [
+        ([1, 1], &["./"][..], true),
+        ([1, 9], &["./"], false),
+        // The host has restarted, and all is there.
+        ([1, 9], &["./", "a"], true),
+        ([1, 9], &["./", "a", "b"], true),
+        ([0, 9], &["./"], true),
+    ] {
+        let report_log = report_log();
+        for (entries, object, is_last) in
+            [(&["./", "a"][..], objects[0], false), (entries, objects[1], true)]
+        {
+            for (number, path) in (1..).zip(entries) {
+                report_log.listed(number, |last| *last = place(path));
+                if path.ends_with('/') {
+                    assert!(report_log.is_same_dir(object), "nothing is removed");
+                }
+            }
+            match is_last {
+                true => assert_eq!(report_log.listed_all(), is_complete, "{objects:?} {entries:?}"),
+                false => assert!(report_log.begin_rerun()),
+            }
+        }
     }
 }
 

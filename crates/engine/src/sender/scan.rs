@@ -13,6 +13,7 @@ use super::accounts::SentAccounts;
 use super::earlier::Earlier;
 use super::special::Specials;
 use super::{Item, Sender, Source, loss};
+use crate::control::Reporter;
 use crate::dirs::{DirNode, OpenDirs, Selection};
 use crate::rules::{self, RuleFileError};
 use crate::threads::with_helpers;
@@ -99,8 +100,8 @@ impl<'s, 'a> Scan<'s, 'a> {
         if walked.is_err() {
             return;
         }
-        if let Some(reporter) = self.sender.reporter {
-            reporter.listed_all();
+        if let Some(Err(error)) = self.sender.reporter.map(Reporter::listed_all) {
+            return self.sender.control.fail(error);
         }
         self.sender.ledger.in_flight.lock().listed_all = true;
         if self.push(ListItem::DirEnd { dir: 0 }).is_ok() {
