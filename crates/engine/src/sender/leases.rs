@@ -2,6 +2,7 @@
 //! has arrived. Contents that are lost with the lane are sent again.
 
 use super::item::given_up;
+use super::pieces::seal_at_end;
 use super::read::Reader;
 use super::stripes::{BlockTask, EndStep, Striped};
 use crate::link::wire::{Lanes, OnFate, OutFrame};
@@ -153,7 +154,7 @@ impl Reader<'_, '_> {
         while let Some(step) = file.step() {
             match step {
                 EndStep::ComputeEnd(hash) => {
-                    let end = self.seal_at_end(&file.item, &*file.source, hash);
+                    let end = seal_at_end(self.sender, &file.item, &*file.source, hash);
                     if self.control.stopped() {
                         return None;
                     }

@@ -13,7 +13,7 @@ use crate::pool::Pool;
 use crate::sender::item::Version;
 use crate::sender::{Item, Readers, Sender, run_reader};
 use crate::{Job, JobError};
-use haul_model::{BLOCK_LEN, BlockHash, BlockRanges, Kind, Name};
+use haul_model::{BLOCK_LEN, BlockHash, BlockRanges, ContentHash, FaultKind, Kind, Name};
 use haul_net::{Connection, Killer, Writer};
 use haul_proto::{FrameType, How, ListItem, Taken, Want, decode_data_start};
 use haul_testkit::tree;
@@ -410,4 +410,31 @@ proptest::proptest! {
             assert!(matches!(model.told[..], [false] | [true, false]), "{:?}", model.told);
         }
     }
+}
+
+#[test]
+fn a_source_of_which_only_the_mode_changed_is_hashed_again_and_has_not_grown() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("file");
+    std::fs::write(&path, "one").expect("written");
+    let (silent, nobody) = (Silent::default(), Arc::new(Nobody));
+    let control = Control::new(&silent);
+    let sender = Sender::new(&control, None, nobody, &Job::default(), None, None);
+    let item = wanted(dir.path(), "file");
+    let source = sender.open(&item).expect("opened");
+    // More than a tick of the clock of the file system.
+    std::thread::sleep(Duration::from_millis(20));
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600))
+        .expect("set");
+    let (right, wrong) = (ContentHash::of(b"one"), ContentHash::of(b"two"));
+    let end = |item: &Item, hash| {
+        let end = seal_at_end(&sender, item, &*source, hash);
+        end.map(|end| (end.hash, end.grew)).map_err(|fault| fault.kind)
+    };
+    assert_eq!(end(&item, Some(right)), Ok((Some(right), false)));
+    assert_eq!(end(&item, Some(wrong)), Err(FaultKind::Changed));
+    assert_eq!(end(&item, None), Ok((None, false)));
+    // The hash of a part proves nothing here: the Receiver compares the whole.
+    let part = Item { want: Want { blocks: BlockRanges::from(1), ..item.want.clone() }, ..item };
+    assert_eq!(end(&part, Some(wrong)), Ok((Some(right), true)));
 }

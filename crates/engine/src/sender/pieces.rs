@@ -1,7 +1,7 @@
 //! A large file that is being sent: its wanted blocks in pieces, and the hash of each complete
 //! block.
 
-use super::Item;
+use super::{Item, Sender};
 use super::differences::Search;
 use super::item::{Unsent, given_up};
 use super::offers::Part;
@@ -116,34 +116,34 @@ impl<'r, 'a> Reader<'r, 'a> {
         pieces.send_message(&Message::BlockSeal(seal))?;
         Ok(sent.map(|()| hash)?)
     }
+}
 
-    /// The end of the source of `item`, with the `hash` of the sent content if one is wanted. If the
-    /// source has grown, its first part is hashed again, and the Receiver compares that with the
-    /// received content. Without a hash that is impossible, so the source counts as changed.
-    pub(super) fn seal_at_end(
-        &self,
-        item: &Item,
-        source: &dyn SourceFile,
-        hash: Option<ContentHash>,
-    ) -> Result<FileSeal, Fault> {
-        let change = change_since_opened(source)?;
-        let is_strict = self.sender.plan.strict_source && change == SourceChange::Grown;
-        let (hash, grew) = match (change, hash) {
-            // Without a hash, a change that size and time do not show is not noticed.
-            (SourceChange::None, hash) | (SourceChange::Uncertain, hash @ None) => (hash, false),
-            (_, None) => return Err(changed()),
-            (_, Some(_)) if is_strict => return Err(changed()),
-            (SourceChange::Uncertain, Some(hash)) if item.hashes_all() => {
-                match hash_again(source, self.control)? == hash {
-                    true => (Some(hash), false),
-                    false => return Err(changed()),
-                }
+/// The end of the source of `item`, with the `hash` of the sent content if one is wanted. If the
+/// source has grown, its first part is hashed again, and the Receiver compares that with the
+/// received content. Without a hash that is impossible, so the source counts as changed.
+pub(super) fn seal_at_end(
+    sender: &Sender<'_>,
+    item: &Item,
+    source: &dyn SourceFile,
+    hash: Option<ContentHash>,
+) -> Result<FileSeal, Fault> {
+    let change = change_since_opened(source)?;
+    let is_strict = sender.plan.strict_source && change == SourceChange::Grown;
+    let (hash, grew) = match (change, hash) {
+        // Without a hash, a change that size and time do not show is not noticed.
+        (SourceChange::None, hash) | (SourceChange::Uncertain, hash @ None) => (hash, false),
+        (_, None) => return Err(changed()),
+        (_, Some(_)) if is_strict => return Err(changed()),
+        (SourceChange::Uncertain, Some(hash)) if item.hashes_all() => {
+            match hash_again(source, sender.control)? == hash {
+                true => (Some(hash), false),
+                false => return Err(changed()),
             }
-            _ => (Some(hash_again(source, self.control)?), true),
-        };
-        let seal = source.seal();
-        Ok(FileSeal { size: seal.size, mtime: seal.mtime, hash, grew })
-    }
+        }
+        _ => (Some(hash_again(source, sender.control)?), true),
+    };
+    let seal = source.seal();
+    Ok(FileSeal { size: seal.size, mtime: seal.mtime, hash, grew })
 }
 
 impl Outgoing<'_, '_, '_> {
@@ -157,7 +157,7 @@ impl Outgoing<'_, '_, '_> {
             self.hash_up_to(seal.size)?;
         }
         let hash = self.passed.finish(!item.hashes_all());
-        let sealed = self.reader.seal_at_end(item, &*self.source, hash);
+        let sealed = seal_at_end(self.reader.sender, item, &*self.source, hash);
         self.check_running()?;
         Ok(sealed?)
     }
