@@ -55,6 +55,31 @@ fn a_mirror_with_backups_keeps_what_was_there_before_the_command() {
     });
 }
 
+/// As if its file system were not mounted any more.
+#[test]
+fn a_source_that_is_another_directory_behind_a_cut_is_not_taken_for_the_first() {
+    each_remote_way(|scene| {
+        tree::many(scene.path("src"), 100, 64 << 10, 10, 1).expect("a tree");
+        tree::many(scene.path("there"), 100, 100, 10, 2).expect("a tree");
+        let before = scene.list("there").len();
+        let link = Link::to(scene.sshd()).expect("a link");
+        link.limit(4 << 20);
+        for flags in [&["-a", "--delete"][..], &["-a"]] {
+            let job = retrying(scene, &link, "sync", flags, "src/", "there/");
+            let running = job.spawn().expect("it starts");
+            assert!(wait_for(&running, &link, 1 << 20), "it was done too soon");
+            fs::rename(scene.path("src"), scene.path("away")).expect("renamed");
+            fs::create_dir(scene.path("src")).expect("a directory");
+            link.cut();
+            let run = running.wait().expect("it ends").expect_code(12);
+            assert!(run.err().contains("the source is another directory"), "{run}");
+            assert!(scene.list("there").len() >= before, "{run}");
+            fs::remove_dir(scene.path("src")).expect("removed");
+            fs::rename(scene.path("away"), scene.path("src")).expect("renamed");
+        }
+    });
+}
+
 #[test]
 fn a_move_ends_with_all_at_its_new_place() {
     each_remote_way(|scene| {
