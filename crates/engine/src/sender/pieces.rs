@@ -1,13 +1,13 @@
 //! A large file that is being sent: its wanted blocks in pieces, and the hash of each complete
 //! block.
 
-use super::{Item, Sender};
 use super::differences::Search;
 use super::item::{Unsent, given_up};
 use super::offers::Part;
 use super::passed::Passed;
 use super::read::{Reader, read};
 use super::stripes::{BlockTask, Striped};
+use super::{Item, Sender};
 use crate::control::CopyStep;
 use crate::digest::hash_again;
 use crate::link::wire::{Body, Counted, Effort, OutFrame, SentTally};
