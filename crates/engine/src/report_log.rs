@@ -263,6 +263,9 @@ impl ReportLog {
     /// and an earlier run has listed another object at this top of the sources. If the host has
     /// restarted, its file system may not be mounted yet, and everything would count as an extra.
     pub(crate) fn is_same_dir(&self, object: u64) -> bool {
+        if !self.keeps() {
+            return true;
+        }
         let record = &mut *self.record.lock();
         let Some(last) = record.last.as_ref().filter(|last| !last.path.contains(&b'/')) else {
             return true;
@@ -280,8 +283,11 @@ impl ReportLog {
     /// Records that all entries were listed. `false` if that was less than in an earlier run, from
     /// another directory: its file system may not be mounted.
     pub(crate) fn listed_all(&self) -> bool {
+        if !self.keeps() {
+            return true;
+        }
         let record = &mut *self.record.lock();
-        record.has_listed_all = self.keeps();
+        record.has_listed_all = true;
         let (passed, last) = (record.passed.as_ref(), record.last.as_ref());
         let is_less = passed.zip(last).is_some_and(|(passed, last)| passed.is_after(last));
         !(record.has_other_top && is_less)
