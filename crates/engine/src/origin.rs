@@ -23,9 +23,10 @@ pub(crate) fn origin(
         Some(host) => (host.as_bytes().to_vec(), source.to_vec()),
         None => {
             let path = std::fs::canonicalize(Path::new(OsStr::from_bytes(source))).ok()?;
-            let born = std::fs::metadata(&path).and_then(|found| found.created()).ok();
-            let born = born.and_then(|born| born.duration_since(UNIX_EPOCH).ok());
-            let object = born.filter(|_| is_move).map(|born| format!("\0{}", born.as_nanos()));
+            let found = is_move.then(|| std::fs::metadata(&path)).and_then(Result::ok);
+            let born =
+                found.and_then(|found| found.created().ok()?.duration_since(UNIX_EPOCH).ok());
+            let object = born.map(|born| format!("\0{}", born.as_nanos()));
             let path = path.into_os_string().into_encoded_bytes();
             (haul_sys::node_name(), [path, object.unwrap_or_default().into_bytes()].concat())
         }
@@ -35,15 +36,12 @@ pub(crate) fn origin(
     hash.as_bytes().first_chunk().copied()
 }
 
-/// True if the directory `state` has a record that a job of `origin` created `dir`, for a directory
-/// that can't store this itself.
-pub(crate) fn has_origin_record(
-    state: Option<&Path>,
-    dir: &dyn TreeDir,
-    origin: &[u8; 16],
-) -> bool {
-    let place = state.and_then(|state| Some((state, dir.origin_key(None)?)));
-    place.is_some_and(|(state, place)| haul_store::has_origin(state, &place, origin))
+/// True if a job of `origin` created `dir`: `dir` stores that itself, or the directory `state` has a
+/// record of it.
+pub(crate) fn has_origin(state: Option<&Path>, dir: &dyn TreeDir, origin: &[u8; 16]) -> bool {
+    let place = || state.and_then(|state| Some((state, dir.origin_key(None)?)));
+    dir.has_origin(origin)
+        || place().is_some_and(|(state, place)| haul_store::has_origin(state, &place, origin))
 }
 
 /// Forgets that a job of `origin` created `dir`. If that fails, the same command means `dir` again.

@@ -3,7 +3,7 @@
 use super::removing::{Removed, Removing};
 use super::{Event, FaultLocation, Machines, MoveJob, NotCopied};
 use crate::onto_itself::{LocalEnd, is_onto_itself};
-use crate::origin::{forget_origin, has_origin_record};
+use crate::origin::{forget_origin, has_origin};
 use crate::relocate::{Relocated, find_source, relocate};
 use crate::routed_jobs::origin_of;
 use crate::{HostPath, Job, JobError, Monitor, RequestError, Requests, routed_jobs};
@@ -206,8 +206,7 @@ impl<M: Machines> RunningMove<'_, M> {
         let job = self.job;
         let copied = origin_of(&job.sources, &job.dest.path, false);
         if let (Some(origin), Ok(dir)) = (copied, LocalTree::PLAIN.open(&job.dest.path))
-            && (dir.has_origin(&origin)
-                || has_origin_record(job.like.state.as_deref(), &*dir, &origin))
+            && has_origin(job.like.state.as_deref(), &*dir, &origin)
         {
             self.origin = copied;
         }

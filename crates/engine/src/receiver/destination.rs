@@ -162,10 +162,7 @@ impl Destination {
         origin: &[u8; 16],
     ) -> Result<(), JobError> {
         let state = job.state.as_deref();
-        let is_made = || {
-            self.root.has_origin(origin) || origin::has_origin_record(state, &*self.root, origin)
-        };
-        if self.may_be_source && is_made() {
+        if self.may_be_source && origin::has_origin(state, &*self.root, origin) {
             self.treat_as_rename(tree, &job.dest.path)?;
         }
         if let Some(name) = &self.rename
