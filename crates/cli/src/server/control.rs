@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Time limit for reading a request, and for sending the answer.
 const WORD_MAX: Duration = Duration::from_millis(200);
@@ -148,25 +148,70 @@ pub(super) fn answer(mut stream: UnixStream, status: &Status) {
 /// # Errors
 /// If the server does not answer.
 pub(crate) fn ask(paths: &ServerPaths, request: Request) -> Result<Option<Status>, CommandError> {
+    use io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotFound};
     let path = paths.control();
-    let mut stream = match UnixStream::connect(&path) {
-        Ok(stream) => stream,
-        Err(error)
-            if [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused]
-                .contains(&error.kind()) =>
-        {
-            return Ok(None);
+    let begin = Instant::now();
+    loop {
+        let stream = match UnixStream::connect(&path) {
+            Ok(stream) => stream,
+            Err(error) if [NotFound, ConnectionRefused].contains(&error.kind()) => return Ok(None),
+            Err(error) => return Err(failed(&path, &error)),
+        };
+        match ask_once(stream, request) {
+            Ok(status) => return Ok(Some(status)),
+            // This process was too slow for the server, which waits only for `WORD_MAX`.
+            Err(error)
+                if [BrokenPipe, ConnectionReset].contains(&error.kind())
+                    && begin.elapsed() < ANSWER_MAX => {}
+            Err(error) => {
+                return Err(CommandError::io(format!("the server does not answer: {error}")));
+            }
         }
-        Err(error) => return Err(failed(&path, &error)),
-    };
-    let answer = || -> io::Result<Status> {
-        stream.set_read_timeout(Some(ANSWER_MAX))?;
-        stream.write_all(format!("{}\n", request.word()).as_bytes())?;
-        let mut answer = Vec::new();
-        stream.take(ANSWER_LEN_MAX).read_to_end(&mut answer)?;
-        Ok(serde_json::from_slice(&answer)?)
-    };
-    answer()
-        .map(Some)
-        .map_err(|error| CommandError::io(format!("the server does not answer: {error}")))
+    }
+}
+
+fn ask_once(mut stream: UnixStream, request: Request) -> io::Result<Status> {
+    stream.set_read_timeout(Some(ANSWER_MAX))?;
+    stream.write_all(format!("{}\n", request.word()).as_bytes())?;
+    let mut answer = Vec::new();
+    stream.take(ANSWER_LEN_MAX).read_to_end(&mut answer)?;
+    Ok(serde_json::from_slice(&answer)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    #[test]
+    fn a_request_that_came_too_late_is_sent_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = ServerPaths::below(dir.path());
+        let status = Status {
+            pid: 1,
+            version: "1".to_owned(),
+            listen: Vec::new(),
+            quic: Vec::new(),
+            quic_process: None,
+            key: haul_net::Identity::new().unwrap().key(),
+            clients: 0,
+            jobs: Vec::new(),
+            error: None,
+        };
+        let listener = UnixListener::bind(paths.control()).unwrap();
+        thread::scope(|scope| {
+            let asked = scope.spawn(|| ask(&paths, Request::Reload).unwrap());
+            // An unread word makes the client's read fail with `ConnectionReset`.
+            let (late, _) = listener.accept().unwrap();
+            late.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            (&late).take(1).read_to_end(&mut Vec::new()).unwrap();
+            drop(late);
+            let (stream, _) = listener.accept().unwrap();
+            let mut word = String::new();
+            BufReader::new(&stream).read_line(&mut word).unwrap();
+            assert_eq!(word, "reload\n");
+            answer(stream, &status);
+            assert_eq!(asked.join().unwrap().as_ref(), Some(&status));
+        });
+    }
 }
