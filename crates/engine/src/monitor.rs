@@ -6,6 +6,7 @@ use crate::report_log::ReportLog;
 use haul_model::{
     Changes, ContentHash, Entry, Fault, Kind, Naming, Outcome, Side, Skip, Summary, Task,
 };
+use haul_proto::NamedSources;
 use parking_lot::Mutex;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -244,10 +245,9 @@ impl Progress {
         [&self.files_total, &self.bytes_total, &self.files_done, &self.bytes_done]
     }
 
-    /// Prepares for a retry of the job that has just begun, after a lost connection. The paths of
-    /// its sources start in `base`.
-    pub fn keep(&self, task: &Task, base: Option<&[u8]>) {
-        self.report_log.keep(task, base);
+    /// Prepares for a retry of the job that has just begun, after a lost connection.
+    pub fn keep(&self, task: &Task, sources: &NamedSources) {
+        self.report_log.keep(task, sources);
     }
 
     /// Starts a retry of the job. Reports and counts of earlier runs are not repeated. Returns

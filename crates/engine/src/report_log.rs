@@ -11,6 +11,7 @@ mod tests;
 
 use self::removals::PossibleRemovals;
 use haul_model::{Changes, Fault, FaultKind, Kind, Outcome, Side, Skip, Task, words};
+use haul_proto::NamedSources;
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Ordering;
@@ -66,11 +67,15 @@ struct Record {
     single: FxHashSet<u64>,
     /// See [`PossibleRemovals`].
     removals: PossibleRemovals,
+    /// The sources of this job, and of the earlier ones that [`Self::tops`] are from.
+    sources: NamedSources,
     /// The objects of the directories at the top of the sources, by their own keys.
     tops: FxHashMap<u64, u64>,
+    /// An earlier run listed them, or an earlier job: a part of the same mirror.
+    compares_tops: bool,
     /// Extras are removed.
     removes_extras: bool,
-    /// This run has listed another object at the top of the sources than an earlier one.
+    /// This run has listed another object at the top of the sources than before.
     has_other_top: bool,
     /// This run has listed all entries.
     has_listed_all: bool,
@@ -185,16 +190,22 @@ fn key_shown(path: &[u8]) -> u64 {
 impl ReportLog {
     /// Begins a job that runs once: nothing is recorded.
     pub(crate) fn begin(&self) {
-        *self.record.lock() = Record::default();
+        let record = &mut *self.record.lock();
+        let Record { sources, tops, .. } = std::mem::take(record);
+        *record = Record { sources, tops, ..Record::default() };
         self.keeps.store(false, Relaxed);
     }
 
-    /// Keeps the record of the job, which may run again. The paths of its sources begin in `base`.
-    pub(crate) fn keep(&self, task: &Task, base: Option<&[u8]>) {
-        let mut record = self.record.lock();
+    /// Keeps the record of the job, which may run again.
+    pub(crate) fn keep(&self, task: &Task, sources: &NamedSources) {
+        let record = &mut *self.record.lock();
+        if record.sources != *sources {
+            (record.sources, record.tops) = (sources.clone(), FxHashMap::default());
+        }
+        record.compares_tops = !record.tops.is_empty();
         record.is_mirror = task.mirrors().is_some();
         record.finds_again = task.keeps_destination();
-        record.removals = PossibleRemovals::of(task, base);
+        record.removals = PossibleRemovals::of(task, sources.base.clone());
         record.removes_extras = task.mirrors().is_some_and(|mirror| mirror.delete.is_some());
         self.keeps.store(true, Relaxed);
     }
@@ -220,7 +231,7 @@ impl ReportLog {
             record.passed = last.or(record.passed.take());
         }
         record.runs += 1;
-        (record.is_beyond, record.has_other_top) = (false, false);
+        (record.is_beyond, record.has_other_top, record.compares_tops) = (false, false, true);
         true
     }
 
@@ -260,7 +271,7 @@ impl ReportLog {
     }
 
     /// Records the object of the directory that was listed last. `false` if the job removes extras,
-    /// and an earlier run has listed another object at this top of the sources. If the host has
+    /// and an earlier run or part has listed another object at this top of the sources. If the host has
     /// restarted, its file system may not be mounted yet, and everything would count as an extra.
     pub(crate) fn is_same_dir(&self, object: u64) -> bool {
         if !self.keeps() {
@@ -273,7 +284,7 @@ impl ReportLog {
         let (key, has_room) = (Keys::of(last).own, record.tops.len() < TOPS_MAX);
         match record.tops.get(&key) {
             _ if object == 0 => {}
-            Some(before) => record.has_other_top |= record.runs > 0 && *before != object,
+            Some(before) => record.has_other_top |= record.compares_tops && *before != object,
             None if has_room => drop(record.tops.insert(key, object)),
             None => {}
         }

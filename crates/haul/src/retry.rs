@@ -63,7 +63,7 @@ impl Retry<'_, '_> {
         // Without a token, the agent of a lost connection holds its locks until it notices the
         // loss.
         job.token = haul_engine::secret().ok();
-        progress.keep(&job.task, job.sources.base.as_deref());
+        progress.keep(&job.task, &job.sources);
         let watch = WarnOnce::new(self.monitor);
         let before = progress.summary();
         let (mut furthest, mut attempt, mut is_first) = (progress.furthest(), 0, true);

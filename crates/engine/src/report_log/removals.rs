@@ -38,9 +38,8 @@ struct Source {
 
 impl PossibleRemovals {
     /// Creates an empty record for a job with `task`, whose source paths begin in `base`.
-    pub(super) fn of(task: &Task, base: Option<&[u8]>) -> Self {
+    pub(super) fn of(task: &Task, base: Option<Vec<u8>>) -> Self {
         let relative = task.mirrors().map(|mirror| mirror.walking.relative).unwrap_or_default();
-        let base = base.map(<[u8]>::to_vec);
         Self { rule: task.removes(), base, relative, ..Self::default() }
     }
 
