@@ -26,7 +26,7 @@ const LINGER_CHECKS: u32 = 250;
 const LINGER_POLL: Duration = Duration::from_millis(4);
 
 /// The reason not to continue after a lost connection.
-const OTHER_SOURCE: &str = "the source is another directory since the connection was lost, or its host has restarted: not continuing, because a file system may not be mounted; check the source, and run the same command again";
+const OTHER_SOURCE: &str = "the source is another directory than before, or its host has restarted: not continuing, because a file system may not be mounted; check the source, and run the same command again";
 
 /// The connection of a job, which may end before the job.
 pub(crate) trait Lifeline: Send + Sync {
