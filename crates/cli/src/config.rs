@@ -3,20 +3,18 @@
 //! file and the environment.
 
 mod file;
-mod verbatim;
-
-pub(crate) use self::verbatim::{KEEP_DEFAULT, KeepFor, KeptMax, Rate};
 
 use crate::error::CommandError;
 use haul::{RETRIES, files, state};
 use haul_model::{Compression, Ports, Via};
 use haul_net::{Congestion, SILENCE_SECONDS, SshTarget};
 use serde_json::Value;
-use std::env;
 use std::ffi::OsString;
-use std::num::NonZeroU8;
+use std::num::{NonZeroU8, NonZeroU64};
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
+use std::{env, fmt};
 
 /// Maximum number of connections to one host: by default OpenSSH allows ten that are not logged in.
 pub(crate) const PARALLEL_MAX: u8 = 8;
@@ -333,6 +331,85 @@ fn environment(value: impl Fn(&str) -> Option<OsString>) -> Result<Settings, Com
 /// The environment variable of a key.
 pub(crate) fn variable(key: &str) -> String {
     format!("HAUL_{}", key.replace('-', "_").to_ascii_uppercase())
+}
+
+/// The value of `--keep` without a time.
+pub(crate) const KEEP_DEFAULT: &str = "10m";
+
+/// Maximum time, in seconds: an agent waits no longer for its next visit.
+const SECONDS_MAX: u64 = 24 * 60 * 60;
+
+/// A value, and its original text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Verbatim<T> {
+    text: String,
+    pub(crate) value: T,
+}
+
+/// Time for which a connection is kept; 0 keeps none.
+pub(crate) type KeepFor = Verbatim<Duration>;
+
+/// Maximum bytes of replaced or removed content to keep; 0 keeps nothing.
+pub(crate) type KeptMax = Verbatim<u64>;
+
+/// Maximum bytes of content per second; `None` means no limit.
+pub(crate) type Rate = Verbatim<Option<NonZeroU64>>;
+
+/// A value that can be parsed from text.
+pub(crate) trait ParseValue: Sized {
+    /// Parses `text`. The error is a fixed message.
+    fn parse(text: &str) -> Result<Self, &'static str>;
+}
+
+impl ParseValue for Duration {
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        const EXPECTED: &str = "not a time from 0 to 24h, such as 10m";
+        let (digits, unit) = match text.find(|c: char| !c.is_ascii_digit()) {
+            Some(at) => text.split_at(at),
+            None => (text, "s"),
+        };
+        let seconds = match unit {
+            "s" => 1,
+            "m" => 60,
+            "h" => 60 * 60,
+            _ => return Err(EXPECTED),
+        };
+        let number: u64 = digits.parse().map_err(|_| EXPECTED)?;
+        let seconds = number.checked_mul(seconds).filter(|seconds| *seconds <= SECONDS_MAX);
+        Ok(Self::from_secs(seconds.ok_or(EXPECTED)?))
+    }
+}
+
+impl ParseValue for u64 {
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        crate::args::size(text.as_ref())
+    }
+}
+
+impl ParseValue for Option<NonZeroU64> {
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        crate::args::rate(text.as_ref())
+    }
+}
+
+impl<T: Default> Default for Verbatim<T> {
+    fn default() -> Self {
+        Self { text: "0".to_owned(), value: T::default() }
+    }
+}
+
+impl<T: ParseValue> FromStr for Verbatim<T> {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(Self { text: text.to_owned(), value: T::parse(text)? })
+    }
+}
+
+impl<T> fmt::Display for Verbatim<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
 }
 
 #[cfg(test)]

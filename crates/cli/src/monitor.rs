@@ -1,15 +1,23 @@
 //! Receives the events of running jobs, and passes them to the report.
 
+mod course;
+mod entry_lines;
+mod fate;
+mod job_paths;
+mod order;
+mod removal;
+
+use self::entry_lines::EntryLines;
+use self::fate::{CopyFate, copy_skip_reason, unsafe_link_line};
+use self::job_paths::JobPaths;
 use crate::args::Copy;
 use crate::deadline::Deadline;
 use crate::error::{CommandError, ErrorKind};
-use crate::hint;
 use crate::interrupt::Interrupt;
-use crate::json;
 use crate::lines::{self, Lines, SyncFate};
 use crate::progress::{Counts, PeriodicProgress, SignalProgress, while_ticking};
-use crate::quantity;
 use crate::report::{HostPath, Lazy, LogFile, Report, Show};
+use crate::{hint, json, quantity};
 use haul_engine::{
     Event, FaultLocation, LinkEvent, Monitor, Outcome, Progress, Skip, Summary, Unfinished,
 };
@@ -21,21 +29,6 @@ use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
-
-mod compared;
-mod course;
-mod entry_lines;
-mod fate;
-mod job_paths;
-mod order;
-mod removal;
-mod side;
-
-use self::compared::difference_line;
-use self::entry_lines::EntryLines;
-use self::fate::{CopyFate, copy_skip_reason, unsafe_link_line};
-use self::job_paths::JobPaths;
-pub(crate) use self::side::SideMonitor;
 
 /// Maximum number of differences that a comparison names without `-v`.
 const NAMED_MAX: u64 = 20;
@@ -409,6 +402,64 @@ impl Monitor for JobMonitor {
     }
 }
 
+/// The line about an entry that differs between both sides. `found` is `None` if only the
+/// destination has it.
+fn difference_line(path: &[u8], kind: &Kind, found: Option<Changes>) -> String {
+    let slash = if *kind == Kind::Dir { "/" } else { "" };
+    let path = escape_bytes(path);
+    match found {
+        None => format!("extra     {path}{slash}\n"),
+        Some(found) if found.has(Changes::MISSING) => format!("missing   {path}{slash}\n"),
+        Some(found) => {
+            let words: Vec<_> = found.words().collect();
+            format!("differs   {path}{slash} ({})\n", words.join(", "))
+        }
+    }
+}
+
+/// Passes warnings and events of connections on to the monitor of the command, and all other events
+/// to a function.
+pub(crate) struct SideMonitor<'m, F> {
+    monitor: &'m dyn Monitor,
+    progress: &'m Progress,
+    shows: fn(&Outcome) -> bool,
+    on_event: F,
+}
+
+impl<'m, F: Fn(Event<'_>) + Sync> SideMonitor<'m, F> {
+    /// Creates the monitor of a job that counts in `progress`. `shows` selects the outcomes that are
+    /// events.
+    pub(crate) fn new(
+        monitor: &'m dyn Monitor,
+        progress: &'m Progress,
+        shows: fn(&Outcome) -> bool,
+        on_event: F,
+    ) -> Self {
+        Self { monitor, progress, shows, on_event }
+    }
+}
+
+impl<F: Fn(Event<'_>) + Sync> Monitor for SideMonitor<'_, F> {
+    fn progress(&self) -> &Progress {
+        self.progress
+    }
+
+    fn event(&self, event: Event<'_>) {
+        match event {
+            Event::Warning { .. } | Event::Link(_) => self.monitor.event(event),
+            event => (self.on_event)(event),
+        }
+    }
+
+    fn shows(&self, _: &Kind, outcome: &Outcome) -> bool {
+        (self.shows)(outcome)
+    }
+
+    fn cancelled(&self) -> bool {
+        self.monitor.cancelled()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -480,5 +531,22 @@ mod tests {
         assert!(!monitor.counts().listed_all);
         monitor.progress.listed_all.store(true, Ordering::Relaxed);
         assert!(monitor.counts().listed_all);
+    }
+
+    #[test]
+    fn lines_say_how_it_differs() {
+        let file = Kind::File { size: 3 };
+        let missing = Changes::MISSING.with(Changes::ABOVE);
+        let other = Changes::SIZE.with(Changes::TIME).with(Changes::CONTENT);
+        let lines = [
+            difference_line(b"a\n", &file, Some(other)),
+            difference_line(b"d", &Kind::Dir, Some(missing)),
+            difference_line(b"\xff", &Kind::Dir, None),
+        ];
+        insta::assert_snapshot!(lines.concat(), @r"
+        differs   a\n (size, time, content)
+        missing   d/
+        extra     \xff/
+        ");
     }
 }

@@ -1,25 +1,25 @@
 //! The report of a command: text for people, or JSON lines for programs. Only this module chooses
 //! between them. Data from a disk or a peer is escaped before it is printed.
 
-pub(crate) use self::log_file::LogFile;
+mod output;
+
+use self::output::Output;
 use crate::error::{CommandError, ErrorKind, ExitCode};
 use crate::hint::{self, Hint};
 use crate::json::{self, Object};
 use crate::progress::{Counts, Meter, SHOW_AFTER, Screen};
-use crate::stdout;
+use crate::{deployed, quantity, stdout};
 use haul::ReportedOnce;
-use haul_engine::{LinkEvent, Outcome};
-use haul_model::{Fault, FaultKind, Kind, Task, escape_bytes, escape_text};
+use haul_engine::{LinkEvent, Links, Outcome, Skip};
+use haul_model::{Fault, FaultKind, Kind, Side, Task, escape_bytes, escape_text};
 use parking_lot::{Mutex, MutexGuard};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-mod link;
-mod log_file;
-mod output;
-mod selection;
-
-use self::output::Output;
 
 /// Minimum time between two progress lines in JSON.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
@@ -270,7 +270,7 @@ impl Report {
                 self.clear_progress();
                 if self.shows_warnings() {
                     let dest = self.dest.as_ref().map(|dest| &*dest.name);
-                    self.output().error_line(&link::line(event, dest));
+                    self.output().error_line(&link_line(event, dest));
                 }
             }
             Detail::Json => {
@@ -314,8 +314,8 @@ impl Report {
     /// so it must be fast.
     pub(crate) fn shows(&self, task: &Task, kind: &Kind, outcome: &Outcome) -> bool {
         match self.detail {
-            Detail::Text(show) => selection::is_in_text(show, task, kind, outcome),
-            Detail::Json => selection::is_in_json(task, outcome),
+            Detail::Text(show) => is_in_text(show, task, kind, outcome),
+            Detail::Json => is_in_json(task, outcome),
         }
     }
 
@@ -408,5 +408,125 @@ pub(crate) fn print_answer(bytes: &[u8]) -> ExitCode {
     match stdout::print(bytes) {
         Ok(()) => ExitCode::Success,
         Err(error) => print_error(&error),
+    }
+}
+
+/// True if the text report shows this outcome.
+fn is_in_text(show: Show, task: &Task, kind: &Kind, outcome: &Outcome) -> bool {
+    let (shows_warnings, is_verbose) = (show > Show::Quiet, show >= Show::Verbose);
+    match (outcome, task) {
+        (Outcome::Failed(_), _) => true,
+        (Outcome::Skipped(Skip::Special), _) => shows_warnings,
+        (Outcome::Differs(_), Task::Check { .. }) => shows_warnings,
+        // A moved file is reported when its source is removed.
+        (_, task) if task.moving().is_some() => false,
+        // Here the options of `haul sync` decide which are shown.
+        (Outcome::Synced(_), Task::Sync(..)) => true,
+        (Outcome::Linked { .. } | Outcome::Synced(_), Task::Copy(policy)) => {
+            is_verbose || policy.dry_run && shows_warnings
+        }
+        (Outcome::Copied | Outcome::Grew, Task::Copy(_)) => is_verbose,
+        (Outcome::WouldCopy, Task::Copy(policy)) => is_verbose || policy.dry_run && shows_warnings,
+        // An existing directory is not worth a line.
+        (Outcome::Skipped(_), _) if *kind == Kind::Dir => false,
+        (Outcome::Skipped(_), Task::Check { .. }) => is_verbose,
+        (Outcome::Skipped(_), _) => show == Show::Everything,
+        _ => false,
+    }
+}
+
+/// True if JSON has a line for this outcome.
+fn is_in_json(task: &Task, outcome: &Outcome) -> bool {
+    match (outcome, task) {
+        (Outcome::Failed(_) | Outcome::Skipped(Skip::Special), _) => true,
+        (outcome, Task::Check { .. }) => matches!(outcome, Outcome::Differs(_)),
+        // A moved file is reported when its source is removed.
+        (Outcome::Differs(_), _) => false,
+        (_, task) => task.moving().is_none(),
+    }
+}
+
+/// The file of rsync's `--log-file`, in addition to the report. Lines are appended.
+pub(crate) struct LogFile {
+    path: OsString,
+    file: Mutex<(File, io::Result<()>)>,
+}
+
+impl LogFile {
+    /// Opens the log at `path` to append, or creates it. Only `links` are followed to it.
+    ///
+    /// # Errors
+    /// If that fails, or the path contains a link that is not followed.
+    pub(crate) fn open(path: &OsStr, links: Links) -> Result<Arc<Self>, CommandError> {
+        let opened = haul_engine::append_to_named(Path::new(path), links);
+        let file = opened.map_err(|error| {
+            let fault = Fault::from_io(Side::Destination, "open the log", &error);
+            let path = escape_bytes(path.as_bytes());
+            CommandError::usage(format!("{path}: {}", fault.message)).for_named_file(&fault)
+        })?;
+        Ok(Arc::new(Self { path: path.to_owned(), file: Mutex::new((file, Ok(()))) }))
+    }
+
+    /// Logs each line of `text`, with the time. A write error is reported at the end.
+    pub(crate) fn lines(&self, text: &str) {
+        let time = quantity::local_now();
+        let id = std::process::id();
+        let line = |line: &str| format!("{time} [{id}] {line}\n");
+        let all: String = text.lines().map(line).collect();
+        let mut file = self.file.lock();
+        if file.1.is_ok() {
+            // Written in one call, so that a killed process leaves complete lines.
+            file.1 = file.0.write_all(all.as_bytes());
+        }
+    }
+
+    /// Logs the end of the command. Returns an error if the log could not be written.
+    fn end(&self, code: ExitCode) -> Option<CommandError> {
+        self.lines(&format!("ended with exit code {}", code.number()));
+        let mut file = self.file.lock();
+        let error = std::mem::replace(&mut file.1, Ok(())).err()?;
+        let fault = Fault::from_io(Side::Destination, "write to the log", &error);
+        let path = escape_bytes(self.path.as_bytes());
+        Some(CommandError::io(format!("{path}: {}", fault.message)))
+    }
+}
+
+/// The line about `event`. `dest`: the destination, if several jobs run at the same time.
+fn link_line(event: LinkEvent<'_>, dest: Option<&str>) -> String {
+    let over = |host: &str, connections: u8, one, many| {
+        let connections = quantity::counted(connections.into(), one, many);
+        format!("haul: contents go to {host} over {connections}")
+    };
+    match event {
+        LinkEvent::Lost { reason, attempt, pause, .. } => {
+            let seconds = pause.as_secs();
+            format!("haul: {reason}; reconnecting in {seconds} s (attempt {attempt})")
+        }
+        LinkEvent::Reconnected => match dest {
+            Some(dest) => format!("haul: {dest}: reconnected"),
+            None => "haul: reconnected".to_owned(),
+        },
+        LinkEvent::Server { host, is_quic } => {
+            let by = if is_quic { "QUIC" } else { "TCP" };
+            format!("haul: connected to the server of {host} by {by}")
+        }
+        LinkEvent::ServerUnavailable { host, reason } => {
+            format!("haul: {reason}; using ssh to {host}")
+        }
+        LinkEvent::Direct { host, connections } => {
+            over(host, connections, "direct connection", "direct connections")
+        }
+        LinkEvent::NotDirect { host, reason } => {
+            format!("haul: contents go to {host} without direct connections: {reason}")
+        }
+        LinkEvent::LoggedIn { host, connections } => {
+            over(host, connections, "ssh connection", "ssh connections")
+        }
+        LinkEvent::Deployed { host, bytes, change } => {
+            format!("haul: warning: {host}: {}", deployed::notice(host, bytes, change))
+        }
+        LinkEvent::NotLoggedIn { host, reason } => {
+            format!("haul: no additional ssh connection to {host}: {reason}")
+        }
     }
 }

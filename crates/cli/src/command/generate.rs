@@ -1,8 +1,6 @@
 //! `haul generate` and `haul completions`: generate man pages and shell completions from the clap
 //! definition.
 
-mod remote_completions;
-
 use crate::args::{CompletedShell, Generate, words};
 use crate::error::{CommandError, ExitCode};
 use crate::report::{print_answer, print_error};
@@ -12,11 +10,10 @@ use clap_mangen::roff::{Roff, roman};
 use haul::files::shown;
 use haul_model::os_text;
 use std::ffi::OsStr;
-use std::fs;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::{fs, io};
 
 /// The directory of man pages, below a directory such as `~/.local/share` or `/usr/share`.
 const MAN: &str = "man/man1";
@@ -152,8 +149,37 @@ fn script(shell: CompletedShell) -> Vec<u8> {
     };
     let mut script = Vec::new();
     clap_complete::generate(of_clap, &mut words(), "haul", &mut script);
-    remote_completions::with_remote_completions(shell, &String::from_utf8_lossy(&script))
-        .into_bytes()
+    with_remote_completions(shell, &String::from_utf8_lossy(&script)).into_bytes()
+}
+
+/// Appended to clap's scripts.
+const BASH: &str = include_str!("generate/places.bash");
+const FISH: &str = include_str!("generate/places.fish");
+
+/// Inserted before clap's function.
+const ZSH: &str = include_str!("generate/places.zsh");
+
+/// Adds hosts and their paths to the script that clap generated for `shell`.
+fn with_remote_completions(shell: CompletedShell, script: &str) -> String {
+    match shell {
+        CompletedShell::Bash => format!("{script}\n{BASH}"),
+        CompletedShell::Fish => format!("{script}\n{FISH}"),
+        CompletedShell::Zsh => {
+            // compinit reads the first line.
+            let (first, rest) = script.split_once('\n').unwrap_or((script, ""));
+            let mut lines = format!("{first}\n\n{ZSH}\n");
+            for line in rest.lines() {
+                let is_place = line.starts_with("'*::paths ");
+                let line = match is_place {
+                    true => line.replace(":_files' ", ":_haul_places' "),
+                    false => line.replace(":_hosts' ", ":_haul_hosts' "),
+                };
+                lines.push_str(&line);
+                lines.push('\n');
+            }
+            lines
+        }
+    }
 }
 
 #[cfg(test)]

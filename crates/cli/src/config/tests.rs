@@ -144,3 +144,26 @@ fn a_variable_that_is_wrong_is_named() {
     assert_eq!(told("HAUL_REMOTE_HAUL", ""), None, "an empty one is none");
     assert_eq!(variable("remote-haul"), "HAUL_REMOTE_HAUL");
 }
+
+#[test]
+fn a_value_is_shown_as_it_was_written() {
+    let shown = |text: &str| text.parse().map(|it: KeptMax| (it.to_string(), it.value));
+    assert_eq!(shown("4GiB"), Ok(("4GiB".to_owned(), 4 << 30)));
+    let none = Rate::default();
+    assert_eq!((none.to_string(), none.value), ("0".to_owned(), None));
+    assert_eq!("0".parse(), Ok(none));
+}
+
+#[test]
+fn a_time_is_a_number_with_a_unit() {
+    let seconds = |text: &str| text.parse().map(|it: KeepFor| it.value.as_secs()).ok();
+    for (text, expected) in
+        [("0", 0), ("30", 30), ("30s", 30), ("10m", 600), ("24h", 86_400), ("86400", 86_400)]
+    {
+        assert_eq!(seconds(text), Some(expected), "{text}");
+    }
+    for bad in ["", "m", "-1", "1d", "25h", "1 m", "1.5m", "99999999999999999999h"] {
+        assert_eq!(seconds(bad), None, "{bad}");
+    }
+    assert_eq!(seconds(KEEP_DEFAULT), Some(600));
+}

@@ -1,7 +1,7 @@
 //! `haul copy --to-all`: one job for each destination, all at the same time. Each job has its own
 //! connection and result, and waits for no other. They share the content that is read here.
 
-use super::figures::Figures;
+use super::Figures;
 use crate::args::Copy;
 use crate::error::{CommandError, End, ExitCode};
 use crate::interrupt::Interrupt;
