@@ -22,7 +22,7 @@ use self::side::{ReceiverSide, SenderSide};
 use self::wire::Input;
 use crate::control::{Control, Reporter};
 use crate::job::Reach;
-use crate::link::memory::MemoryLink;
+use crate::link::MemoryLink;
 use crate::link::wire::{Outbox, RemoteReceiver, RemoteSender};
 use crate::link::{ReceiverPort, SenderPort};
 use crate::receiver::{CreatedDirs, Destination, RequestedSources};

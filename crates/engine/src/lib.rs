@@ -9,7 +9,7 @@
 //!   the files in `assembly/`.
 //! - `callers.rs`: accepts direct connections by key. `agent/entrance.rs`: accepts logins by
 //!   secret.
-//! - `request/session.rs`: a connection to an agent. `remote.rs`: a job over one.
+//! - `remote.rs`: a job over a connection to an agent.
 //! - `agent.rs`: the agent. `agent/conversation.rs`: the requests before its job;
 //!   `agent/job_process.rs`: a job in a process of its own; `agent/heir.rs`: the successor of an
 //!   agent.
@@ -27,24 +27,23 @@
 //!   have removed.
 //! - `entry_counts.rs`: entries counted by kind. `not_kept.rs`: messages about attributes that are
 //!   not kept, or that a move would lose. `prefetch.rs`: lookups that are made ahead.
-//! - `link/`: the two traits. `memory.rs`: within a process. `wire.rs`: reads for a Sender.
-//!   `greeting.rs`: the greeting. `proof.rs`: proves that the destination has a source that a move
-//!   removes.
-//! - `link/wire/`: `ports.rs`, `outgoing.rs` (the queue), `writer.rs`, `lanes.rs` (the connections
+//! - `link/`: the two traits, the link within a process, and the proof that the destination has a
+//!   source that a move removes. `greeting.rs`: the greeting. `wire.rs`: the ports over a wire.
+//! - `link/wire/`: `outgoing.rs` (the queue), `writer.rs`, `lanes.rs` (the connections
 //!   of a Sender), `flow.rs` (their speeds), `ledger.rs` (what a lost lane had sent),
 //!   `compression_control.rs` (compression).
 //!
 //! The Sender walks the sources. `walk.rs` reads directories ahead of the walk. `walk/merged.rs`
-//! merges several sources, `walk/bounds.rs` holds the directories that it skips, and
-//! `walk/followed_links.rs` the links that it follows. The files in `sender/`:
+//! merges several sources, and `walk/bounds.rs` holds the directories that it skips. The files in
+//! `sender/`:
 //!
-//! - `source.rs`: a named source. `special.rs`: one that is a FIFO, a device or a descriptor.
+//! - `special.rs`: a source that is a FIFO, a device or a descriptor.
 //! - `scan.rs`: the walk, a loop without recursion. `scan/batching.rs`: its batches;
 //!   `scan/places.rs`: several sources as one tree; `scan/attributes.rs`: the attributes that are
 //!   sent; `scan/linked.rs`: files with several names.
 //! - `accounts.rs`: names of users and groups.
 //! - `ledger.rs`: entries in flight, the window, and the counts of what is sent; `item.rs`: one
-//!   entry. `batches.rs`: wanted files on one machine.
+//!   entry.
 //! - `read.rs`: workers that read contents for a wire, and pack small files. `pieces.rs`: large
 //!   files in pieces; `passed.rs`: the progress of one; `stripes.rs`: one read by several workers.
 //! - `wants.rs`: the rules for Wants. `offers.rs`: chunks. `differences.rs`: files of which the
@@ -71,15 +70,15 @@
 //! | `Linker` | `linking.rs` | reports outcomes, and links the further names of a file |
 //! | `Decider` | `deciding.rs`, `decision.rs`, `filler/providers/bases.rs` | looks at what exists, and asks the plan |
 //! | `Completion` | `completion.rs`, `disk_space.rs` | settles directories, ends the job, keeps proofs for a move |
-//! | `Publisher` | `publish.rs`, `publish/hold.rs`, `publish/waiting.rs` | gives whole files their names, at once, when they are durable, or at the end of the job |
+//! | `Publisher` | `publish.rs`, `publish/hold.rs`, `publish/waiting.rs` | gives whole files their names, at once, when they are durable, or at the end of the job; writes into existing files |
 //! | `Durability` | `publish/durable.rs` | flushes files and file systems |
 //! | `Sealing` | `publish/sealing.rs` | sets the attributes of directories, last |
-//! | `Naming` | `publish/naming.rs`, `publish/in_place.rs` | gives names so that no entry takes another's; writes into existing files |
+//! | `Naming` | `publish/naming.rs` | gives names so that no entry takes another's |
 //! | `Removals` | `publish/removals.rs`, `publish/removals/` | removes extra and replaced entries |
 //! | `Backups` | `publish/backup.rs` | keeps removed and replaced entries under other names |
 //! | `Times` | `times.rs` | knows how exactly the destination keeps times |
 //! | `Owners` | `owners.rs`, `owners/loss_check.rs` | maps users and groups; knows what a move would lose |
-//! | `JobContext` | `context.rs`, `ends.rs`, `modes.rs`, `context/ending.rs` | holds the plan of the job, the answers of its ends, and the ways to report |
+//! | `JobContext` | `context.rs`, `ends.rs`, `modes.rs` | holds the plan of the job, the answers of its ends, and the ways to report |
 //!
 //! Also: `destination.rs` finds and opens the destination, and `ancestors.rs` has the directories
 //! above it. `dirs.rs`: a directory that waits for its entries; `claims.rs`: the objects in it that
@@ -88,8 +87,8 @@
 //!
 //! Content:
 //!
-//! - `copy.rs`: copies between two open files. `copy/blocks.rs`: with several threads;
-//!   `copy/read_back.rs`: reads back from the medium. `digest.rs`: the hash of one file.
+//! - `copy.rs`: copies between two open files, and reads back from the medium. `copy/blocks.rs`:
+//!   copies with several threads. `digest.rs`: the hash of one file.
 //! - `dirs.rs`: directory handles, closed and reopened under a bound. `originals.rs`: the files of
 //!   the sources, which are never written to. `pool.rs`: reused buffers.
 //!
@@ -97,14 +96,11 @@
 //!
 //! - `request.rs`: stat, list, hash and measure. `request/answer.rs` answers here and at a peer;
 //!   `request/peer.rs` asks over a connection, `request/sftp.rs` uses a host's SFTP server.
-//! - `request/measure.rs`: measurements of a host and the connection to it.
-//!   `measure/answering.rs`: the agent's side; `measure/direct_port.rs`: its port;
-//!   `measure/flow.rs`: the data over connections; `measure/processor.rs`, `measure/disk.rs`: a
-//!   machine.
+//! - `request/measure.rs`: measurements of a host and the connection to it, on both sides.
+//!   `measure/flow.rs`: the data over connections.
 //! - `expand.rs`: the paths that match a pattern.
 //! - `moving/`: a move and its machines. `moving/running_move.rs`: its steps;
-//!   `moving/not_copied.rs`: the entries that failed and stay; `moving/removing.rs`: reports
-//!   removals.
+//!   `moving/not_copied.rs`: the entries that failed and stay.
 //! - `routed_jobs.rs`: splits a job by machine.
 //! - `relocate.rs`: renames sources. `parked.rs`: sets a source aside just before its removal.
 //! - `onto_itself.rs`: refuses a move onto its own source; `marker.rs`: the marks by which two

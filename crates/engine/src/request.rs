@@ -4,25 +4,21 @@
 mod answer;
 mod measure;
 mod peer;
-mod session;
 pub(crate) mod sftp;
 
+use self::answer::{has_origin, hash, list_at, stat};
+use self::sftp::SftpPeer;
+use crate::marker::{self, Held};
+use crate::{JobError, parked};
 pub(crate) use answer::answer;
+use haul_model::{ContentHash, Entry, Fault, Name};
+use haul_net::{Closer, Connection, HostAddresses};
+use haul_proto::{Caps, Hashing, Listed, Marked, Measure, Measured, Reply, Request};
+use haul_sftp::Session as SftpSession;
 pub(crate) use measure::Measuring;
 pub use measure::measure_directly;
 pub use peer::Greeted;
 pub(crate) use peer::Peer;
-pub use session::Session;
-
-use self::answer::{has_origin, hash, list_at, stat};
-use self::sftp::SftpPeer;
-use crate::JobError;
-use crate::marker::{self, Held};
-use crate::parked;
-use haul_model::{ContentHash, Entry, Fault, Name};
-use haul_net::{Connection, HostAddresses};
-use haul_proto::{Caps, Hashing, Listed, Marked, Measure, Measured, Reply, Request};
-use haul_sftp::Session as SftpSession;
 use std::path::Path;
 
 /// The requests that a client may make.
@@ -369,5 +365,34 @@ impl Requests {
             }
             Responder::Agent(_) | Responder::Sftp(_) => Ok(None),
         }
+    }
+}
+
+/// A connection to an agent.
+pub enum Session {
+    /// The agent has not greeted. It greets with its first answer, which saves a round trip.
+    New(Connection),
+    /// The agent has greeted, and answered all requests.
+    Greeted(Greeted),
+}
+
+impl Session {
+    pub(crate) fn closer(&self) -> &Closer {
+        match self {
+            Self::New(connection) => &connection.closer,
+            Self::Greeted(greeted) => &greeted.closer,
+        }
+    }
+}
+
+impl From<Connection> for Session {
+    fn from(connection: Connection) -> Self {
+        Self::New(connection)
+    }
+}
+
+impl From<Greeted> for Session {
+    fn from(greeted: Greeted) -> Self {
+        Self::Greeted(greeted)
     }
 }

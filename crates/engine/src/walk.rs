@@ -6,18 +6,16 @@
 
 mod bounds;
 mod dir_pool;
-pub(crate) mod followed_links;
 mod merged;
-
-pub(crate) use merged::{Depth, Layer, Merged, NamedFile, NamedPlace};
 
 use self::dir_pool::{DirPool, ListPool};
 use crate::control::{CANCEL_POLL, Control};
 use crate::dirs::{DirNode, Selection};
 use crate::parked;
 use crate::prefetch::Prefetched;
-use haul_model::{Fault, FaultKind, FileId, Filter, Name, Side, Walking};
+use haul_model::{Fault, FaultKind, FileId, Filter, FollowedLinks, Name, Side, Walking, links};
 use haul_tree::{Meta, MetaKind, TreeEntry};
+pub(crate) use merged::{Depth, Layer, Merged, NamedFile, NamedPlace};
 use parking_lot::{Condvar, Mutex};
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -349,7 +347,7 @@ impl<'w> Walk<'w> {
                         && !follow
                         && followed_links.follows_any() =>
                 {
-                    match followed_links::inspect(
+                    match inspect_followed(
                         followed_links,
                         node,
                         &entry.name,
@@ -495,3 +493,42 @@ pub(crate) fn into_itself() -> Fault {
 
 #[cfg(test)]
 mod tests;
+
+/// The metadata of the target of the symbolic link `name` of `dir`, if the link is followed.
+/// `target` is its target path, if known.
+///
+/// # Errors
+/// The reason why its target can't be inspected.
+pub(crate) fn inspect_followed(
+    followed_links: FollowedLinks,
+    dir: &Arc<DirNode>,
+    name: &Name,
+    target: Option<&[u8]>,
+) -> Result<Option<Meta>, Fault> {
+    let failed = |error: io::Error| Fault::from_io(Side::Source, "read its metadata", &error);
+    let handle = dir.handle().map_err(failed)?;
+    if followed_links.to_dirs
+        && let Ok(Some(there)) = handle.stat(name, true)
+        && there.kind == MetaKind::Dir
+    {
+        return Ok(Some(there));
+    }
+    if !followed_links.out {
+        return Ok(None);
+    }
+    let read;
+    let target = match target {
+        Some(target) => target,
+        None => {
+            read = handle.read_link(name).map_err(failed)?;
+            &*read
+        }
+    };
+    if !links::leads_out(target, dir.depth()) {
+        return Ok(None);
+    }
+    match handle.stat(name, true).map_err(failed)? {
+        Some(there) => Ok(Some(there)),
+        None => Err(Fault::new(Side::Source, FaultKind::Link, "the symbolic link is dangling")),
+    }
+}

@@ -13,27 +13,29 @@ mod lanes;
 mod ledger;
 mod listed;
 mod outgoing;
-mod ports;
 mod writer;
 
+use crate::JobError;
+use crate::control::Control;
+use crate::link::{ReceiverPort, SenderPort, SourceHandle};
 pub(crate) use compression_control::{Effort, FrameCompressor};
+use crossbeam_channel::TrySendError;
 pub(crate) use frame::{Body, Counted, OutFrame, SentTally};
+use haul_model::{Fault, Outcome, Summary, escape_controls};
+use haul_net::ConnectError;
+use haul_proto::{
+    Abort, Arrived, DirectOffer, Extra, FrameType, HEADER_LEN, Header, Known, Late, ListItem,
+    Message, Named, Offer, OutcomeItem, Prove, Proven, Signature, Taken, Want, Warning, decode,
+    encode,
+};
 pub use lanes::RELAYED_FIRST;
 pub(crate) use lanes::{ByWire, FAR_LANE_LEN, LONG_ROUND_TRIP, Lane, Lanes, Load};
 pub(crate) use ledger::{Implausible, OnFate};
 pub(crate) use listed::{ListingReceiver, ListingSender, lists};
 pub(crate) use outgoing::{Frames, Outbox};
-pub(crate) use ports::{RemoteReceiver, RemoteSender};
-pub(crate) use writer::{OnLeaving, run_writer};
-
-use super::SenderPort;
-use crate::JobError;
-use crate::control::Control;
-use crossbeam_channel::TrySendError;
-use haul_model::{Fault, escape_controls};
-use haul_net::ConnectError;
-use haul_proto::{Abort, DirectOffer, FrameType, HEADER_LEN, Header, Message, decode};
 use std::io::{self, Read};
+use std::sync::Arc;
+pub(crate) use writer::{OnLeaving, run_writer};
 
 /// Bytes that are read ahead for small frames. A large payload is read directly into its buffer.
 pub(crate) const READ_AHEAD: usize = 64 << 10;
@@ -213,5 +215,98 @@ pub(crate) fn aborted(abort: Abort) -> JobError {
         }
         Abort::Protocol(words) => JobError::Protocol(escape_controls(&words)),
         Abort::Cancelled => JobError::Interrupted,
+    }
+}
+
+/// The most wants, outcomes or proofs in one frame. It stays far below its bound even if every
+/// outcome has a long message.
+const ANSWERS_PER_FRAME_MAX: usize = 128;
+
+/// The most extras in one frame. With the longest paths, it stays below its bound.
+const EXTRAS_PER_FRAME_MAX: usize = 32;
+
+/// The Receiver at the other end.
+pub(crate) struct RemoteReceiver {
+    pub(crate) outbox: Arc<Outbox>,
+}
+
+impl ReceiverPort for RemoteReceiver {
+    fn list(&self, items: Vec<ListItem>) {
+        self.outbox.list(encode(&Message::List(items)));
+    }
+
+    fn files(&self, _: Vec<SourceHandle>) {
+        unreachable!("a Sender with a queue sends contents, not handles");
+    }
+
+    fn offer(&self, offer: Offer) {
+        // Before contents, like the listing.
+        self.outbox.list(encode(&Message::Offer(offer)));
+    }
+
+    fn prove(&self, asked: Vec<Prove>) {
+        self.outbox.send_parts(&asked, ANSWERS_PER_FRAME_MAX, Message::Prove);
+    }
+}
+
+/// The Sender at the other end.
+pub(crate) struct RemoteSender {
+    pub(crate) outbox: Arc<Outbox>,
+    /// Reports the lengths of files, because the side that shows the job does not see contents.
+    pub(crate) reports_sizes: bool,
+}
+
+/// Methods that send their argument as one message.
+macro_rules! send {
+    ($($method:ident($type:ty) as $message:ident;)+) => {
+        $(fn $method(&self, content: $type) {
+            self.outbox.send_message(&Message::$message(content));
+        })+
+    };
+}
+
+impl SenderPort for RemoteSender {
+    send! {
+        naming(Named) as Naming;
+        signature(Signature) as Signature;
+        known(Known) as Known;
+        warning(Warning) as Warning;
+        late(Late) as Late;
+        done(Summary) as Done;
+        taken(Taken) as Taken;
+        arrived(Arrived) as Arrived;
+    }
+
+    fn want(&self, wants: Vec<Want>) {
+        self.outbox.send_parts(&wants, ANSWERS_PER_FRAME_MAX, Message::Want);
+    }
+
+    fn outcomes(&self, outcomes: Vec<OutcomeItem>) {
+        let has_paths = outcomes.iter().any(|one| matches!(one.outcome, Outcome::Linked { .. }));
+        let max = if has_paths { EXTRAS_PER_FRAME_MAX } else { ANSWERS_PER_FRAME_MAX };
+        self.outbox.send_parts(&outcomes, max, Message::Outcomes);
+    }
+
+    fn extras(&self, extras: Vec<Extra>) {
+        self.outbox.send_parts(&extras, EXTRAS_PER_FRAME_MAX, Message::Extras);
+    }
+
+    fn proven(&self, proven: Vec<Proven>) {
+        self.outbox.send_parts(&proven, ANSWERS_PER_FRAME_MAX, Message::Proven);
+    }
+
+    fn sized(&self, index: u64, size: u64) {
+        if self.reports_sizes {
+            let (bytes, blocks) = (0, 0);
+            self.arrived(Arrived { bytes, index: Some(index), blocks, size: Some(size) });
+        }
+    }
+
+    fn is_wire(&self) -> bool {
+        true
+    }
+
+    fn offers_chunks(&self) -> bool {
+        self.outbox.dedups()
     }
 }

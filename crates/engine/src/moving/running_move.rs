@@ -1,7 +1,7 @@
 //! The steps of a move.
 
-use super::removing::{Removed, Removing};
 use super::{Event, FaultLocation, Machines, MoveJob, NotCopied};
+use super::{Removed, Removing};
 use crate::onto_itself::{LocalEnd, is_onto_itself};
 use crate::origin::{forget_origin, has_origin};
 use crate::relocate::{Relocated, find_source, relocate};

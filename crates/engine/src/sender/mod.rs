@@ -2,7 +2,6 @@
 //! requests. It never waits for an answer per file.
 
 mod accounts;
-mod batches;
 mod differences;
 mod earlier;
 mod empty_dirs;
@@ -18,36 +17,34 @@ mod read;
 mod remove;
 mod remover;
 mod scan;
-mod source;
 mod special;
 mod stripes;
 mod wants;
 
-pub(crate) use empty_dirs::{Twins, is_not_empty, mounted};
-pub(crate) use item::Item;
-pub(crate) use read::{Readers, run_reader};
-pub(crate) use remove::{RemoverMessage, run_removers};
-pub(crate) use remover::Remover;
-pub(crate) use scan::Scan;
-pub(crate) use source::Source;
-
 use crate::control::{Control, Reporter};
-use crate::dirs::{DirNode, local_number, number_if_local};
+use crate::dirs::{DirNode, OpenDirs, local_number, number_if_local};
 use crate::link::{ReceiverPort, SenderPort, SourceHandle};
-use crate::originals::Originals;
-use crate::originals::also_a_source;
+use crate::originals::{Originals, also_a_source};
 use crate::sender::remove::Removing;
 use crate::{Job, JobError};
-use batches::batches;
-use haul_model::{Changes, Fault, Kept, Kind, OrFault, Outcome, Side, Summary};
+pub(crate) use empty_dirs::{Twins, is_not_empty, mounted};
+use haul_model::{
+    Changes, Fault, FaultKind, Kept, Kind, Name, OrFault, Outcome, Side, Summary, words,
+};
 use haul_plan::Plan;
 use haul_proto::{Extra, How, Known, Late, Named, OutcomeItem, Proven, Signature, Want, Warning};
 use haul_store::{RESUME_LEN_MIN, RESUME_LEN_MIN_REMOTE};
-use haul_tree::{Meta, MetaKind, SourceFile};
+use haul_tree::{Meta, MetaKind, SourceFile, Tree, TreeDir};
+pub(crate) use item::Item;
 use item::Repeat;
 use ledger::Ledger;
 use offers::Offers;
 use parking_lot::Mutex;
+pub(crate) use read::{Readers, run_reader};
+pub(crate) use remove::{RemoverMessage, run_removers};
+pub(crate) use remover::Remover;
+pub(crate) use scan::Scan;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use wants::Signatures;
@@ -459,4 +456,79 @@ impl Sender<'_> {
         self.count_wanted(&items);
         self.queue_up(items);
     }
+}
+
+/// The most files in one portion, so that several workers share the files.
+const BATCH_FILES_MAX: usize = 32;
+
+/// The approximate bytes in one portion.
+const BATCH_BYTES_MAX: u64 = 4 << 20;
+
+/// Splits `items` into portions.
+fn batches(items: Vec<Item>) -> Vec<Vec<Item>> {
+    let mut batches: Vec<Vec<Item>> = Vec::new();
+    let mut bytes = u64::MAX;
+    for item in items {
+        let Kind::File { size } = item.kind else { continue };
+        match batches.last_mut() {
+            Some(last) if last.len() < BATCH_FILES_MAX && bytes < BATCH_BYTES_MAX => {
+                last.push(item);
+                bytes = bytes.saturating_add(size);
+            }
+            _ => {
+                bytes = size;
+                batches.push(vec![item]);
+            }
+        }
+    }
+    batches
+}
+
+/// A source that was found.
+pub(crate) enum Source {
+    /// An entry of a directory, under its own name.
+    Named {
+        /// The directory that holds it, not shown.
+        dir: Arc<DirNode>,
+        /// Its name there.
+        name: Name,
+        /// A symbolic link is followed: the path ended with a slash.
+        follow: bool,
+    },
+    /// A directory without a name of its own: `.`, `..` or `/`. Its entries are copied directly
+    /// into the destination.
+    Whole(Arc<DirNode>),
+}
+
+impl Source {
+    /// Finds the source at `path` of `tree`. If the job `removes` sources, `dir/` and `dir/.` name
+    /// the directory `dir` and never follow a link: a link may have replaced it since it was
+    /// copied.
+    ///
+    /// # Errors
+    /// When the path can't be opened, or a name in it is too long.
+    pub(crate) fn find(
+        tree: &dyn Tree,
+        path: &[u8],
+        removes: bool,
+        open: &Arc<OpenDirs>,
+    ) -> Result<Self, Fault> {
+        let named = if removes { words::without_dot(path) } else { path };
+        let split = words::split(named);
+        let Some(name) = split.name else {
+            return Ok(Self::Whole(root(tree.open(split.whole), open)?));
+        };
+        let name = Name::new(name)
+            .map_err(|error| Fault::new(Side::Source, FaultKind::TooLong, error.to_string()))?;
+        let dir = root(tree.open_for_search(split.parent, Some(&name)), open)?;
+        if named.len() < path.len() {
+            let whole = dir.handle().and_then(|dir| dir.open_dir(&name, false));
+            return Ok(Self::Whole(root(whole, open)?));
+        }
+        Ok(Self::Named { dir, name, follow: split.slash && !removes })
+    }
+}
+
+fn root(opened: io::Result<Arc<dyn TreeDir>>, open: &Arc<OpenDirs>) -> Result<Arc<DirNode>, Fault> {
+    opened.and_then(|dir| DirNode::root(dir, None, open)).or_fault(Side::Source, "open")
 }

@@ -5,23 +5,21 @@
 
 mod direct;
 mod matched;
-mod queue;
-
-pub(crate) use direct::DirectWriter;
-pub(crate) use queue::Piece;
 
 use super::resume::replaced;
 use super::staging;
 use crate::control::CopyStep;
 use crate::copy::{Blocks, STEP_LEN, not_assembled};
+use crate::pool::Buf;
 use crate::receiver::publish::hold::{Filling, Whole};
 use crate::receiver::{Filler, Pending};
+pub(crate) use direct::DirectWriter;
 use haul_model::{BLOCK_LEN, Fault, FaultKind, Kind, Side};
-use haul_proto::{BlockSeal, FileEnd, FileSeal, Reuse};
+use haul_proto::{BlockSeal, DataView, FileEnd, FileSeal, Reuse};
 use haul_store::{AHEAD_MAX, AssembleError, Assembler, PieceCounts, Pieces, Route};
 use haul_tree::{StagedFile, changed};
 use parking_lot::Mutex;
-use queue::Queue;
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -496,4 +494,76 @@ fn abandon_stage(stage: Box<dyn StagedFile>, fault: Fault) -> Fault {
 /// True if no later attempt can use the staged file after this fault.
 fn is_useless(fault: &Fault) -> bool {
     matches!(fault.kind, FaultKind::Changed | FaultKind::Corrupt)
+}
+
+/// Maximum number of pieces and seals of one file that wait for a worker.
+const PIECES_MAX: usize = 4096;
+
+/// A piece of an arriving file.
+pub(crate) enum Piece {
+    /// Content; `DataView` has its offset.
+    Data(Buf, DataView, Route),
+    /// A part that this machine has, in the old version or in chunks.
+    Reuse(Reuse, Route),
+    /// The hash of a block that was sent.
+    Seal(BlockSeal, Route),
+    /// The end of the file.
+    End(FileEnd),
+}
+
+impl Piece {
+    /// The lane of the piece.
+    fn lane(&self) -> Option<u8> {
+        match self {
+            Self::Data(_, _, route) | Self::Reuse(_, route) | Self::Seal(_, route) => {
+                Some(route.lane)
+            }
+            Self::End(_) => None,
+        }
+    }
+}
+
+/// The pieces that wait.
+#[derive(Default)]
+struct Queue {
+    pieces: VecDeque<Piece>,
+    /// A worker has the file, or was called.
+    has_worker: bool,
+}
+
+impl Queue {
+    /// Adds a piece; `true` if a worker must be called.
+    fn push(&mut self, piece: Piece) -> bool {
+        self.pieces.push_back(piece);
+        !std::mem::replace(&mut self.has_worker, true)
+    }
+
+    /// The next piece for the worker. Without one, the worker leaves.
+    fn next(&mut self) -> Option<Piece> {
+        let piece = self.pieces.pop_front();
+        self.has_worker = piece.is_some();
+        piece
+    }
+
+    /// Takes the pieces of one lane, in their order.
+    fn drain_lane(&mut self, lane: u8) -> VecDeque<Piece> {
+        let is_of_lane = |piece: &Piece| piece.lane() == Some(lane);
+        if !self.pieces.iter().any(is_of_lane) {
+            return VecDeque::new();
+        }
+        let (of_lane, others) = std::mem::take(&mut self.pieces).into_iter().partition(is_of_lane);
+        self.pieces = others;
+        of_lane
+    }
+
+    /// True if a worker has the file, or was called.
+    fn has_worker(&self) -> bool {
+        self.has_worker
+    }
+
+    /// True if a reader must wait because too much is queued. Content is bounded by its buffers,
+    /// seals are not.
+    fn is_full(&self) -> bool {
+        self.pieces.len() >= PIECES_MAX
+    }
 }

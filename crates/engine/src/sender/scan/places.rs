@@ -7,7 +7,7 @@ use crate::beneath::Beneath;
 use crate::dirs::{DirNode, OpenDirs, Selection};
 use crate::rules;
 use crate::walk::{
-    Depth, Layer, Merged, NamedFile, NamedPlace, followed_links, into_itself, look_up,
+    Depth, Layer, Merged, NamedFile, NamedPlace, inspect_followed, into_itself, look_up,
 };
 use haul_model::{Fault, FaultKind, Missing, Name, OrFault, Place, PlaceError, Side};
 use haul_tree::MetaKind;
@@ -146,7 +146,7 @@ impl Scan<'_, '_> {
         };
         let there = match meta.kind {
             MetaKind::Symlink if !follow => {
-                followed_links::inspect(self.walking.followed_links, above, name, None)?
+                inspect_followed(self.walking.followed_links, above, name, None)?
             }
             _ => None,
         };

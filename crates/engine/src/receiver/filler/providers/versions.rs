@@ -3,8 +3,8 @@
 //!
 //! Both sides limit the number of such files in flight. The others wait here and block no thread.
 
-use super::begun::{PREFILLED_MAX, begin_with, can_prefill};
-use super::{ProbeResult, Provider, similar};
+use super::{PREFILLED_MAX, begin_with, can_prefill};
+use super::{ProbeResult, Provider, find_similar};
 use crate::receiver::content::{Content, Part, Version};
 use crate::receiver::{DirState, Filler, Pending, RecvDir};
 use crate::threads::run_shared;
@@ -156,7 +156,7 @@ impl Versions {
     /// requests the whole file.
     pub(crate) fn send_signature(&self, filler: &Filler<'_>, mut file: Box<Pending>) {
         let index = file.index;
-        let similar = if is_missing(&file) { similar::find(&file) } else { None };
+        let similar = if is_missing(&file) { find_similar(&file) } else { None };
         let name = similar.unwrap_or_else(|| file.name.clone());
         let old = open_in(&file.dir, &name).and_then(|old| {
             let shape = Shape::of(old.seal().size, file.entry.size(), filler.job.plan.block_len)?;
