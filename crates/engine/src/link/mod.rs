@@ -1,5 +1,5 @@
 //! The messages between the two roles, as two traits. In one process, each role implements its
-//! trait itself ([`memory`]). Over a wire, a port encodes the messages, and the reader on the other
+//! trait itself ([`MemoryLink`]). Over a wire, a port encodes the messages, and the reader on the other
 //! side calls the role ([`wire`]).
 
 pub(crate) mod greeting;
@@ -140,7 +140,10 @@ impl SourceHandle {
     }
 }
 
-/// An entry of the destination that was found to be the same as a source.
+/// An entry of the destination that was found to be the same as a source. It proves, at the moment
+/// when the source is removed, that the destination has another copy. File numbers prove nothing:
+/// some mounts show the same file with another number, and the compared entry may have been moved
+/// since.
 pub(crate) struct Proof {
     /// The directory that contains it, on this machine.
     pub(crate) dir: Arc<DirNode>,
@@ -225,7 +228,7 @@ fn missing() -> Fault {
     Fault::new(Side::Destination, FaultKind::Changed, message)
 }
 
-/// Both directions. The roles are connected once they exist.
+/// The link within a process: a message is a call. The roles are connected once they exist.
 #[derive(Default)]
 pub(crate) struct MemoryLink<'a> {
     sender: OnceLock<Weak<dyn SenderPort + 'a>>,

@@ -1,7 +1,7 @@
-//! The link over a connection: reads frames, and decodes the messages for a Sender. A Receiver has
-//! its own reader (`receiver/reading.rs`).
+//! The link over a connection. The ports of both roles encode messages and queue them. The reader
+//! decodes messages for a Sender; a Receiver has its own (`receiver/reading.rs`).
 //!
-//! [`ports`] encodes messages, and [`frame`] is an encoded one. [`outgoing`] has the queue,
+//! [`frame`] is an encoded message. [`outgoing`] has the queue,
 //! [`listed`] the queue of the listing, and [`writer`] sends both. [`compression_control`] chooses
 //! the compression of frames. [`lanes`] chooses the connection of contents, and [`ledger`] knows
 //! what a lost one had sent.

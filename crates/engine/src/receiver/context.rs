@@ -340,7 +340,9 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 /// The pause between two checks.
 const POLL: Duration = Duration::from_millis(2);
 
-/// The reason for an early end, and the batches that it waits for.
+/// The early end of a job, caused by a fault of the destination: the reason, and the batches that it
+/// waits for. All finished entries report their outcomes first, so that the Sender counts them. The
+/// end is sent after the outcomes of its batch, and other threads get a moment to report theirs.
 #[derive(Debug, Default)]
 pub(crate) struct Ending {
     /// The reason, until it is reported.

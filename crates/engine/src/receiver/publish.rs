@@ -98,7 +98,8 @@ impl Publisher<'_> {
 }
 
 impl Naming<'_> {
-    /// The existing file of `pending`, if it will be updated in place. A file that is also a source
+    /// The existing file of `pending`, if it will be updated in place: the new content is staged and
+    /// verified as usual, and then written into the file, which keeps its other names. A file that is also a source
     /// must not change: it is replaced if it has other names, and fails otherwise.
     pub(crate) fn file_to_update(&self, pending: &Pending) -> Result<Option<Meta>, Fault> {
         let Some(existing) = self.update_target(pending)? else { return Ok(None) };

@@ -221,7 +221,8 @@ impl Measuring {
 /// The longest pause between two measurements before the client is disconnected.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 
-/// An open port. It closes when this is dropped.
+/// A port that is open for measuring direct connections, until the client leaves or starts a job.
+/// It closes when this is dropped.
 struct DirectPort {
     joined: Arc<Joined>,
     thread: Option<JoinHandle<()>>,

@@ -93,6 +93,8 @@ impl Providers {
     }
 }
 
+/// Leftovers of an earlier job: a whole file that waits for publication, or the first blocks of a
+/// file.
 pub(crate) struct Unfinished;
 
 impl Provider for Unfinished {
@@ -191,8 +193,12 @@ fn can_prefill(file: &Pending, old: &dyn SourceFile) -> bool {
         && node.handle().is_ok_and(|dir| dir.capabilities().can_share_content)
 }
 
-/// Starts the staged file with the content of `old`, if the file system can share it. If no file
-/// can be staged, the error shows again when content arrives.
+/// Starts the staged file with the content of `old`, if the file system can share it. Unchanged
+/// parts are neither sent nor written. If no file can be staged, the error shows again when content
+/// arrives.
+///
+/// The shared part is also a snapshot that nobody else can change. The sums are computed from it,
+/// and kept parts are hashed from the staged file. So the verified content is the published content.
 fn begin_with(filler: &Filler<'_>, file: &mut Pending, old: &dyn SourceFile) {
     let begun = match file.resumed {
         0 => file.stage_for(filler).ok().map(|stage| (stage, Vec::new())),
