@@ -70,10 +70,10 @@
 //! | `Linker` | `linking.rs` | reports outcomes, and links the further names of a file |
 //! | `Decider` | `deciding.rs`, `decision.rs`, `filler/providers/bases.rs` | looks at what exists, and asks the plan |
 //! | `Completion` | `completion.rs`, `disk_space.rs` | settles directories, ends the job, keeps proofs for a move |
-//! | `Publisher` | `publish.rs`, `publish/hold.rs`, `publish/waiting.rs` | gives whole files their names, at once, when they are durable, or at the end of the job; writes into existing files |
+//! | `Publisher` | `publish.rs`, `publish/hold.rs`, `publish/waiting.rs` | gives whole files their names, at once, when they are durable, or at the end of the job |
 //! | `Durability` | `publish/durable.rs` | flushes files and file systems |
 //! | `Sealing` | `publish/sealing.rs` | sets the attributes of directories, last |
-//! | `Naming` | `publish/naming.rs` | gives names so that no entry takes another's |
+//! | `Naming` | `publish/naming.rs` | gives names so that no entry takes another's; writes into existing files |
 //! | `Removals` | `publish/removals.rs`, `publish/removals/` | removes extra and replaced entries |
 //! | `Backups` | `publish/backup.rs` | keeps removed and replaced entries under other names |
 //! | `Times` | `times.rs` | knows how exactly the destination keeps times |

@@ -9,15 +9,18 @@
 //! the listing decides.
 
 use super::backup::not_backed_up;
-use crate::dirs::DirNode;
-use crate::originals::Originals;
+use crate::dirs::{DirNode, local_number, local_object};
+use crate::originals::{Originals, also_a_source};
 use crate::receiver::owners::loss_check;
 use crate::receiver::self_copy::is_same_object;
-use crate::receiver::{Backups, DirState, JobContext, Owners, RecvDir, metadata, parent_fault};
-use haul_model::{Entry, Fault, FaultKind, Name, Outcome, Side, Skip};
+use crate::receiver::{
+    Backups, DirState, JobContext, Owners, Pending, RecvDir, metadata, parent_fault,
+};
+use haul_model::{Changes, Entry, Fault, FaultKind, Name, OrFault, Outcome, Side, Skip, Updating};
 use haul_plan::{changes, refusal};
+use haul_proto::Object;
 use haul_store::{OnExisting, Publication};
-use haul_tree::{Meta, TreeDir};
+use haul_tree::{Meta, SealedFile, TreeDir};
 use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
@@ -64,9 +67,7 @@ impl<'a> Naming<'a> {
             (Arc::clone(backups), Merging::default(), Mutex::default());
         Arc::new(Self { job, owners, backups, merging, updating, originals })
     }
-}
 
-impl Naming<'_> {
     /// Gives an entry of `dir` its name with `publish`, called `action` in faults.
     ///
     /// # Errors
@@ -141,16 +142,7 @@ impl Naming<'_> {
         let is_it = is_same_object && metadata(self.has_exact_spelling(dir, handle, name))?;
         if is_it { Ok(()) } else { Err(name_taken()) }
     }
-}
 
-/// The fault of an entry whose name another entry of the job has.
-pub(crate) fn name_taken() -> Fault {
-    let message = "its name is that of another entry of this job: the destination treats both \
-                   names as the same";
-    Fault::new(Side::Destination, FaultKind::Taken, message)
-}
-
-impl Naming<'_> {
     /// Sets the source's attributes that a kept file lacks.
     pub(crate) fn update_attributes(
         &self,
@@ -175,4 +167,108 @@ impl Naming<'_> {
         let action = "set the file's attributes";
         set.map_err(|error| loss_check::not_kept(self.job.plan.moving, action, &error))
     }
+
+    /// The existing file of `pending`, if it will be updated in place: the new content is staged and
+    /// verified as usual, and then written into the file, which keeps its other names. A file that is also a source
+    /// must not change: it is replaced if it has other names, and fails otherwise.
+    pub(crate) fn file_to_update(&self, pending: &Pending) -> Result<Option<Meta>, Fault> {
+        let Some(existing) = self.update_target(pending)? else { return Ok(None) };
+        if self.job.ends.sender_knows_sources {
+            return Ok(Some(existing).filter(|existing| {
+                pending.target.into.is_some() && pending.target.into == existing.id
+            }));
+        }
+        match self.originals.as_ref().zip(existing.id) {
+            Some((originals, id)) if originals.may_have(local_number(id), self.job.control) => {
+                if existing.links == 1 {
+                    Err(also_a_source(Side::Destination))
+                } else {
+                    Ok(None)
+                }
+            }
+            _ => Ok(Some(existing)),
+        }
+    }
+
+    /// Finds the file into which `pending` will be written. Returns its object for the Sender,
+    /// which knows whether it is a source.
+    pub(crate) fn resolve_update_target(&self, pending: &mut Pending) -> Option<Object> {
+        if !self.job.ends.sender_knows_sources {
+            return None;
+        }
+        // A fault is reported when the content has arrived.
+        pending.target.into =
+            self.update_target(pending).ok().flatten().and_then(|existing| existing.id);
+        pending.target.into.map(local_object)
+    }
+
+    fn update_target(&self, pending: &Pending) -> Result<Option<Meta>, Fault> {
+        let updates = self.job.plan.updating != Updating::Replaces;
+        let is_new = pending.on_existing == OnExisting::Keep
+            || pending.found.has(Changes::KIND)
+            || pending.found.has(Changes::MISSING);
+        if !updates || is_new {
+            return Ok(None);
+        }
+        let DirState::Open(node) = &pending.dir.state else { return Err(parent_fault()) };
+        let stat_result =
+            node.handle().and_then(|handle| self.job.stat_entry(&*handle, &pending.name));
+        match stat_result.map_err(|error| failed(&error))? {
+            Some(existing) if existing.is_file() => Ok(Some(existing)),
+            // The file was removed meanwhile.
+            None => Ok(None),
+            // The content of a base replaces the entry.
+            Some(_) if pending.base.is_some() => Ok(None),
+            Some(_) => {
+                let message = "something else replaced it";
+                Err(Fault::new(Side::Destination, FaultKind::Changed, message))
+            }
+        }
+    }
+
+    /// Writes the staged content into the file `existing`, and sets its attributes.
+    pub(crate) fn update(
+        &self,
+        pending: &Pending,
+        existing: &Meta,
+        sealed: Box<dyn SealedFile>,
+    ) -> Result<Outcome, Fault> {
+        let Pending { dir, name, entry, .. } = pending;
+        let DirState::Open(node) = &dir.state else { return Err(parent_fault()) };
+        let Some(id) = existing.id else {
+            return Err(failed(&io::ErrorKind::Unsupported.into()));
+        };
+        if dir.claims().is_some_and(|claims| !claims.has(id)) {
+            let handle = node.handle().map_err(|error| failed(&error))?;
+            self.check_claim(dir, &*handle, name, existing)?;
+        }
+        // Another entry may be another name of the same file: they are updated one by one.
+        let _turn = (existing.links != 1).then(|| self.updating.lock());
+        self.backups.back_up_as_copy(node, name).map_err(not_backed_up)?;
+        let mtime = sealed.write_into(name, id).map_err(|error| failed(&error))?;
+        let mut attributes = entry.attributes.clone();
+        attributes.mtime = mtime;
+        let entry = Entry { attributes, ..entry.clone() };
+        let stat_result = node.handle().and_then(|handle| self.job.stat_entry(&*handle, name));
+        let now = stat_result.map_err(|error| failed(&error))?;
+        self.update_attributes(node, name, &entry, now.as_ref())?;
+        if self.job.plan.sync {
+            node.handle()
+                .and_then(|handle| handle.sync(Some(name)))
+                .or_fault(Side::Destination, "flush it to stable storage")?;
+        }
+        sealed.discard();
+        Ok(Outcome::Copied)
+    }
+}
+
+/// The fault of an entry whose name another entry of the job has.
+pub(crate) fn name_taken() -> Fault {
+    let message = "its name is that of another entry of this job: the destination treats both \
+                   names as the same";
+    Fault::new(Side::Destination, FaultKind::Taken, message)
+}
+
+fn failed(error: &io::Error) -> Fault {
+    Fault::from_io(Side::Destination, "write into the file", error)
 }
