@@ -14,23 +14,27 @@
 mod error;
 mod host;
 mod place;
-mod program;
-
-pub use error::{DeployError, LikelyCause};
-pub use program::Program;
 
 use self::host::Shell;
 use self::place::{InstallDir, PRIVATE_MODE};
+pub use error::{DeployError, LikelyCause};
 use haul_engine::{Change, JobError};
-use haul_model::{Attributes, Fault, Kept, Name, Side, Timestamp, escape_bytes};
-use haul_net::{DEPLOYED_NAME, Diagnostics, STAGED_PREFIX, Service, SshTarget};
+use haul_model::{
+    Attributes, ContentHash, ContentHasher, EXECUTABLE_HEAD_LEN, Executable, ExecutableError,
+    Fault, Kept, Name, Side, Timestamp, escape_bytes,
+};
+use haul_net::{DEPLOY_MARKER, DEPLOYED_NAME, Diagnostics, STAGED_PREFIX, Service, SshTarget};
 use haul_sftp::{
     Attrs, Cause, Client, Extension, FileType, OpenFlags, Options, Session, SftpError,
 };
 use haul_store::{Mover, OnExisting, Publication, private_name};
 use haul_tree::SealedFile;
 use haul_tree::sftp::{SessionLoss, Sessions, SftpHost};
+use std::fs::{self, File};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -296,3 +300,103 @@ fn failed(place: &InstallDir<'_>, path: &[u8], fault: Fault) -> DeployError {
 
 #[cfg(test)]
 mod tests;
+
+/// Maximum length of a program in bytes. A debug build of haul has a tenth of it.
+const PROGRAM_LEN_MAX: u64 = 1 << 30;
+
+/// Bytes that are read at once.
+const READ_LEN: usize = 1 << 20;
+
+/// A program that can be installed.
+#[derive(Debug)]
+pub struct Program {
+    file: File,
+    len: u64,
+    hash: ContentHash,
+    machine: Executable,
+}
+
+impl Program {
+    /// Opens the program at `path`. Its headers name the machine that it is for.
+    ///
+    /// # Errors
+    /// [`DeployError::Program`] if it can't be read, or is not an ELF program.
+    pub fn open(path: &Path) -> Result<Self, DeployError> {
+        Self::read(path, Executable::parse)
+    }
+
+    /// Opens the running program, which is at `path`. On a system without ELF, it counts as one for
+    /// this machine.
+    ///
+    /// # Errors
+    /// See [`Self::open`].
+    pub fn own(path: &Path) -> Result<Self, DeployError> {
+        Self::read(path, |head| match Executable::parse(head) {
+            Err(ExecutableError::NotElf) => Ok(Executable {
+                system: std::env::consts::OS,
+                processor: std::env::consts::ARCH,
+                dynamic: true,
+            }),
+            read => read,
+        })
+    }
+
+    fn read(
+        path: &Path,
+        parse: impl FnOnce(&[u8]) -> Result<Executable, ExecutableError>,
+    ) -> Result<Self, DeployError> {
+        let failed = |why: String| {
+            let path = escape_bytes(path.as_os_str().as_bytes());
+            DeployError::Program { path, why }
+        };
+        let not_read = |error: io::Error| failed(format!("can't read it: {error}"));
+        // Opening a FIFO would wait for a writer.
+        if !fs::metadata(path).map_err(not_read)?.is_file() {
+            return Err(failed("it is not a regular file".into()));
+        }
+        let file = File::open(path).map_err(not_read)?;
+        let len = file.metadata().map_err(not_read)?.len();
+        if len > PROGRAM_LEN_MAX {
+            let most = PROGRAM_LEN_MAX >> 20;
+            return Err(failed(format!("it is larger than {most} MiB, so it is not haul")));
+        }
+        let mut buffer = vec![0; READ_LEN];
+        let read = file.read_at(&mut buffer, 0).map_err(not_read)?;
+        let head = parse(&buffer[..read.min(EXECUTABLE_HEAD_LEN)]);
+        let machine = head.map_err(|error| failed(error.to_string()))?;
+        let mut hasher = ContentHasher::new();
+        loop {
+            match file.read_at(&mut buffer, hasher.len()).map_err(not_read)? {
+                0 => break,
+                read => hasher.update(&buffer[..read]),
+            }
+        }
+        // The hash of the uploaded file detects later changes.
+        let (hash, len) = (hasher.finish(), hasher.len());
+        Ok(Self { file, len, hash, machine })
+    }
+
+    /// True if the file contains haul's marker. A packed haul does not, so a missing marker is no
+    /// proof.
+    fn looks_like_haul(&self) -> bool {
+        let words = DEPLOY_MARKER.as_bytes();
+        let mut buffer = vec![0; READ_LEN];
+        let mut at = 0;
+        loop {
+            let read = self.file.read_at(&mut buffer, at).unwrap_or(0);
+            if buffer[..read].windows(words.len()).any(|window| window == words) {
+                return true;
+            }
+            // A match may begin in this part and end in the next.
+            match read.saturating_sub(words.len() - 1) {
+                0 => return false,
+                step => at += step as u64,
+            }
+        }
+    }
+
+    /// The machine that the program is for.
+    pub fn machine(&self) -> Executable {
+        self.machine
+    }
+}

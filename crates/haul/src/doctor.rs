@@ -1,18 +1,17 @@
 //! Measures a host and the connection to it. The engine bounds and checks the measurements. None of
 //! the user's files is changed.
 
-mod lanes;
-
-pub use haul_proto::{Amount, Machine, ProcessorRates, Startups};
-
-use self::lanes::DirectLanes;
-use haul_engine::{JobError, RequestError, Requests};
+use haul_engine::{JobError, RequestError, Requests, measure_directly};
 use haul_model::{Fault, Ports, escape_controls};
-use haul_net::Identity;
+use haul_net::{Direct, Identity};
+pub use haul_proto::{Amount, Machine, ProcessorRates, Startups};
 use haul_proto::{
-    DISK_BYTES_MAX, DirectOffer, DirectWish, FLOW_BYTES_MAX, Flow, Measure, Measured,
+    DISK_BYTES_MAX, DirectOffer, DirectWish, FLOW_BYTES_MAX, Flow, Join, Measure, Measured,
+    Message, encode,
 };
-use std::io;
+use std::io::{self, Write};
+use std::panic::resume_unwind;
+use std::thread::{Builder, scope};
 use std::time::{Duration, Instant};
 
 /// Number of requests that measure the round trip. The shortest time counts.
@@ -280,6 +279,68 @@ fn disk(
         Some(Measured::Disk { written, read }) => Ok(Ok((written, read))),
         Some(Measured::Fault(fault)) => Ok(Err(fault)),
         _ => Err(other_answer()),
+    }
+}
+
+/// Timeout of connecting to the host.
+const CALL_MAX: Duration = Duration::from_secs(3);
+
+/// Timeout of a measurement over all connections, and of each read or write.
+const RATE_TIME_MAX: Duration = Duration::from_secs(20);
+
+/// The open connections.
+#[derive(Default)]
+struct DirectLanes(Vec<Direct>);
+
+impl DirectLanes {
+    /// Connects until `lanes` connections are open; true if they are.
+    fn has(&mut self, offer: &DirectOffer, identity: &Identity, lanes: u8) -> bool {
+        while self.0.len() < lanes.into() {
+            if let Err(error) = self.join(offer, identity) {
+                tracing::debug!(%error, "no further direct connection");
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Connects once more.
+    ///
+    /// # Errors
+    /// If the agent can't be reached.
+    fn join(&mut self, offer: &DirectOffer, identity: &Identity) -> io::Result<()> {
+        let mut direct = Direct::connect(offer.address, identity, offer.key, CALL_MAX, &|| true)?;
+        direct.set_timeout(Some(RATE_TIME_MAX))?;
+        let lane = u8::try_from(self.0.len() + 1).expect("they are few");
+        direct.write_all(&encode(&Message::Join(Join { lane, secret: None })))?;
+        self.0.push(direct);
+        Ok(())
+    }
+
+    /// The rate in one direction over `lanes` connections at the same time, in bytes per second.
+    ///
+    /// # Errors
+    /// If a connection fails, or the agent violates the protocol.
+    fn rate(&mut self, lanes: u8, to_agent: bool, millis: u32) -> io::Result<u64> {
+        let flow = Flow { to_agent, bytes: FLOW_BYTES_MAX, millis };
+        scope(|scope| {
+            let begun = self.0[..lanes.into()].iter_mut().map(|direct| {
+                let killer = direct.killer()?;
+                let measure = move || {
+                    // A stuck measurement ends with its connection.
+                    match killer.within(Some(RATE_TIME_MAX), || measure_directly(direct, flow))? {
+                        (_, true) => Err(io::ErrorKind::TimedOut.into()),
+                        (amount, false) => amount,
+                    }
+                };
+                Builder::new().name("lane".to_owned()).spawn_scoped(scope, measure)
+            });
+            let mut begun = begun.collect::<io::Result<Vec<_>>>()?.into_iter();
+            begun.try_fold(0u64, |sum, lane| {
+                let amount = lane.join().unwrap_or_else(|panic| resume_unwind(panic));
+                Ok(sum.saturating_add(amount?.per_second()))
+            })
+        })
     }
 }
 

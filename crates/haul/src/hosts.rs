@@ -1,24 +1,20 @@
 //! The hosts that the jobs of a command use: through the haul there, or through the SFTP server of
 //! a host without haul.
 
-mod between;
-mod questions;
-
-pub use self::questions::Questions;
-
 use crate::deploy::{Deployed, Program, deploy};
-use crate::endpoint::Call;
+use crate::endpoint::{Call, greeted};
 use crate::error::Error;
 use crate::host::{Host, WithoutHaul};
 use crate::location::Machine;
 use crate::peer::{HostConnection, Peers, connect_sftp};
-use crate::retry::{Retry, is_interrupted};
+use crate::retry::{Attempts, Retry, is_interrupted};
 use crate::state;
 use haul_engine::{
-    Event, Greeted, Job, JobError, LinkEvent, Monitor, OpenConnection, Placement, Route, RoutedJob,
-    Session, SftpRoute, SftpSession, SharedBlocks, Sharer, Summary, WireOptions,
+    Between, DirectPlan, Event, Greeted, Job, JobError, LinkEvent, Monitor, OpenConnection,
+    Placement, RequestError, Requests, Route, RoutedJob, Session, SftpRoute, SftpSession,
+    SharedBlocks, Sharer, Summary, WireOptions,
 };
-use haul_model::Logins;
+use haul_model::{Fault, Logins};
 use haul_net::{ConnectError, Diagnostics};
 use parking_lot::{Mutex, MutexGuard};
 use std::cell::Cell;
@@ -337,4 +333,184 @@ impl HostJob<'_> {
 /// The logins besides the first, for the number of connections that the user wants.
 fn logins_of(parallel: Option<NonZeroU8>) -> Logins {
     parallel.map_or(Logins::Chosen, |all| Logins::UpTo(all.get() - 1))
+}
+
+/// Both hosts of a job. This side connects to one after the other, so that ssh never asks for two
+/// passwords at once. The hauls of the hosts do the rest.
+struct Both<'h> {
+    hosts: &'h Hosts,
+    from: &'h Host,
+    to: &'h Host,
+    /// The host of the current login.
+    reaching: Cell<&'h Host>,
+}
+
+impl Hosts {
+    /// Runs `job` from one host to the other, and again if a connection is lost.
+    fn run_between(
+        &self,
+        job: &Job,
+        from: &Machine,
+        to: &Machine,
+        monitor: &dyn Monitor,
+    ) -> Result<Summary, Error> {
+        let hosts = from.host().zip(to.host());
+        let Some((source, dest)) = hosts.filter(|(from, to)| !from.by_sftp && !to.by_sftp) else {
+            let by_sftp = if from.is_by_sftp() { from } else { to };
+            return Err(Error::NotBetween { host: by_sftp.to_string(), to: to.to_string() });
+        };
+        let both = Both { hosts: self, from: source, to: dest, reaching: Cell::new(dest) };
+        // haul may have to be installed on each of them first.
+        for missing_haul in [None, Some(source), Some(dest)] {
+            let missing = match both.run(job, monitor) {
+                Err(Error::Job(JobError::Connection(error))) if error.is_haul_missing() => error,
+                ran => return ran,
+            };
+            let host = both.reaching.get();
+            if host.deploy.is_none() || missing_haul == Some(dest) {
+                return Err(Error::LacksHaul { missing, to: to.to_string() });
+            }
+            self.deploy(host, monitor)?;
+        }
+        both.run(job, monitor)
+    }
+}
+
+impl<'h> Both<'h> {
+    fn run(&self, job: &Job, monitor: &dyn Monitor) -> Result<Summary, Error> {
+        let (from, to) = (self.from, self.to);
+        let logins = logins_of(from.parallel.max(to.parallel));
+        let wire = WireOptions { logins, ..job.wire };
+        let job = &Job { wire, ..job.clone() };
+        let retry = Retry {
+            job,
+            is_upload: true,
+            has_local_sources: false,
+            retries: from.retries.min(to.retries),
+            monitor,
+            host: format!("{from} or {to}"),
+            has_greeted: &|| {
+                [self.from, self.to].iter().all(|host| self.hosts.greeted().contains(host))
+            },
+        };
+        retry.run(|job, is_first, monitor| {
+            let to = self.greet(self.to, job, is_first, monitor)?;
+            let mut from = self.greet(self.from, job, is_first, monitor)?;
+            let at = job.uses_direct().then(|| [from.host_addresses(), to.host_addresses()]);
+            let direct_plan = at.map(|at| DirectPlan::prepare(job, &mut from, at)).transpose()?;
+            let (from, to) = (greeted(from, self.from)?, greeted(to, self.to)?);
+            let direct_plan = direct_plan.flatten();
+            let between = Box::new(Between { from, to, direct_plan });
+            Ok(haul_engine::run(job, Placement::Between(between), monitor)?)
+        })
+    }
+
+    /// Logs in to a host, and waits until its haul greets. The connection is kept alive until the
+    /// other host has greeted, too.
+    fn greet(
+        &self,
+        host: &'h Host,
+        job: &Job,
+        is_first: bool,
+        monitor: &dyn Monitor,
+    ) -> Result<Requests, Error> {
+        self.reaching.set(host);
+        let on_event = |event: LinkEvent<'_>| monitor.event(Event::Link(event));
+        let cancelled = || monitor.cancelled();
+        let call = self.hosts.call(host, job, is_first, &on_event, &cancelled);
+        let call = Call { may_be_kept: false, ..call };
+        let requests = call.greet()?;
+        self.hosts.has_greeted(host);
+        Ok(requests)
+    }
+}
+
+/// Questions to hosts, before a job or in place of one. A question changes nothing, so it is
+/// repeated after a lost connection. The monitor is notified of the loss.
+pub struct Questions<'q> {
+    hosts: &'q Hosts,
+    peers: Peers,
+    monitor: &'q dyn Monitor,
+}
+
+impl<'q> Questions<'q> {
+    /// Creates questions to `peers`. `hosts` records which of them have greeted.
+    pub fn new(hosts: &'q Hosts, peers: Peers, monitor: &'q dyn Monitor) -> Self {
+        Self { hosts, peers, monitor }
+    }
+
+    /// Asks `machine`, over an open connection or a new one. If the connection is lost or can't be
+    /// made at the moment, the `question` is repeated, provided that the host's haul has greeted
+    /// before.
+    ///
+    /// # Errors
+    /// If the machine can't be reached, or no longer.
+    pub fn ask<T>(
+        &mut self,
+        machine: &Machine,
+        question: impl FnMut(&mut Requests) -> Result<T, RequestError>,
+    ) -> Result<Result<T, Fault>, Error> {
+        self.ask_in_parts(machine, &|| 0, question)
+    }
+
+    /// Like [`Self::ask`], for a question whose answer has several parts. `parts` returns how many
+    /// have arrived. After a connection that returned new parts, attempts are counted from 0 again.
+    ///
+    /// # Errors
+    /// See [`Self::ask`].
+    pub fn ask_in_parts<T>(
+        &mut self,
+        machine: &Machine,
+        parts: &dyn Fn() -> u64,
+        mut question: impl FnMut(&mut Requests) -> Result<T, RequestError>,
+    ) -> Result<Result<T, Fault>, Error> {
+        let Self { hosts, peers, monitor } = self;
+        let (mut attempts, mut is_reconnect) = (Attempts::new(*monitor), false);
+        let mut parts_before = parts();
+        loop {
+            let reached = peers.reach(machine, is_reconnect, *monitor);
+            let answer = reached.map(|requests| {
+                attempts.connected();
+                question(requests)
+            });
+            hosts.record_greeted(peers);
+            let error = match answer {
+                Ok(Ok(answer)) => return Ok(Ok(answer)),
+                Ok(Err(RequestError::Fault(fault))) => return Ok(Err(fault)),
+                Ok(Err(RequestError::Job(error))) => error.into(),
+                Err(error) => error,
+            };
+            peers.leave(machine);
+            let parts_now = parts();
+            if parts_now > parts_before {
+                attempts.made_progress();
+            }
+            parts_before = parts_now;
+            let known = machine.host().filter(|host| hosts.greeted().contains(host));
+            let retries = known.map_or(0, |host| host.retries);
+            let host = known.map(Host::to_string).unwrap_or_default();
+            attempts.wait(&host, retries, error)?;
+            is_reconnect = true;
+        }
+    }
+
+    /// Closes the connections. Later questions open new ones, and do not report hosts without haul.
+    pub(crate) fn hang_up(&mut self) {
+        self.peers = Peers::new(self.hosts.diagnostics()).quietly();
+    }
+
+    /// The hosts of the command.
+    pub fn hosts(&self) -> &'q Hosts {
+        self.hosts
+    }
+
+    /// The monitor that is notified.
+    pub fn monitor(&self) -> &'q dyn Monitor {
+        self.monitor
+    }
+
+    /// The machines that were asked, with their open connections.
+    pub fn into_peers(self) -> Peers {
+        self.peers
+    }
 }

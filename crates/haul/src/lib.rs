@@ -69,17 +69,15 @@
 //! - `location.rs`: the forms of a location. `host.rs`: a host, and the settings for connecting to
 //!   it.
 //! - `endpoint.rs`: chooses an endpoint and connects. `retry.rs`: runs a job again after a lost
-//!   connection. `peer.rs`: connections for single requests. `hosts.rs`: runs jobs
-//!   (`hosts/between.rs`: between two hosts). Both use a host's SFTP server if it has no haul
+//!   connection. `peer.rs`: connections for single requests. `hosts.rs`: runs
+//!   jobs, also between two hosts. Both use a host's SFTP server if it has no haul
 //!   (`ConnectError::is_haul_missing`).
 //! - `servers.rs`: the servers that this user is enrolled at. `files.rs`: files of this user.
 //!   `state.rs`: the user's directories.
-//! - `deploy.rs`: installs haul on a host over two logins, SFTP and a shell. `deploy/program.rs`:
-//!   the program to upload. `deploy/host.rs`: asks for the host's system, and runs the upload until
+//! - `deploy.rs`: installs haul on a host over two logins, SFTP and a shell. `deploy/host.rs`: asks for the host's system, and runs the upload until
 //!   it greets. `deploy/place.rs`: the directory, which only the user can change.
 //!   `deploy/error.rs`: its errors.
-//! - `doctor.rs`: measures a host and the connection to it. `doctor/lanes.rs`: the direct
-//!   connections.
+//! - `doctor.rs`: measures a host and the connection to it.
 //! - `error.rs`: why a request ends early.
 
 #![forbid(unsafe_code)]

@@ -5,12 +5,10 @@
 
 mod handshake;
 mod limits;
-mod own_keys;
 
 use self::handshake::{Handshake, Progress};
 pub use self::limits::GateLimits;
 pub(crate) use self::limits::source;
-use self::own_keys::OwnKeys;
 use crate::direct::is_caller_error;
 use crate::duplex::{Established, Opening};
 use crate::quic::{Ends, QuicGate, Setup};
@@ -20,6 +18,8 @@ use haul_sys::wait_ready;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags};
 use rustls::ServerConfig;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
 use socket2::{Domain, Socket, Type};
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Read};
@@ -499,3 +499,29 @@ impl Caller {
 
 #[cfg(test)]
 mod tests;
+
+/// The keys of a server. Beside the newest it may have older ones, for clients that know no other.
+/// Each has the label that clients ask for it by.
+#[derive(Debug)]
+struct OwnKeys(Vec<(String, Arc<CertifiedKey>)>);
+
+impl OwnKeys {
+    /// `own` is sorted newest first. `None` if it is empty.
+    fn new(own: &[Identity]) -> Option<Self> {
+        let keys = own.iter().map(|own| (own.key().label(), own.certified()));
+        (!own.is_empty()).then(|| Self(keys.collect()))
+    }
+}
+
+impl ResolvesServerCert for OwnKeys {
+    /// Returns the key that the client asks for, or the newest.
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let asked = hello.server_name();
+        let asked = asked.and_then(|asked| self.0.iter().find(|(label, _)| label == asked));
+        asked.or(self.0.first()).map(|(_, key)| Arc::clone(key))
+    }
+
+    fn only_raw_public_keys(&self) -> bool {
+        true
+    }
+}

@@ -22,8 +22,8 @@
 //! - `kept.rs`: connections kept between commands. `kept/holder.rs`: the process that holds one.
 //!   `ssh_configuration.rs`: the files of ssh's configuration, which must not change between the
 //!   commands, and the hosts that they name.
-//! - `identity.rs`: keys. `tls.rs`: TLS settings that all connections share. `tls/pinned.rs`:
-//!   checks the other side's pinned key.
+//! - `identity.rs`: keys. `tls.rs`: TLS settings that all connections share, and the check of the
+//!   other side's pinned key.
 //! - `direct.rs`: TLS over TCP, past ssh, in one direction at a time. `encryption_rate.rs`:
 //!   measures its encryption. `duplex.rs`: TLS in both directions at once. `listen_target.rs`: the
 //!   port for direct connections, which may be that of a server.

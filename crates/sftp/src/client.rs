@@ -1,5 +1,6 @@
 //! Operations on paths. Each waits for its answer.
 
+use crate::Result;
 use crate::codec::{
     Answer, Attrs, CHUNK_LEN_MAX, Extension, Extensions, FsStats, Limits, OpenFlags,
     PACKET_LEN_MAX, PATH_LEN_MAX, Request,
@@ -16,8 +17,6 @@ const CHUNK_LEN_DEFAULT: u32 = 32 << 10;
 
 /// Most bytes around the content in a packet: a handle and some numbers.
 const OVERHEAD_LEN: u64 = 512;
-
-type Result<T> = std::result::Result<T, SftpError>;
 
 /// Sends requests to a server; see the crate's documentation. Clones share the session.
 ///

@@ -19,13 +19,10 @@
 //! # Rooms
 //!
 //! - `codec/`: the packets without I/O: requests to bytes, bytes to replies, every bound.
-//! - `session/`: a connection and its requests in flight:
-//! - `outbox.rs`: sends requests. `reader.rs`: receives replies.
-//! - `shared.rs`: requests in flight, and the end of the session.
-//! - `watchdog.rs`: the timeout for silence. `activity.rs`: signs of progress, and of a local file
-//!   that delays it.
-//! - `port.rs`: one caller's end. `batch.rs`: requests that are sent together. `payload.rs`:
-//!   content from memory, or spliced from a file.
+//! - `session/`: a connection, the thread that receives replies, and the one that limits silence.
+//!   `outbox.rs` sends requests. `shared.rs`: requests in flight, and the end of the session.
+//!   `activity.rs`: signs of progress, and of a local file that delays it. `port.rs`: one caller's
+//!   end. `payload.rs`: content from memory, or spliced from a file.
 //! - `client.rs`: operations on paths.
 //! - `listing.rs`: operations with many answers, requested ahead: entries of a directory, and
 //!   targets of links.
@@ -64,3 +61,6 @@ pub use naming::Existing;
 pub use pending_answer::PendingAnswer;
 pub use session::{Options, SLOW_FACTOR, Session};
 pub use small::{Get, Gets, Got, Put, Puts, Stored};
+
+/// The result of an operation; by default its error names the file.
+type Result<T, E = SftpError> = std::result::Result<T, E>;

@@ -5,14 +5,11 @@ mod plan;
 #[cfg(test)]
 mod tests;
 
-use crate::error::SftpError;
-use crate::{Client, DirEntry};
+use crate::{Client, DirEntry, Result};
 use parking_lot::{Condvar, Mutex};
 use plan::{DIR_ENTRIES_MAX, DirState, Plan};
 use std::sync::Arc;
 use std::thread;
-
-type Result<T> = std::result::Result<T, SftpError>;
 
 /// Most threads of one lister. A directory takes two round trips, so with one of 50 ms it lists 80
 /// directories a second.

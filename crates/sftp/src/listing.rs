@@ -1,14 +1,12 @@
 //! Entries of directories and targets of links: operations with many answers, which one thread
 //! requests ahead.
 
-use crate::Client;
 use crate::codec::{Answer, Attrs, Request, StatusCode};
 use crate::error::{Cause, SftpError};
 use crate::session::{Batch, Payload};
+use crate::{Client, Result};
 use haul_model::Name;
 use std::collections::VecDeque;
-
-type Result<T> = std::result::Result<T, SftpError>;
 
 /// Most entries of one directory, to stop a server that never ends a listing. A name counts once
 /// more for each [`LONG_NAME_LEN`] of its bytes.

@@ -1,12 +1,9 @@
 //! Requests whose answer is taken later, or by another thread.
 
-use crate::Client;
 use crate::codec::Request;
-use crate::error::SftpError;
 use crate::session::Batch;
+use crate::{Client, Result};
 use std::sync::{Arc, LazyLock};
-
-type Result<T> = std::result::Result<T, SftpError>;
 
 /// Waits for the answer.
 type Receive = Box<dyn FnOnce() -> Result<()> + Send>;

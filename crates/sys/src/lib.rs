@@ -29,8 +29,7 @@
 //! - `stat.rs`: the metadata of an entry. `meta.rs`: sets attributes through open handles.
 //!   `attributes.rs`: extended attributes and access control lists. `held.rs`: entries that must not
 //!   be opened. `not_kept.rs`: the error of an attribute that can't be set.
-//! - `faked.rs`: root's attributes stored for any user, in rsync's form. `faked/acl.rs`: an access
-//!   control list in that form.
+//! - `faked.rs`: root's attributes stored for any user, in rsync's form.
 //! - `accounts.rs`: users and groups by name and ID.
 //! - `confine.rs`: Landlock. `jail.rs`: the directory that `haul serve` may be confined to. It
 //!   resolves every path that a user or a peer names, and every followed link. `named.rs`: such

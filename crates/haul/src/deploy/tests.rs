@@ -248,3 +248,49 @@ fn an_upload_that_never_greets_times_out() {
     assert!(text.ends_with("on box: no greeting within 1 s"), "{text}");
     assert!(started.elapsed() < Duration::from_secs(30));
 }
+
+#[test]
+fn a_file_that_is_no_program_is_refused() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let script = dir.path().join("a\x1bscript");
+    fs::write(&script, "#!/bin/sh\n").expect("a file");
+    let huge = dir.path().join("huge");
+    File::create(&huge).and_then(|file| file.set_len(PROGRAM_LEN_MAX + 1)).expect("a file");
+    let text = |path: &Path| Program::open(path).expect_err("no program").to_string();
+    let script_text = text(&script);
+    assert!(script_text.ends_with("/a\\x1bscript: not an ELF program"), "{script_text}");
+    assert!(text(&huge).ends_with("it is larger than 1024 MiB, so it is not haul"));
+    assert!(text(dir.path()).ends_with("it is not a regular file"));
+    assert!(text(Path::new("/nowhere")).contains("can't read it: "));
+    assert!(text(Path::new("/dev/zero")).ends_with("it is not a regular file"));
+    fs::write(&script, "").expect("a file");
+    assert!(text(&script).ends_with("not an ELF program"));
+}
+
+#[test]
+fn the_marker_is_found_at_any_offset() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("program");
+    let own = Executable { system: "linux", processor: "x86_64", dynamic: true };
+    let has = |content: &[u8]| {
+        fs::write(&path, content).expect("a file");
+        Program::read(&path, |_| Ok(own)).expect("a program").looks_like_haul()
+    };
+    let words = DEPLOY_MARKER.as_bytes();
+    for at in [0, 1, READ_LEN - words.len(), READ_LEN - 5, READ_LEN - 1, READ_LEN, READ_LEN + 1] {
+        let content = [&vec![b'x'; at][..], words, b"x"].concat();
+        assert!(has(&content), "{at}");
+        assert!(!has(&content[..content.len() - 2]), "{at}");
+    }
+    assert!(!has(b""));
+}
+
+#[test]
+fn the_hash_is_the_hash_of_the_file() {
+    let own = std::env::current_exe().expect("a path");
+    let program = Program::own(&own).expect("a program");
+    let content = fs::read(&own).expect("a file");
+    assert_eq!(program.len, content.len() as u64);
+    assert_eq!(program.hash, ContentHash::of(&content));
+    assert_eq!(program.machine().processor, std::env::consts::ARCH);
+}

@@ -10,10 +10,8 @@ use crate::codec::{Answer, Attrs, Extension, OpenFlags, Request, Times};
 use crate::error::{Cause, SftpError};
 use crate::naming::{Existing, Names, Renaming};
 use crate::session::{Batch, Payload};
-use crate::{Client, RangeReader, RemoteFile};
+use crate::{Client, RangeReader, RemoteFile, Result};
 use std::ops::ControlFlow;
-
-type Result<T> = std::result::Result<T, SftpError>;
 
 /// The mode of a new file until its final mode is set.
 const PRIVATE_MODE: u32 = 0o600;
