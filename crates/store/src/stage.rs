@@ -102,7 +102,7 @@ impl Stage {
     /// # Errors
     /// See [`Self::create`].
     pub fn create_sharing(dir: Arc<Dir>, source: &File) -> io::Result<(Self, bool)> {
-        match Self::with_name(&dir, |name| dir.create_clone(source, name)) {
+        match Self::with_name(&dir, |name| haul_sys::create_clone(&dir, source, name)) {
             Ok(stage) => return Ok((stage, true)),
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {}
             Err(error) => return Err(error),

@@ -1,22 +1,25 @@
 //! An open directory. All operations below it use its handle and one name, so that no process can
 //! redirect them by replacing a component with a symbolic link.
 
-use crate::jail;
+use crate::known::{self, kinds};
 use crate::stat::{self, Stat};
-use haul_model::{FileId, Name};
+use crate::{durability, jail, meta};
+use haul_model::{Attributes, Device, FileId, Kept, Name, NewEntry};
 use parking_lot::Mutex;
-#[cfg(target_os = "linux")]
-use rustix::fs::RawDir;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+#[cfg(target_os = "linux")]
+use rustix::fs::RawDir;
 
 /// A directory that is open for reading and for operations on its entries.
 #[derive(Debug)]
@@ -482,6 +485,166 @@ impl Dir {
     pub fn remove_private(&self, temp: &str) -> io::Result<()> {
         Ok(rustix::fs::unlinkat(&self.fd, temp, AtFlags::empty())?)
     }
+
+    /// True if its file system is known to make everything durable on request, to report no new
+    /// errors when a file is closed, and to keep every time that is set. FUSE, network file
+    /// systems, FAT and others may behave differently.
+    pub fn has_known_file_system(&self) -> bool {
+        [kinds::EXT, kinds::XFS, kinds::BTRFS, kinds::F2FS, kinds::TMPFS].contains(&self.magic())
+    }
+
+    /// True if its file system is known to copy inside the kernel without sharing content. For
+    /// small files that costs less than reading and writing. If content were shared, a new source
+    /// would first have to be written to its medium.
+    pub fn copies_small_files(&self) -> bool {
+        [kinds::EXT, kinds::TMPFS].contains(&self.magic())
+    }
+
+    /// True if its file system is known to treat no two names as the same. Many ignore case, or
+    /// different encodings of a character.
+    pub fn has_distinct_names(&self) -> bool {
+        known::has_distinct_names(self, self.magic())
+    }
+
+    fn magic(&self) -> u64 {
+        *self.kind.get_or_init(|| kinds::kind(self))
+    }
+
+    /// Makes the names in this directory durable.
+    ///
+    /// # Errors
+    /// Errors of `fsync`.
+    pub fn sync(&self) -> io::Result<()> {
+        File::from(self.as_fd().try_clone_to_owned()?).sync_all()
+    }
+
+    /// True if [`Self::sync_file_system`] is reliable here: the file system is known to write all
+    /// contents, names and metadata, and the system reports write errors.
+    pub fn supports_sync_all(&self) -> bool {
+        self.has_known_file_system() && durability::reports_errors()
+    }
+
+    /// Makes everything on this directory's file system durable at once, including writes of other
+    /// programs.
+    ///
+    /// # Errors
+    /// Errors of `syncfs`: some data, of any program, could not be written.
+    pub fn sync_file_system(&self) -> io::Result<()> {
+        #[cfg(target_os = "linux")]
+        return Ok(rustix::fs::syncfs(self)?);
+        #[cfg(not(target_os = "linux"))]
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// True if this process may create, rename and remove entries, apart from a sticky bit.
+    pub fn may_change(&self) -> bool {
+        let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+        rustix::fs::accessat(self.as_fd(), ".", access, AtFlags::EACCESS).is_ok()
+    }
+
+    /// Creates an entry without content under the private name `temp`, with those of `attributes`
+    /// in `kept` that it supports.
+    ///
+    /// # Errors
+    /// Errors of `symlinkat` and `mknodat`, and of setting the attributes.
+    pub fn make_entry(
+        &self,
+        new: NewEntry<'_>,
+        temp: &str,
+        attributes: &Attributes,
+        kept: Kept,
+    ) -> io::Result<()> {
+        if self.fakes() {
+            return self.make_faked(new, temp, attributes, kept);
+        }
+        let made = match new {
+            NewEntry::Symlink(target) => rustix::fs::symlinkat(target, self, temp),
+            NewEntry::Special(special) => {
+                let (kind, Device { major, minor }) = stat::kind_of(special);
+                let number = rustix::fs::makedev(major, minor);
+                rustix::fs::mknodat(self, temp, kind, private_mode(), number)
+            }
+        };
+        if let Err(error) = made {
+            if error != Errno::EXIST {
+                // Some file systems fail, but create the entry all the same.
+                let _ = self.remove_private(temp);
+            }
+            return Err(error.into());
+        }
+        let set = match new {
+            NewEntry::Symlink(_) => {
+                meta::set_link_attributes(self, temp.as_bytes(), attributes, kept)
+            }
+            NewEntry::Special(special) => {
+                meta::set_special_attributes(self, temp.as_bytes(), special, attributes, kept)
+            }
+        };
+        set.inspect_err(|_| {
+            // Without its attributes the entry is wrong and must not stay.
+            let _ = self.remove_private(temp);
+        })
+    }
+
+    /// Creates the hard link `name` in this directory to the entry `of` in `from`. `name` must not
+    /// exist. No link is followed.
+    ///
+    /// # Errors
+    /// Errors of `linkat`; [`io::ErrorKind::NotFound`] if it is not the object `id`, where
+    /// that is known.
+    pub fn make_hard_link(
+        &self,
+        from: &Self,
+        of: &Name,
+        id: Option<FileId>,
+        name: &[u8],
+    ) -> io::Result<()> {
+        rustix::fs::linkat(from, of.as_bytes(), self, name, AtFlags::empty())?;
+        let Some(id) = id else { return Ok(()) };
+        if self.entry_id(name)? == id {
+            return Ok(());
+        }
+        let _ = rustix::fs::unlinkat(self, name, AtFlags::empty());
+        let message = "another file replaced its first name";
+        Err(io::Error::new(io::ErrorKind::NotFound, message))
+    }
+
+    /// Creates an unnamed file on this directory's file system, for reading and writing. It is
+    /// complete before it gets a name, and vanishes if the process dies first. `None` if
+    /// that fails for any reason, or linking one has failed here. If the cause is more than a
+    /// missing feature, creating a named file reports it.
+    pub fn create_unnamed(&self) -> Option<File> {
+        if self.linking_failed.load(Ordering::Relaxed) { None } else { system::create(self) }
+    }
+
+    /// Creates a file on this directory's file system, for reading and writing, that has a name for
+    /// a moment at most.
+    ///
+    /// # Errors
+    /// Errors of `openat` and `unlinkat`.
+    pub fn create_nameless(&self) -> io::Result<File> {
+        if let Some(file) = self.create_unnamed() {
+            return Ok(file);
+        }
+        let temp = format!(".haul-{:016x}", RandomState::new().hash_one(std::process::id()));
+        let file = self.create_private(&temp)?;
+        self.remove_private(&temp)?;
+        Ok(file)
+    }
+
+    /// Links an unnamed file to `name` in this directory, which must not exist.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AlreadyExists`] if `name` exists. After other errors the content must be
+    /// copied to a named file: some systems create unnamed files but can't link them (no /proc,
+    /// before Linux 6.10).
+    pub fn link_unnamed(&self, file: &File, name: &[u8]) -> io::Result<()> {
+        system::link(self, file, name).inspect_err(|error| {
+            if error.kind() != io::ErrorKind::AlreadyExists {
+                self.linking_failed.store(true, Ordering::Relaxed);
+            }
+        })
+    }
 }
 
 /// `None` if `result` is that an entry does not exist.
@@ -541,4 +704,49 @@ pub fn path_link(path: &[u8]) -> io::Result<Vec<u8>> {
         return Ok(rustix::fs::readlinkat(opened?, "", Vec::new())?.into_bytes());
     }
     Ok(rustix::fs::readlink(OsStr::from_bytes(path), Vec::new())?.into_bytes())
+}
+
+#[cfg(target_os = "linux")]
+mod system {
+    use super::{Dir, File, io};
+    use rustix::fs::{AtFlags, CWD, OFlags};
+    use rustix::io::Errno;
+    use std::os::fd::{AsFd, AsRawFd};
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// True if linking by handle needs /proc. The direct way is for privileged processes (and newer
+    /// kernels).
+    static THROUGH_PROC: AtomicBool = AtomicBool::new(false);
+
+    pub(super) fn create(dir: &Dir) -> Option<File> {
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        rustix::fs::openat(dir, c".", flags, crate::dir::private_mode()).ok().map(File::from)
+    }
+
+    pub(super) fn link(dir: &Dir, file: &File, name: &[u8]) -> io::Result<()> {
+        if !THROUGH_PROC.load(Ordering::Relaxed) {
+            match rustix::fs::linkat(file, c"", dir, name, AtFlags::EMPTY_PATH) {
+                Ok(()) => return Ok(()),
+                Err(Errno::EXIST) => return Err(Errno::EXIST.into()),
+                Err(_) => {}
+            }
+        }
+        let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
+        rustix::fs::linkat(CWD, path, dir, name, AtFlags::SYMLINK_FOLLOW)?;
+        THROUGH_PROC.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod system {
+    use super::{Dir, File, io};
+
+    pub(super) fn create(_: &Dir) -> Option<File> {
+        None
+    }
+
+    pub(super) fn link(_: &Dir, _: &File, _: &[u8]) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }

@@ -5,7 +5,6 @@
 //!
 //! On macOS `fsync` stops at the drive's cache; std's `sync_all` uses `F_FULLFSYNC` there.
 
-use crate::Dir;
 use crate::known::kinds::{BTRFS, EXT, RAMFS, TMPFS, XFS, ZFS, kind};
 use std::fs::File;
 use std::io;
@@ -155,34 +154,6 @@ impl Loss {
     }
 }
 
-impl Dir {
-    /// Makes the names in this directory durable.
-    ///
-    /// # Errors
-    /// Errors of `fsync`.
-    pub fn sync(&self) -> io::Result<()> {
-        File::from(self.as_fd().try_clone_to_owned()?).sync_all()
-    }
-
-    /// True if [`Self::sync_file_system`] is reliable here: the file system is known to write all
-    /// contents, names and metadata, and the system reports write errors.
-    pub fn supports_sync_all(&self) -> bool {
-        self.has_known_file_system() && reports_errors()
-    }
-
-    /// Makes everything on this directory's file system durable at once, including writes of other
-    /// programs.
-    ///
-    /// # Errors
-    /// Errors of `syncfs`: some data, of any program, could not be written.
-    pub fn sync_file_system(&self) -> io::Result<()> {
-        #[cfg(target_os = "linux")]
-        return Ok(rustix::fs::syncfs(self)?);
-        #[cfg(not(target_os = "linux"))]
-        Err(io::ErrorKind::Unsupported.into())
-    }
-}
-
 /// Like [`write_out_at`] by advice, which starts writing content that can't be dropped yet.
 #[cfg(target_os = "linux")]
 fn write_and_drop(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
@@ -192,7 +163,7 @@ fn write_and_drop(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
 }
 
 /// True if `syncfs` reports write errors (since Linux 5.8).
-fn reports_errors() -> bool {
+pub(crate) fn reports_errors() -> bool {
     let name = rustix::system::uname();
     let release = name.release().to_string_lossy();
     let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
@@ -202,6 +173,7 @@ fn reports_errors() -> bool {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
+    use crate::Dir;
     use haul_testkit::{FileSystem, Mount};
     use std::io::Write;
     use std::time::{Duration, Instant};

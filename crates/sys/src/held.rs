@@ -28,61 +28,29 @@ pub(crate) struct Target<'t> {
     path: Option<&'t str>,
 }
 
-impl Dir {
-    /// Holds the regular file `name` for its attributes, not following a link, even if this process
-    /// may not read it.
-    ///
-    /// # Errors
-    /// Errors of [`Dir::open_file`].
-    pub fn hold_file(&self, name: &Name) -> io::Result<(Held, Stat)> {
-        let refused = match self.open_file(name, false) {
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => error,
-            opened => {
-                return opened.map(|(file, stat)| (Held { fd: file.into(), path: None }, stat));
-            }
-        };
-        match self.hold(name.as_bytes()) {
-            Ok((held, stat)) if stat.is_file() => Ok((held, stat)),
-            _ => Err(refused),
+/// The extended attributes and access control lists in `which` of the entry that `name` leads
+/// to. It is not opened: a FIFO would block, and a device might act.
+///
+/// # Errors
+/// Errors of `openat`, `listxattr` and `getxattr`.
+pub fn extended_following(
+    dir: &Dir,
+    name: &Name,
+    which: Kept,
+) -> io::Result<Option<Box<Extended>>> {
+    let held = match jail::follow(dir, name.as_bytes(), jail::INSPECT) {
+        Some(held) => held?,
+        None => {
+            let flags = jail::INSPECT | OFlags::CLOEXEC;
+            rustix::fs::openat(dir, name.as_bytes(), flags, Mode::empty())?
         }
-    }
-
-    /// Holds the entry `name` without opening it, not following a link.
-    ///
-    /// # Errors
-    /// Errors of `openat`; [`io::ErrorKind::Unsupported`] where the system leads to no handle.
-    pub(crate) fn hold(&self, name: &[u8]) -> io::Result<(Held, Stat)> {
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let held = rustix::fs::openat(self, name, flags, Mode::empty())?;
-        let stat = stat::file_stat(&held)?;
-        let path = Some(proc_path(&held, &stat)?);
-        Ok((Held { fd: held, path }, stat))
-    }
-
-    /// The extended attributes and access control lists in `which` of the entry that `name` leads
-    /// to. It is not opened: a FIFO would block, and a device might act.
-    ///
-    /// # Errors
-    /// Errors of `openat`, `listxattr` and `getxattr`.
-    pub fn extended_following(
-        &self,
-        name: &Name,
-        which: Kept,
-    ) -> io::Result<Option<Box<Extended>>> {
-        let held = match jail::follow(self, name.as_bytes(), jail::INSPECT) {
-            Some(held) => held?,
-            None => {
-                let flags = jail::INSPECT | OFlags::CLOEXEC;
-                rustix::fs::openat(self, name.as_bytes(), flags, Mode::empty())?
-            }
-        };
-        let stat = stat::file_stat(&held)?;
-        match proc_path(&held, &stat) {
-            Ok(path) => self.extended_at(Target { fd: held.as_fd(), path: Some(&path) }, which),
-            // Without /proc a file can be opened instead.
-            Err(_) if stat.is_file() => self.extended_of(self.open_file(name, true)?.0, which),
-            Err(error) => Err(error),
-        }
+    };
+    let stat = stat::file_stat(&held)?;
+    match proc_path(&held, &stat) {
+        Ok(path) => dir.extended_at(Target { fd: held.as_fd(), path: Some(&path) }, which),
+        // Without /proc a file can be opened instead.
+        Err(_) if stat.is_file() => dir.extended_of(dir.open_file(name, true)?.0, which),
+        Err(error) => Err(error),
     }
 }
 
@@ -102,6 +70,36 @@ pub(crate) fn proc_unavailable() -> io::Error {
 }
 
 impl Held {
+    /// Holds the regular file `name` for its attributes, not following a link, even if this process
+    /// may not read it.
+    ///
+    /// # Errors
+    /// Errors of [`Dir::open_file`].
+    pub fn file(dir: &Dir, name: &Name) -> io::Result<(Self, Stat)> {
+        let refused = match dir.open_file(name, false) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => error,
+            opened => {
+                return opened.map(|(file, stat)| (Self { fd: file.into(), path: None }, stat));
+            }
+        };
+        match Self::entry(dir, name.as_bytes()) {
+            Ok((held, stat)) if stat.is_file() => Ok((held, stat)),
+            _ => Err(refused),
+        }
+    }
+
+    /// Holds the entry `name` without opening it, not following a link.
+    ///
+    /// # Errors
+    /// Errors of `openat`; [`io::ErrorKind::Unsupported`] where the system leads to no handle.
+    pub(crate) fn entry(dir: &Dir, name: &[u8]) -> io::Result<(Self, Stat)> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let held = rustix::fs::openat(dir, name, flags, Mode::empty())?;
+        let stat = stat::file_stat(&held)?;
+        let path = Some(proc_path(&held, &stat)?);
+        Ok((Self { fd: held, path }, stat))
+    }
+
     /// Sets those of `attributes` in `which` on the entry, which is on the file system of `dir`,
     /// like [`crate::set_attributes`].
     ///
@@ -188,7 +186,7 @@ mod tests {
         let path = tempfile::tempdir().expect("a directory");
         std::fs::write(path.path().join("file"), "content").expect("written");
         let dir = Dir::open(path.path()).expect("opened");
-        let (held, before) = dir.hold(b"file").expect("held");
+        let (held, before) = Held::entry(&dir, b"file").expect("held");
         let line = |who, rights| AclEntry { who, rights };
         let acl = Acl(vec![
             line(AclWho::Owner, 4),
@@ -228,9 +226,9 @@ mod tests {
         dir.make_entry(NewEntry::Special(Special::Fifo), "fifo", &attributes, Kept::MODE)
             .expect("made");
         std::os::unix::fs::symlink("fifo", path.path().join("link")).expect("made");
-        assert!(dir.hold_file(&name("fifo")).is_err());
-        assert!(dir.hold_file(&name("link")).is_err());
-        let (_, link) = dir.hold(b"link").expect("held");
+        assert!(Held::file(&dir, &name("fifo")).is_err());
+        assert!(Held::file(&dir, &name("link")).is_err());
+        let (_, link) = Held::entry(&dir, b"link").expect("held");
         assert!(link.is_symlink());
     }
 }

@@ -4,40 +4,14 @@ use crate::Dir;
 use kinds::{BTRFS, EXT, F2FS, OVERLAY, RAMFS, TMPFS, XFS, ZFS, kind};
 use std::os::fd::AsFd;
 #[cfg(target_os = "linux")]
-use system::has_distinct_names;
+pub(crate) use system::has_distinct_names;
 
-elsewhere!(fn has_distinct_names(&Dir, u64) -> bool = false);
+elsewhere!(pub(crate) fn has_distinct_names(&Dir, u64) -> bool = false);
 
 /// True if content read from `file` stays cached for the next reader, unless memory is short: its
 /// file system is local. FUSE and network file systems may fetch it again, and block.
 pub fn caches_reads(file: impl AsFd) -> bool {
     [EXT, XFS, BTRFS, F2FS, TMPFS, RAMFS, ZFS, OVERLAY].contains(&kind(file))
-}
-
-impl Dir {
-    /// True if its file system is known to make everything durable on request, to report no new
-    /// errors when a file is closed, and to keep every time that is set. FUSE, network file
-    /// systems, FAT and others may behave differently.
-    pub fn has_known_file_system(&self) -> bool {
-        [EXT, XFS, BTRFS, F2FS, TMPFS].contains(&self.magic())
-    }
-
-    /// True if its file system is known to copy inside the kernel without sharing content. For
-    /// small files that costs less than reading and writing. If content were shared, a new source
-    /// would first have to be written to its medium.
-    pub fn copies_small_files(&self) -> bool {
-        [EXT, TMPFS].contains(&self.magic())
-    }
-
-    /// True if its file system is known to treat no two names as the same. Many ignore case, or
-    /// different encodings of a character.
-    pub fn has_distinct_names(&self) -> bool {
-        has_distinct_names(self, self.magic())
-    }
-
-    fn magic(&self) -> u64 {
-        *self.kind.get_or_init(|| kind(self))
-    }
 }
 
 /// Magic numbers of file systems (`linux/magic.h`); ext2 to ext4 share one.
@@ -80,7 +54,7 @@ mod system {
     /// `FS_CASEFOLD_FL` (`linux/fs.h`).
     const FOLDS_CASE: u32 = 0x4000_0000;
 
-    pub(super) fn has_distinct_names(dir: &Dir, magic: u64) -> bool {
+    pub(crate) fn has_distinct_names(dir: &Dir, magic: u64) -> bool {
         match magic {
             BTRFS => true,
             XFS => !xfs::folds_case(dir),

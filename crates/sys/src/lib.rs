@@ -14,11 +14,10 @@
 //! - `activation.rs`: sockets opened for this process. `privileges.rs`: rights that it gives up for
 //!   good.
 //! - `dir.rs`: `Dir`, an open directory. Each operation takes one name in it. Links are refused
-//!   unless the method's name says `following`.
+//!   unless the method's name says `following`. It also has files without a name (`O_TMPFILE`).
 //! - `content.rs`: `copy_file_range`, `splice`, holes by `SEEK_DATA` and `SEEK_HOLE`.
 //!   `content/extents.rs`: blocks that were never written but look like data once they are cached.
 //! - `reflink.rs`: files that share their content, by reflink or, on macOS, clonefile.
-//! - `unnamed.rs`: `O_TMPFILE`, and linking such a file to a name.
 //! - `durability.rs`: makes content and directories durable, writes content out early, drops it
 //!   from the page cache, or reads past the cache.
 //! - `early.rs`: detects a closed standard output before Rust's library starts.
@@ -86,7 +85,6 @@ mod lease;
 mod limits;
 mod lock;
 mod login;
-mod making;
 mod memory;
 mod meta;
 mod mounts;
@@ -102,7 +100,6 @@ mod schedule;
 mod space;
 mod ssh_settings;
 mod stat;
-mod unnamed;
 mod vectors;
 mod waiting;
 
@@ -126,7 +123,7 @@ pub use durability::{
 pub use early::is_stdout_closed;
 pub use generated::{is_generated, memory_file};
 pub use handover::{Giver, HandedOver, Handover, HandoverTarget};
-pub use held::Held;
+pub use held::{Held, extended_following};
 pub use inspect_process::{has_session, has_terminal, round_trip_of};
 pub use jail::{absolute, enter as enter_jail, is_jailed, path_to};
 pub use known::caches_reads;
@@ -148,7 +145,7 @@ pub use not_kept::NotKept;
 pub use passing::{is_of_user, pass, receive_passed};
 pub use pattern::name_matches;
 pub use privileges::{ResourceLimits, become_user, die_with_parent, give_to_user, user_id};
-pub use reflink::{clone_file, clone_range, punch_hole};
+pub use reflink::{clone_file, clone_range, create_clone, punch_hole};
 pub use rendezvous::{SECRET_LEN, secret};
 pub use routes::{PacketStats, mtu_to, packet_stats};
 pub use schedule::use_batch_scheduling;

@@ -1,6 +1,6 @@
 //! Reads and sets metadata through open handles.
 
-use crate::held::Target;
+use crate::held::{Held, Target};
 use crate::known::kinds::{BTRFS, EXT, F2FS, OVERLAY, RAMFS, TMPFS, XFS, ZFS, kind};
 use crate::not_kept::{self, NotKept};
 use crate::stat::{Stat, kind_of};
@@ -256,7 +256,7 @@ pub(crate) fn set_special_attributes(
     which: Kept,
 ) -> io::Result<()> {
     // Opening a FIFO would block, and a device might act.
-    let (held, stat) = dir.hold(name)?;
+    let (held, stat) = Held::entry(dir, name)?;
     if stat.file_type != kind_of(special).0 {
         let message = "something else replaced it";
         return Err(io::Error::new(io::ErrorKind::NotFound, message));

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 /// Makes `dst`, which must be empty, share the whole content of `src` without moving any byte.
 /// Returns false if the system refuses for any reason: then the content must be copied. Always
-/// false on macOS; see [`Dir::create_clone`].
+/// false on macOS; see [`create_clone`].
 #[cfg(target_os = "linux")]
 pub fn clone_file(src: &File, dst: &File) -> bool {
     rustix::fs::ioctl_ficlone(dst, src).is_ok()
@@ -63,42 +63,40 @@ pub fn punch_hole(file: &File, range: Range<u64>) -> bool {
 
 elsewhere!(pub fn punch_hole(&File, Range<u64>) -> bool = false);
 
-impl Dir {
-    /// Creates the private file `temp`, which must not exist, with the content and the extended
-    /// attributes of `src` shared, and opens it for reading only: it has the mode of its source,
-    /// which may not allow its new owner to write. Only macOS supports it.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::AlreadyExists`] if the name exists; [`io::ErrorKind::Unsupported`] if the
-    /// system refuses for any reason: then the content must be copied.
-    #[cfg(target_os = "macos")]
-    pub fn create_clone(&self, src: &File, temp: &str) -> io::Result<File> {
-        use rustix::fs::{CloneFlags, Mode, OFlags};
-        use rustix::io::Errno;
-        match rustix::fs::fclonefileat(src, self, temp, CloneFlags::NOOWNERCOPY) {
-            Ok(()) => {}
-            Err(Errno::EXIST) => return Err(Errno::EXIST.into()),
-            Err(_) => return Err(io::ErrorKind::Unsupported.into()),
-        }
-        let open = || {
-            let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let file = rustix::fs::openat(self, temp, flags, Mode::empty())?;
-            rustix::fs::fchmod(&file, crate::dir::private_mode())?;
-            rustix::io::Result::Ok(File::from(file))
-        };
-        open().map_err(|_| {
-            // The entry was created here and is useless.
-            let _ = self.remove_private(temp);
-            io::ErrorKind::Unsupported.into()
-        })
+/// Creates the private file `temp`, which must not exist, with the content and the extended
+/// attributes of `src` shared, and opens it for reading only: it has the mode of its source,
+/// which may not allow its new owner to write. Only macOS supports it.
+///
+/// # Errors
+/// [`io::ErrorKind::AlreadyExists`] if the name exists; [`io::ErrorKind::Unsupported`] if the
+/// system refuses for any reason: then the content must be copied.
+#[cfg(target_os = "macos")]
+pub fn create_clone(dir: &Dir, src: &File, temp: &str) -> io::Result<File> {
+    use rustix::fs::{CloneFlags, Mode, OFlags};
+    use rustix::io::Errno;
+    match rustix::fs::fclonefileat(src, dir, temp, CloneFlags::NOOWNERCOPY) {
+        Ok(()) => {}
+        Err(Errno::EXIST) => return Err(Errno::EXIST.into()),
+        Err(_) => return Err(io::ErrorKind::Unsupported.into()),
     }
+    let open = || {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(dir, temp, flags, Mode::empty())?;
+        rustix::fs::fchmod(&file, crate::dir::private_mode())?;
+        rustix::io::Result::Ok(File::from(file))
+    };
+    open().map_err(|_| {
+        // The entry was created here and is useless.
+        let _ = dir.remove_private(temp);
+        io::ErrorKind::Unsupported.into()
+    })
+}
 
-    /// Not supported on this system.
-    ///
-    /// # Errors
-    /// Always.
-    #[cfg(not(target_os = "macos"))]
-    pub fn create_clone(&self, _: &File, _: &str) -> io::Result<File> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
+/// Not supported on this system.
+///
+/// # Errors
+/// Always.
+#[cfg(not(target_os = "macos"))]
+pub fn create_clone(_: &Dir, _: &File, _: &str) -> io::Result<File> {
+    Err(io::ErrorKind::Unsupported.into())
 }

@@ -15,7 +15,7 @@ use crate::{
 };
 use haul_model::{Attributes, BlockHash, FileId, Kept, Name, NewEntry, Timestamp};
 use haul_store::{Earlier, OnExisting, Publication, SourceId, Stage, StaleStages};
-use haul_sys::{Dir, Links, Stat, if_found};
+use haul_sys::{Dir, Held, Links, Stat, if_found};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -183,7 +183,7 @@ impl TreeDir for LocalDir {
         attributes: &Attributes,
         which: Kept,
     ) -> io::Result<()> {
-        let (file, stat) = retry_open(|| self.0.hold_file(name))?;
+        let (file, stat) = retry_open(|| Held::file(&self.0, name))?;
         if id.is_some_and(|id| id != stat.id) {
             let message = "another file replaced it";
             return Err(io::Error::new(io::ErrorKind::NotFound, message));

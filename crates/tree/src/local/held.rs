@@ -120,7 +120,9 @@ impl<'d> dyn TreeDir + 'd {
     ) -> io::Result<Option<Box<Extended>>> {
         match (self.held(), name) {
             (None, _) => Ok(None),
-            (Some(dir), Some((name, true))) => retry_open(|| dir.extended_following(name, which)),
+            (Some(dir), Some((name, true))) => {
+                retry_open(|| haul_sys::extended_following(dir, name, which))
+            }
             (Some(dir), Some((name, false))) => haul_sys::extended(dir, name, which),
             (Some(dir), None) => dir.extended_of(&**dir, which),
         }
