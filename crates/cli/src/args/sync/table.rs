@@ -1,8 +1,8 @@
 //! The options of rsync that `haul sync` has.
 
-use super::moment::Moment;
+use super::reading::Moment;
 use super::reading::parsed;
-use super::{DeleteTiming, PERMS, Recursion, Sameness, Stats, SyncOptions, given, number, size};
+use super::{DeleteTiming, PERMS, Recursion, Sameness, Stats, SyncOptions, number, size, switches};
 use crate::config::{KEEP_DEFAULT, PARALLEL_MAX, RETRIES_MAX, Rate, Transport, from_command_line};
 use crate::deadline::Deadline;
 use clap::ValueEnum;
@@ -157,10 +157,10 @@ pub(super) const TABLE: &[OptionSpec] = &[
     switch!("hard-links", Some('H'), "no-H", keeps Kept::LINKS),
     switch!("perms", Some('p'), "no-p", keeps PERMS),
     flag!("executability", Some('E'), = mirror.executability),
-    value!("chmod", None, "MODES", given::chmod),
-    value!("chown", None, "USER:GROUP", given::chown),
-    value!("usermap", None, "FROM:TO,...", given::usermap),
-    value!("groupmap", None, "FROM:TO,...", given::groupmap),
+    value!("chmod", None, "MODES", switches::chmod),
+    value!("chown", None, "USER:GROUP", switches::chown),
+    value!("usermap", None, "FROM:TO,...", switches::usermap),
+    value!("groupmap", None, "FROM:TO,...", switches::groupmap),
     switch!("times", Some('t'), "no-t", keeps Kept::TIMES),
     switch!("owner", Some('o'), "no-o", keeps Kept::USER),
     switch!("group", Some('g'), "no-g", keeps Kept::GROUP),
