@@ -78,11 +78,11 @@
 //! | `Backups` | `publish/backup.rs` | keeps removed and replaced entries under other names |
 //! | `Times` | `times.rs` | knows how exactly the destination keeps times |
 //! | `Owners` | `owners.rs`, `owners/loss_check.rs` | maps users and groups; knows what a move would lose |
-//! | `JobContext` | `context.rs`, `ends.rs`, `modes.rs` | holds the plan of the job, the answers of its ends, and the ways to report |
+//! | `JobContext` | `context.rs`, `modes.rs` | holds the plan of the job, the answers of its ends, and the ways to report |
 //!
-//! Also: `destination.rs` finds and opens the destination, and `ancestors.rs` has the directories
-//! above it. `dirs.rs`: a directory that waits for its entries; `claims.rs`: the objects in it that
-//! are the job's. `pending.rs`: a file being written; `content.rs`: parts of it that are here.
+//! Also: `destination.rs` finds and opens the destination, and creates the directories above it.
+//! `dirs.rs`: a directory that waits for its entries, and the objects in it that are the job's.
+//! `pending.rs`: a file being written, and the parts of it that are on this machine.
 //! `self_copy.rs`: entries that are part of the destination itself.
 //!
 //! Content:

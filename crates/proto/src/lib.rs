@@ -4,8 +4,8 @@
 //! # Rooms
 //!
 //! - `frame.rs`: the types of frames and their bounds.
-//! - `account.rs`: users and groups. `handshake.rs`: the greeting. `caps.rs`: capability bits.
-//! - `listing.rs`: the items of a listing. `want.rs`: requests of a Receiver. `delta.rs`: content
+//! - `handshake.rs`: the greeting, and capability bits.
+//! - `listing.rs`: the items of a listing, with users and groups. `want.rs`: requests of a Receiver. `delta.rs`: content
 //!   that the Receiver has already. `message.rs`: all other structures, and bounds.
 //! - `lanes.rs`: further connections of a job. `measure.rs`: measurements.
 //!   `wrapped.rs`: compressed frames.
@@ -14,8 +14,6 @@
 
 #![forbid(unsafe_code)]
 
-mod account;
-mod caps;
 mod codec;
 mod delta;
 mod frame;
@@ -30,8 +28,6 @@ mod wrapped;
 #[cfg(test)]
 mod document_tests;
 
-pub use account::{ACCOUNT_NAME_MAX, ACCOUNTS_MAX, Account};
-pub use caps::Caps;
 pub use codec::{
     DATA_HEAD_MAX, DataView, DecodeError, PackBuilder, PackView, data_head, decode, decode_data,
     decode_data_start, decode_pack, encode, frame_bytes,
@@ -41,11 +37,13 @@ pub use delta::{
     SUMS_PER_FRAME_MAX, Signature,
 };
 pub use frame::{FRAME_MAX, FrameError, FrameType, HEADER_LEN, Header};
+pub use handshake::Caps;
 pub use handshake::{HandshakeError, Hello, MAGIC, VERSION, Welcome, check_hello, check_welcome};
 pub use lanes::{
     ARRIVED_MAX, Arrived, Call, Called, DirectKey, DirectOffer, DirectWish, JOIN_SECRET_LEN, Join,
     JoinSecret, LANES_MAX, LaneOver, Taken,
 };
+pub use listing::{ACCOUNT_NAME_MAX, ACCOUNTS_MAX, Account};
 pub use listing::{ITEM_COST_MIN, ListItem, Rival};
 pub use measure::{
     Amount, DISK_BYTES_MAX, FILLER_LEN, FLOW_BYTES_MAX, Flow, MEASURE_MILLIS_MAX, Machine, Measure,

@@ -1,8 +1,7 @@
 //! The items of a listing.
 
-use crate::Account;
 use haul_model::{Entry, Fault, Kind, Name};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// One item of a listing.
 ///
@@ -99,6 +98,33 @@ impl ListItem {
         };
         ITEM_COST_MIN + names as u64
     }
+}
+
+/// Maximum number of users and groups in one job.
+pub const ACCOUNTS_MAX: usize = 64 << 10;
+
+/// Maximum length of the name of a user or group, in bytes.
+pub const ACCOUNT_NAME_MAX: usize = 256;
+
+/// A user or group of the Sender's machine. It is sent by name, because its number has no meaning
+/// elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Account {
+    /// It is a group.
+    pub is_group: bool,
+    /// Its number there.
+    pub number: u32,
+    /// Its name there.
+    #[serde(deserialize_with = "short_name")]
+    pub name: Box<[u8]>,
+}
+
+fn short_name<'de, D: Deserializer<'de>>(input: D) -> Result<Box<[u8]>, D::Error> {
+    let name = Box::<[u8]>::deserialize(input)?;
+    if name.len() > ACCOUNT_NAME_MAX {
+        return Err(serde::de::Error::custom("the name of a user or group is too long"));
+    }
+    Ok(name)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@
 //! 5. Blocks too far ahead of the record are refused. That bounds the memory for them, and the
 //!    content that must be copied again if the process dies.
 
-use crate::zeros::runs;
+use crate::content::runs;
 use crate::{Moved, StagedFile, Written};
 use haul_model::{BLOCK_LEN, BlockHash, BlockHasher, BlockTree, ContentHash};
 use parking_lot::{Condvar, Mutex};

@@ -8,12 +8,11 @@
 //!   (`.haul-` and 16 hexadecimal digits). `Stage` is written to. `Sealed` is complete and has its
 //!   metadata. It can be flushed, read back, and published.
 //! - `stage/other_dir.rs`: stages in another directory than that of the final name. `content.rs`: copies
-//!   the content of a file with its holes.
+//!   the content of a file with its holes, and finds zeros that can become holes.
 //! - `assembler.rs`: content that is written, hashed and recorded in blocks, in any order and from
 //!   any thread. `pieces.rs`: blocks that arrive in pieces.
 //! - `mover.rs`: content that is written in order, and not hashed. `stage/in_place.rs`: content that is
 //!   written into an existing file.
-//! - `zeros.rs`: runs of zeros that can become holes.
 //! - `making.rs`: links, FIFOs, sockets and devices, which have no content.
 //! - `verified.rs`: the proof that a stage can be sealed, together with the stage. It depends only
 //!   on what was written: the hashes are equal, or a local file was copied in full length.
@@ -28,12 +27,11 @@
 //! - `journal.rs`: the format and invariants of the journal, which lists the blocks of the stage
 //!   and their hashes. `pace.rs`: when a checkpoint is due.
 //! - `cache.rs`: the chunk cache; `cache/index.rs`: its index; `cache/kept.rs`: its kept files.
-//! - `records.rs`: the records that this machine keeps for later jobs, in one directory:
+//! - `records.rs`: the records that this machine keeps for later jobs, in one directory. They include
+//!   the directories that jobs created as new names, for file systems that can't store that:
 //! - `remote.rs`: the journal of a stage on a host without haul.
 //! - `series.rs`: the names of a job's small stages on such a host, and which earlier jobs are
 //!   dead.
-//! - `origins.rs`: directories that jobs created as new names, for file systems that can't store
-//!   that.
 
 #![forbid(unsafe_code)]
 
@@ -45,7 +43,6 @@ mod journal;
 mod leftover;
 mod making;
 mod mover;
-mod origins;
 mod pace;
 mod partial;
 mod pieces;
@@ -56,7 +53,6 @@ mod series;
 mod stage;
 mod staged;
 mod verified;
-mod zeros;
 
 pub use assembler::{AssembleError, Assembler, Block};
 pub use batch::{DelayedBatch, Row, RowNumber};
@@ -68,7 +64,6 @@ pub use haul_model::OnExisting;
 pub use journal::{Earlier, SourceId};
 pub use leftover::{Cleaned, Fate, Leftover, Leftovers, remove_marker};
 pub use mover::Mover;
-pub use origins::has_origin;
 pub use pace::Pace;
 pub use partial::{RESUME_LEN_MIN, RESUME_LEN_MIN_REMOTE, StaleStages, remove_leftovers};
 pub use pieces::{AHEAD_MAX, PieceCounts, Pieces, Route};
@@ -77,6 +72,7 @@ pub use private::{
     set_aside, superseded,
 };
 pub use records::Records;
+pub use records::has_origin;
 pub use remote::{RemoteJournal, RemotePart};
 pub use series::DeadSeries;
 pub use stage::{Publication, Sealed, Stage, remove_unpublished, stored_time, with_temporary_file};

@@ -1,6 +1,6 @@
 //! Content that is written in order and not hashed.
 
-use crate::zeros::runs;
+use crate::content::runs;
 use crate::{Moved, StagedFile};
 use std::io;
 

@@ -10,7 +10,7 @@
 
 pub(super) mod chunked;
 
-use super::content::Part;
+use super::pending::Part;
 use super::{DirState, Ends, JobContext, Pending};
 use crate::Job;
 use crate::cache::ChunkCache;

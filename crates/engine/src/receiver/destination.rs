@@ -1,19 +1,18 @@
 //! The destination that the user named: a directory to copy into, or the new name of the only
 //! source. Finds it, opens it, and creates missing directories.
 
-use super::ancestors::ANCESTORS_MAX;
-use super::{DestLineage, ancestors};
+use super::DestLineage;
 use crate::cache::ChunkCache;
 use crate::job::Reach;
 use crate::link::SenderPort;
 use crate::{Job, JobError, Monitor, origin, rules};
 use haul_model::{
     Fault, FaultKind, FileId, Kept, Mirror, Name, Naming, OrFault, Scope, Side, Task, escape_bytes,
-    words,
+    is_missing, words,
 };
 use haul_proto::Named;
 use haul_sys::Dir;
-use haul_tree::{Tree, TreeDir};
+use haul_tree::{MetaKind, Tree, TreeDir};
 use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
@@ -199,11 +198,11 @@ impl Destination {
             Err(error)
                 if FaultKind::of(&error) == FaultKind::ForeignLink
                     && !split.slash
-                    && ancestors::resolves_to_non_dir(tree, path) => {}
+                    && resolves_to_non_dir(tree, path) => {}
             Err(error) => return Err(open_fault(split.whole, error)),
         }
         let Some(name) = split.name else {
-            return Err(open_fault(split.whole, ancestors::missing()));
+            return Err(open_fault(split.whole, not_found()));
         };
         let creates_parents = job.task.mirrors().map(|mirror| mirror.creates_parents);
         if split.slash {
@@ -241,7 +240,7 @@ impl Destination {
         let mut dir = loop {
             let split = words::split(rest);
             let Some(name) = split.name else {
-                return Err(open_fault(split.whole, ancestors::missing()));
+                return Err(open_fault(split.whole, not_found()));
             };
             missing.push((name_in(path, name)?, split.whole));
             match tree.open(split.parent) {
@@ -261,9 +260,8 @@ impl Destination {
         }
         let (mut made, dirs_created) = (CreatedDirs::default(), missing.len());
         for (name, part) in missing.into_iter().rev() {
-            let below = ancestors::create(&*dir, &name);
-            let below = below
-                .map_err(|error| unusable(path, ancestors::create_fault(path, part, &error)))?;
+            let below = create(&*dir, &name);
+            let below = below.map_err(|error| unusable(path, create_fault(path, part, &error)))?;
             made.0.push((std::mem::replace(&mut dir, below), name));
         }
         Ok(Self { dirs_created, made, ..Self::of(path, dir) })
@@ -419,7 +417,7 @@ fn unusable(path: &[u8], fault: Fault) -> JobError {
 
 /// The error of a job that can't open `part` of `path`.
 fn cant_open(tree: &dyn Tree, path: &[u8], part: &[u8], error: io::Error) -> JobError {
-    unusable(path, ancestors::open_fault(tree, path, part, error))
+    unusable(path, open_fault(tree, path, part, error))
 }
 
 /// The name `name` in `path`, if it is not too long.
@@ -442,4 +440,79 @@ fn lineage(dir: &dyn TreeDir) -> Vec<FileId> {
         dir = here.open_parent();
     }
     lineage
+}
+
+/// Maximum number of directories above a destination that are examined.
+pub(super) const ANCESTORS_MAX: usize = haul_model::MAX_DEPTH * 2;
+
+/// The error of a path that does not exist.
+pub(super) fn not_found() -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, "no such file or directory")
+}
+
+/// Creates the directory `name` in `dir`, waits for it, and opens it.
+///
+/// # Errors
+/// If it can't be created or opened.
+pub(super) fn create(dir: &dyn TreeDir, name: &Name) -> io::Result<Arc<dyn TreeDir>> {
+    dir.make_dir(name, 0o777, None)?;
+    let created = dir.open_dir(name, false)?;
+    created.pending_creation().map_or(Ok(()), |wait| wait())?;
+    Ok(created)
+}
+
+/// True if `path` leads to something that is no directory, or to nothing.
+pub(super) fn resolves_to_non_dir(tree: &dyn Tree, path: &[u8]) -> bool {
+    let split = words::split(path);
+    let Some(Ok(name)) = split.name.map(Name::new) else { return false };
+    let there = tree.open(split.parent).and_then(|dir| dir.stat(&name, true));
+    there.is_ok_and(|there| there.is_none_or(|meta| meta.kind != MetaKind::Dir))
+}
+
+/// The fault of a directory that could not be created: `part` of the user's `path`.
+pub(super) fn create_fault(path: &[u8], part: &[u8], error: &io::Error) -> Fault {
+    let action = match part == words::split(path).whole {
+        true => "create the directory".to_owned(),
+        false => format!("create {} above it", escape_bytes(part)),
+    };
+    let mut fault = Fault::from_io(Side::Destination, &action, error);
+    // The directory above exists, but accepts no entry.
+    if fault.kind == FaultKind::NotFound {
+        fault.kind = FaultKind::Io;
+    }
+    fault
+}
+
+/// The fault of `part` of the user's `path`, which could not be opened because of `error`. It names
+/// the first directory on the way that can't be opened.
+pub(super) fn open_fault(tree: &dyn Tree, path: &[u8], part: &[u8], error: io::Error) -> Fault {
+    let (part, error) = first_missing(tree, part, error);
+    let whole = words::split(path);
+    let action = match part {
+        part if part == whole.whole => "open the directory".to_owned(),
+        part if part == whole.parent => "open the directory above it".to_owned(),
+        part => format!("open {} above it", escape_bytes(part)),
+    };
+    Fault::from_io(Side::Destination, &action, &error)
+}
+
+/// The first directory on the way to `part`, or `part` itself, that does not exist, and its error.
+/// A directory that may not be read can still be passed, so the search for an earlier one stops
+/// there.
+fn first_missing<'p>(
+    tree: &dyn Tree,
+    mut part: &'p [u8],
+    mut error: io::Error,
+) -> (&'p [u8], io::Error) {
+    for _ in 0..ANCESTORS_MAX {
+        let split = words::split(part);
+        if split.name.is_none() || !is_missing(&error) {
+            break;
+        }
+        match tree.open(split.parent) {
+            Err(above) if is_missing(&above) => (part, error) = (split.parent, above),
+            _ => break,
+        }
+    }
+    (part, error)
 }

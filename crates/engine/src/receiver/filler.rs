@@ -9,7 +9,7 @@ pub(super) mod resume;
 pub(super) mod small;
 pub(super) mod staging;
 
-use super::content::Part;
+use super::pending::Part;
 use super::pending::Settled;
 use super::publish::hold::{Filling, Whole};
 use super::{

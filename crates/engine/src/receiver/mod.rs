@@ -1,13 +1,10 @@
 //! The Receiver: the role that holds the destination. It alone compares entries, requests missing
 //! content and publishes files.
 
-mod ancestors;
 mod arrivals;
 mod check;
 mod chunks;
-mod claims;
 mod completion;
-mod content;
 mod context;
 mod creator;
 mod deciding;
@@ -15,7 +12,6 @@ mod decision;
 mod destination;
 mod dirs;
 mod disk_space;
-mod ends;
 mod filler;
 mod linking;
 mod listing;
@@ -60,11 +56,11 @@ use crate::originals::Originals;
 use crate::prefetch::{Names, Prefetched};
 use check::Checker;
 use completion::Completion;
+pub(crate) use context::Ends;
 use creator::Creator;
 use deciding::Decider;
 use decision::{BaseMethod, Decision};
 use dirs::{DirState, RecvDir};
-pub(crate) use ends::Ends;
 use filler::incoming::{DirectWriter, Incoming, Piece};
 use filler::providers::{self, Providers};
 use haul_model::{BlockHash, Fault, FaultKind, Kind, Name, OrFault, Side};

@@ -4,8 +4,8 @@
 //!
 //! After an error, the mixture keeps the time of the old file: it must not count as newer.
 
+use crate::content::runs;
 use crate::stage::Sealed;
-use crate::zeros::runs;
 use haul_model::{FileId, Name, Timestamp};
 use std::fs::File;
 use std::io;

@@ -20,9 +20,9 @@ pub(crate) mod versions;
 
 use crate::Job;
 use crate::receiver::chunks::{Chunks, FILE_LEN_MIN};
-use crate::receiver::content::{Part, PrefilledStage};
 use crate::receiver::disk_space::with_space_details;
 use crate::receiver::filler::resume::find_resumed;
+use crate::receiver::pending::{Part, PrefilledStage};
 use crate::receiver::{DirState, Filler, Pending};
 pub(crate) use bases::{BaseDirs, report_missing, roots};
 use haul_model::{BLOCK_LEN, Fault, FaultKind, Name, Outcome, Side, Updating};

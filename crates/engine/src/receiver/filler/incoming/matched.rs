@@ -5,7 +5,7 @@
 use super::IncomingState;
 use crate::control::CopyStep;
 use crate::copy::{Blocks, STEP_LEN};
-use crate::receiver::content::Part;
+use crate::receiver::pending::Part;
 use crate::receiver::{Filler, Incoming, providers};
 use haul_model::{Fault, FaultKind, Side};
 use haul_proto::Reuse;

@@ -5,7 +5,7 @@
 
 use super::{PREFILLED_MAX, begin_with, can_prefill};
 use super::{ProbeResult, Provider, find_similar};
-use crate::receiver::content::{Content, Part, Version};
+use crate::receiver::pending::{Content, Part, Version};
 use crate::receiver::{DirState, Filler, Pending, RecvDir};
 use crate::threads::run_shared;
 use crate::workers::workers;
