@@ -5,6 +5,7 @@ use crate::common::*;
 use crate::lots::{DELAY, SOON, kill_when, that_are_named, that_wait, waiting_in};
 use crate::oracle::Pair;
 use haul_testkit::tree;
+use std::fs;
 
 /// The small files of [`prepare`].
 const FILES: usize = 30;
@@ -70,6 +71,30 @@ fn what_another_program_has_made_meanwhile_has_a_backup() {
                 assert_eq!(scene.read("dst/a/1"), "file 1");
                 assert_eq!(scene.read(kept), "of another program");
             }
+        },
+    );
+}
+
+#[test]
+fn files_that_another_program_removes_while_they_wait_fail() {
+    each_of(
+        &[Way::Local, Way::Upload, Way::Download],
+        |scene| scene.reach_by_pipe(),
+        |scene| {
+            prepare(scene);
+            let flags = ["-a", DELAY, "--bwlimit=4m"];
+            let job = scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst");
+            let running = job.spawn().expect("it starts");
+            assert!(running.until(SOON, || waiting_in(&scene.path("dst")) >= FILES));
+            let waiting = scene.list("dst").into_iter().filter(|path| path.contains(".late/"));
+            for path in waiting.filter(|path| path.ends_with("/0") || path.ends_with("/1")) {
+                fs::remove_file(scene.path("dst").join(path)).expect("removed");
+            }
+            let ended = running.wait().expect("it ends").expect_code(23);
+            let message = "another program removed 2 of its new files while they waited";
+            assert!(ended.err().contains(message), "{}", ended.err());
+            assert_eq!([scene.read("dst/a/0"), scene.read("dst/a/2")], ["the old one", "file 2"]);
+            assert!(!scene.path("dst/a/1").exists());
         },
     );
 }

@@ -46,6 +46,8 @@ pub(crate) struct RecvDir {
     made_writable: Once,
     /// The number of the row of its waiting files, if there were any.
     pub(super) row: OnceLock<RowNumber>,
+    /// The number of its files that were made to wait for the end of the job.
+    pub(super) waiting: AtomicU64,
 }
 
 /// The names in a directory from which extras are found.
@@ -148,6 +150,7 @@ impl RecvDir {
             flags: Flags::new(fresh),
             made_writable: Once::new(),
             row: OnceLock::new(),
+            waiting: AtomicU64::new(0),
         })
     }
 

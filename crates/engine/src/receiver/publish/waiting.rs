@@ -16,7 +16,8 @@ use crate::dirs::DirNode;
 use crate::receiver::context::JobContext;
 use crate::receiver::{DirState, Pending, Publisher, RecvDir, parent_fault};
 use haul_model::{
-    Attributes, Entry, Fault, FileId, Kept, Kind, Name, Outcome, Sameness, Side, Timestamp,
+    Attributes, Entry, Fault, FaultKind, FileId, Kept, Kind, Name, Outcome, Sameness, Side,
+    Timestamp,
 };
 use haul_plan::changes;
 use haul_store::{DelayedBatch, OnExisting, Row, RowNumber, StaleStages};
@@ -81,7 +82,10 @@ impl Publisher<'_> {
             sealed.wait(&batch, row, name)
         })();
         match waits {
-            Ok(()) => Ok(Outcome::Copied),
+            Ok(()) => {
+                dir.waiting.fetch_add(1, Ordering::Relaxed);
+                Ok(Outcome::Copied)
+            }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(naming::name_taken()),
             Err(error) => {
                 let action = "keep the file until the job ends";
@@ -203,6 +207,7 @@ impl Publisher<'_> {
             }
             let (batch, to) = self.row_of(dir, *on_existing)?;
             batch.claim(row, name, to)?;
+            dir.waiting.fetch_add(1, Ordering::Relaxed);
             return Ok(true);
         }
         Ok(false)
@@ -241,7 +246,10 @@ impl Publisher<'_> {
             return Err(io::ErrorKind::CrossesDevices.into());
         }
         match batch.link(place.row, first, place.id, row, name) {
-            Ok(()) => Ok(true),
+            Ok(()) => {
+                dir.waiting.fetch_add(1, Ordering::Relaxed);
+                Ok(true)
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
         }
@@ -295,31 +303,42 @@ impl Publisher<'_> {
     fn publish_in(&self, dirs: &[Arc<RecvDir>]) {
         for dir in dirs {
             let Some(number) = dir.row.get().copied() else { continue };
-            for on_existing in [OnExisting::Replace, OnExisting::Keep] {
-                if let Err(fault) = self.publish_row(dir, Row { number, on_existing }) {
-                    self.job.fail_late(&dir.path_of(None), fault);
-                }
+            let rows = [OnExisting::Replace, OnExisting::Keep];
+            let published: Result<u64, Fault> = rows
+                .map(|on_existing| self.publish_row(dir, Row { number, on_existing }))
+                .into_iter()
+                .sum();
+            let left = dir.waiting.load(Ordering::Relaxed);
+            let whole =
+                published.and_then(|found| match found >= left || self.job.control.stopped() {
+                    true => Ok(()),
+                    false => Err(removed_while_waiting(left - found)),
+                });
+            if let Err(fault) = whole {
+                self.job.fail_late(&dir.path_of(None), fault);
             }
         }
     }
 
-    fn publish_row(&self, dir: &Arc<RecvDir>, row: Row) -> Result<(), Fault> {
+    /// Publishes the files of a row. Returns their number.
+    fn publish_row(&self, dir: &Arc<RecvDir>, row: Row) -> Result<u64, Fault> {
         let failed =
             |error: io::Error| Fault::from_io(Side::Destination, "find the waiting files", &error);
         let DirState::Open(node) = &dir.state else { return Err(parent_fault()) };
         let batch = node.id().and_then(|id| self.batch_on(id.dev));
-        let Some(batch) = batch else { return Ok(()) };
+        let Some(batch) = batch else { return Ok(0) };
         let (seen, by_rsync) = (OnceLock::new(), OnceLock::new());
-        for name in batch.names(row).map_err(failed)? {
+        let names = batch.names(row).map_err(failed)?;
+        for name in &names {
             if self.job.control.stopped() {
-                return Ok(());
+                return Ok(0);
             }
-            match self.publish_one(dir, node, (&batch, row), &name, &seen) {
-                Err(fault) => self.job.fail_late(&dir.path_of(Some(&name)), fault),
+            match self.publish_one(dir, node, (&batch, row), name, &seen) {
+                Err(fault) => self.job.fail_late(&dir.path_of(Some(name)), fault),
                 Ok(()) => {
                     let by_rsync = by_rsync.get_or_init(|| self.left_by_rsync(dir, node));
                     // rsync may not have left this file. Its other files stay.
-                    let _ = by_rsync.as_ref().map(|(_, left)| left.remove_file(&name));
+                    let _ = by_rsync.as_ref().map(|(_, left)| left.remove_file(name));
                 }
             }
         }
@@ -328,7 +347,7 @@ impl Publisher<'_> {
             let _ = handle.remove_dir(&name);
         }
         batch.end(row.number);
-        Ok(())
+        Ok(names.len() as u64)
     }
 
     /// The directory in `dir` in which an interrupted rsync left its delayed files, and its name.
@@ -369,6 +388,12 @@ impl Publisher<'_> {
         handle.remove_stale(name, seen);
         Ok(())
     }
+}
+
+/// The fault of a directory for which `count` files waited that are gone.
+fn removed_while_waiting(count: u64) -> Fault {
+    let message = format!("another program removed {count} of its new files while they waited");
+    Fault::new(Side::Destination, FaultKind::Changed, message)
 }
 
 /// True if this user can create entries in a directory with this metadata, or can change its mode
