@@ -197,10 +197,9 @@ pub fn os_text(error: &std::io::Error) -> String {
         };
     }
     let text = error.to_string();
-    match text.find(" (os error ") {
-        Some(end) => text[..end].to_owned(),
-        None => text,
-    }
+    let Some((before, number)) = text.split_once(" (os error ") else { return text };
+    let after = number.split_once(')').map_or("", |(_, after)| after);
+    [before, after].concat()
 }
 
 /// Makes the error of a side the fault of an entry.
@@ -317,6 +316,14 @@ mod tests {
         let there = Fault::from_io(Side::Destination, "open it", &missing);
         assert!(there.message.starts_with("can't open it: "), "{there}");
         assert_eq!(there.kind, FaultKind::NotFound);
+    }
+
+    #[test]
+    fn only_the_number_is_removed_from_the_text_of_the_system() {
+        let full = std::io::Error::from_raw_os_error(28);
+        let wrapped = std::io::Error::other(format!("{full}; it is partly written"));
+        assert_eq!(os_text(&wrapped), os_text(&full) + "; it is partly written");
+        assert!(!os_text(&full).contains("os error"), "{full}");
     }
 
     #[test]
