@@ -46,10 +46,9 @@ pub(crate) fn without_missing(
             Some(typed) if is_mirror && typed.ends_with(b"/") => typed,
             _ => source,
         };
-        if is_missing(source) {
-            missing(None, source, &Fault::missing(Side::Source));
-            failed += 1;
-        }
+        // It is reported even if it exists by now: its job is not run.
+        missing(None, source, &Fault::missing(Side::Source));
+        failed += 1;
     }
     (routed_jobs, failed)
 }
