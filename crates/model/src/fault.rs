@@ -1,6 +1,7 @@
 //! The fault of one entry, in a form that is sent from the side where it occurred to the side that
 //! reports it.
 
+use crate::Kind;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -161,6 +162,12 @@ impl FaultKind {
             }
             _ => Self::Io,
         }
+    }
+
+    /// The kind of an entry that could not be listed because of this fault. An entry that could not
+    /// be inspected may be of any kind, and counts as special.
+    pub fn listed_kind(self) -> Kind {
+        if self == Self::NotRecursive { Kind::Dir } else { Kind::Special }
     }
 }
 

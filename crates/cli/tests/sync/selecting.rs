@@ -16,6 +16,17 @@ fn a_tree_becomes_like_its_source() {
 }
 
 #[test]
+fn a_directory_that_is_skipped_without_r_is_reported_as_one() {
+    everywhere_by_pipe(|scene| {
+        scene.file("src/dir/in", "in");
+        scene.mkdir("dst");
+        let sync = scene.transfer("sync", &scene.route(), &["-t"], &["src/dir"], "dst/");
+        let run = sync.run().expect_ok();
+        assert!(run.err().contains("dir: skipped: use -r for directories"), "{run}");
+    });
+}
+
+#[test]
 fn a_slash_at_the_end_of_a_source_is_what_is_in_it() {
     everywhere_by_pipe(|scene| {
         let pair = Pair::usual(scene);

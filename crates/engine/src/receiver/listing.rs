@@ -77,8 +77,9 @@ impl Receiver<'_> {
                 let (index, parent) = self.number(dir)?;
                 self.check_fault(dir, &name)?;
                 parent.record_unlistable(&name);
+                let kind = fault.kind.listed_kind();
                 let outcome = self.outcome_of(as_source_fault(fault));
-                self.job.reporter.outcome(index, || name.clone(), &Kind::Special, 0, &outcome);
+                self.job.reporter.outcome(index, || name.clone(), &kind, 0, &outcome);
                 self.job.close(cost);
                 answers.outcomes.push(OutcomeItem { index, outcome });
             }

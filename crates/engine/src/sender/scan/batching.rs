@@ -121,8 +121,7 @@ impl Scan<'_, '_> {
             (None, None) => Vec::new(),
         };
         let shown = words::shown(shown);
-        // An entry that could not be inspected may be of any kind.
-        let item = Item::of(self.next_index, dir, name, Kind::Special);
+        let item = Item::of(self.next_index, dir, name, fault.kind.listed_kind());
         let item = Item { shown: Some(shown.clone()), ..item };
         self.push_item(ListItem::Fault { dir: parent, name: shown, fault }, item)
     }
