@@ -52,6 +52,36 @@ fn what_is_replaced_or_removed_is_kept() {
 }
 
 #[test]
+fn a_backup_replaces_no_entry_of_the_source() {
+    everywhere_by_pipe(|scene| {
+        for (flags, name) in scene.share([
+            (&["-ab", "--delete"][..], "removed"),
+            (&["-ab", "--delete-after"], "removed"),
+            (&["-ab"], "replaced"),
+            (&["-abc", "--inplace"], "replaced"),
+            (&["-ab", "--suffix=d"], "replace"),
+        ]) {
+            scene.clear(&["src", "dst"]);
+            let suffix = if flags.contains(&"--suffix=d") { "d" } else { "~" };
+            let backup = format!("{name}{suffix}");
+            scene.file(format!("src/{backup}"), "of the source");
+            let sync = |flags: &[&str]| {
+                let job = scene.transfer("sync", &scene.route(), flags, &["src/"], "dst");
+                job.run().expect_ok();
+            };
+            sync(&["-a"]);
+            scene.file(format!("dst/{name}"), "the old one");
+            if name != "removed" {
+                scene.file(format!("src/{name}"), "new");
+            }
+            sync(flags);
+            assert_eq!(scene.read(format!("dst/{backup}")), "of the source", "{flags:?}");
+            assert_eq!(scene.read(format!("dst/{backup}{suffix}")), "the old one", "{flags:?}");
+        }
+    });
+}
+
+#[test]
 fn backups_alone_go_with_the_directory_that_they_are_in() {
     everywhere_by_pipe(|scene| {
         for flags in scene.share([

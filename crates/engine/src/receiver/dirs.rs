@@ -36,6 +36,7 @@ pub(crate) struct RecvDir {
     /// See [`LastNames`].
     pub(crate) last_names: Mutex<LastNames>,
     pub(crate) extras: ExtraNames,
+    pub(super) taken: TakenNames,
     /// The rules from rule files, where something may be removed.
     scope: OnceLock<Scope>,
     /// See [`Self::prefetched`].
@@ -49,6 +50,11 @@ pub(crate) struct RecvDir {
     /// The number of its files that were made to wait for the end of the job.
     pub(super) waiting: AtomicU64,
 }
+
+/// Names in a directory that a backup beside its original must not take: those of listed entries
+/// that end with the suffix, and those of backups whose originals end with it. Locked while a backup
+/// gets its name, so that an entry is compared with what exists afterwards.
+pub(crate) type TakenNames = Mutex<BTreeSet<Name>>;
 
 /// The names in a directory from which extras are found.
 #[derive(Default)]
@@ -144,6 +150,7 @@ impl RecvDir {
             pending: AtomicU64::new(1),
             last_names: Mutex::default(),
             extras: ExtraNames::default(),
+            taken: TakenNames::default(),
             scope: OnceLock::new(),
             prefetched: Mutex::default(),
             lazy: Lazy::default(),

@@ -206,6 +206,9 @@ impl Receiver<'_> {
             return outcome;
         }
         let exists = name.as_ref().is_some_and(|name| dir.record_listed(name));
+        if let (Some(name), false) = (name, entry.kind == Kind::Dir) {
+            self.publisher.backups.record_listed(dir, name);
+        }
         let only_removes = self.job.only_removes();
         let outcome = match &entry.kind {
             kind if only_removes && *kind != Kind::Dir => self.job.removal_only_outcome(exists),

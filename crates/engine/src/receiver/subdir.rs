@@ -183,7 +183,7 @@ impl Creator<'_> {
             .filler
             .publisher
             .backups
-            .back_up(parent, name)
+            .back_up((parent, &above.taken), name)
             .and_then(|()| handle.remove_file(name));
         let mode = self.job.initial_dir_mode(above, entry);
         cleared

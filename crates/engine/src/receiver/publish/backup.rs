@@ -3,14 +3,17 @@
 
 use crate::copy;
 use crate::dirs::{DirNode, OpenDirs};
-use crate::receiver::dirs::is_empty;
-use crate::receiver::{Chunks, JobContext, Owners};
+use crate::receiver::dirs::{TakenNames, is_empty};
+use crate::receiver::{Chunks, JobContext, Owners, RecvDir};
 use haul_model::{Attributes, Backup, Fault, FileId, Kept, Name, NewEntry, Side};
 use haul_store::{Mover, OnExisting, Publication};
-use haul_tree::{Meta, MetaKind, PRIVATE_DIR_MODE, TreeDir};
+use haul_tree::{Meta, MetaKind, PRIVATE_DIR_MODE, SealedFile, TreeDir};
 use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
+
+/// The directory of an entry that is backed up, and the names there that its backup must not take.
+pub(crate) type BackedUpDir<'d> = (&'d Arc<DirNode>, &'d TakenNames);
 
 /// The place and names of backups.
 pub(crate) struct BackupLocation {
@@ -50,9 +53,41 @@ impl BackupLocation {
     /// True if `name` in `node` is that of a backup beside its original. As with rsync the suffix
     /// alone is such a name, except in the destination itself.
     fn is_backup_name(&self, node: &DirNode, name: &Name) -> bool {
-        let name = name.as_bytes();
-        let is_more = name.len() > self.suffix.len() || node.place().is_some();
-        self.in_same_dir && is_more && name.ends_with(&self.suffix)
+        let is_more = name.as_bytes().len() > self.suffix.len() || node.place().is_some();
+        is_more && self.has_suffix(name)
+    }
+
+    /// The name of the backup of `name`.
+    fn name_for(&self, name: &Name) -> io::Result<Name> {
+        Name::new(&[name.as_bytes(), &self.suffix].concat())
+            .map_err(|error| io::Error::other(format!("with its backup suffix, {error}")))
+    }
+
+    /// Gives the backup of `name` its name with `publish`. It gets the suffix again while another
+    /// entry of the job has that name.
+    fn give_name<T>(
+        &self,
+        taken: &TakenNames,
+        name: &Name,
+        publish: impl FnOnce(&Name) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let mut taken = taken.lock();
+        let mut new = self.name_for(name)?;
+        let mut is_after_backup = self.has_suffix(name);
+        while taken.contains(&new) {
+            (new, is_after_backup) = (self.name_for(&new)?, true);
+        }
+        let published = publish(&new)?;
+        if is_after_backup {
+            taken.insert(new);
+        }
+        Ok(published)
+    }
+
+    /// True if `name` ends as backups beside their originals do. A peer may have sent no suffix.
+    fn has_suffix(&self, name: &Name) -> bool {
+        let is_beside = self.in_same_dir && !self.suffix.is_empty();
+        is_beside && name.as_bytes().ends_with(&self.suffix)
     }
 
     /// The directory for the backups of entries in `node`. A missing one is created like `node` if
@@ -135,13 +170,22 @@ impl<'a> Backups<'a> {
 }
 
 impl Backups<'_> {
-    /// Backs up the entry `name` of `node`, which is no directory and will be replaced or removed.
+    /// Records that the entry `name` of `dir` was listed: no backup beside its original replaces it.
+    pub(crate) fn record_listed(&self, dir: &RecvDir, name: &Name) {
+        if self.location.as_ref().is_some_and(|location| location.has_suffix(name)) {
+            dir.taken.lock().insert(name.clone());
+            // A backup may have replaced the entry since.
+            drop(dir.prefetched(name));
+        }
+    }
+
+    /// Backs up the entry `name` of `dir`, which is no directory and will be replaced or removed.
     /// The backup is a hard link if possible. A dry run only checks that it could be made.
     ///
     /// # Errors
     /// If the backup can't be made: the entry must stay then.
-    pub(crate) fn back_up(&self, node: &Arc<DirNode>, name: &Name) -> io::Result<()> {
-        self.back_up_by(node, name, true)
+    pub(crate) fn back_up(&self, dir: BackedUpDir<'_>, name: &Name) -> io::Result<()> {
+        self.back_up_by(dir, name, true)
     }
 
     /// Like [`Self::back_up`], for an extra that is removed. An extra that is itself a backup gets
@@ -149,10 +193,10 @@ impl Backups<'_> {
     ///
     /// # Errors
     /// As for [`Self::back_up`].
-    pub(crate) fn back_up_extra(&self, node: &Arc<DirNode>, name: &Name) -> io::Result<()> {
-        match self.location.as_ref().is_some_and(|location| location.is_backup_name(node, name)) {
+    pub(crate) fn back_up_extra(&self, dir: BackedUpDir<'_>, name: &Name) -> io::Result<()> {
+        match self.location.as_ref().is_some_and(|location| location.is_backup_name(dir.0, name)) {
             true => Ok(()),
-            false => self.back_up(node, name),
+            false => self.back_up(dir, name),
         }
     }
 
@@ -167,19 +211,22 @@ impl Backups<'_> {
     ///
     /// # Errors
     /// As for [`Self::back_up`].
-    pub(crate) fn back_up_as_copy(&self, node: &Arc<DirNode>, name: &Name) -> io::Result<()> {
-        self.back_up_by(node, name, false)
+    pub(crate) fn back_up_as_copy(&self, dir: BackedUpDir<'_>, name: &Name) -> io::Result<()> {
+        self.back_up_by(dir, name, false)
     }
 
-    fn back_up_by(&self, node: &Arc<DirNode>, name: &Name, links: bool) -> io::Result<()> {
+    fn back_up_by(
+        &self,
+        (node, taken): BackedUpDir<'_>,
+        name: &Name,
+        links: bool,
+    ) -> io::Result<()> {
         let Some(location) = &self.location else {
             self.chunks.iter().for_each(|chunks| chunks.save_content(node, name));
             return Ok(());
         };
         let is_dry = self.job.plan.dry_run;
-        let new = [name.as_bytes(), &location.suffix].concat();
-        let new = Name::new(&new)
-            .map_err(|error| io::Error::other(format!("with its backup suffix, {error}")))?;
+        let new = location.name_for(name)?;
         let Some(into) = location.dir_for(node, !is_dry)? else { return Ok(()) };
         let (from, to) = (node.handle()?, into.handle()?);
         let is_same_object = |there: Option<FileId>, id| there.is_some() && there == id;
@@ -209,7 +256,9 @@ impl Backups<'_> {
             return Ok(());
         }
         let linked = match links {
-            true => to.make_hard_link(&*from, name, None, &new, OnExisting::Replace),
+            true => location.give_name(taken, name, |new| {
+                to.make_hard_link(&*from, name, None, new, OnExisting::Replace)
+            }),
             false => Err(io::ErrorKind::Unsupported.into()),
         };
         match linked {
@@ -219,10 +268,14 @@ impl Backups<'_> {
                     // A file that only may not be linked could have kept everything, so its copy
                     // does.
                     let whole = error.kind() == io::ErrorKind::PermissionDenied;
-                    let copied = self.copy_backup((&*from, name), meta, (&*to, &new), whole);
-                    copied.map_err(io::Error::other)?;
+                    let copied = self.copy_backup((&*from, name), meta, &*to, whole);
+                    let mut copy = copied.map_err(io::Error::other)?;
+                    location
+                        .give_name(taken, name, |new| copy.publish(new, OnExisting::Replace))?;
                 }
-                _ => self.recreate(&*from, name, &meta, &*to, &new, error)?,
+                _ => location.give_name(taken, name, |new| {
+                    self.recreate(&*from, name, &meta, &*to, new, error)
+                })?,
             },
             Err(error) => return Err(error),
         }
@@ -301,9 +354,9 @@ impl Backups<'_> {
         &self,
         (from, name): (&dyn TreeDir, &Name),
         meta: Meta,
-        (to, new): (&dyn TreeDir, &Name),
+        to: &dyn TreeDir,
         whole: bool,
-    ) -> Result<(), Fault> {
+    ) -> Result<Box<dyn SealedFile>, Fault> {
         let keeps = self.kept_of_backups(&meta);
         let (attributes, keeps) =
             self.extended_of_backup(from, name, &meta, keeps, whole).map_err(not_backed_up)?;
@@ -320,12 +373,11 @@ impl Backups<'_> {
             stage.discard();
             not_backed_up(io::Error::other("it changed while it was copied"))
         })?;
-        let mut sealed = verified.seal(&attributes, keeps).map_err(not_backed_up)?;
+        let sealed = verified.seal(&attributes, keeps).map_err(not_backed_up)?;
         if self.job.plan.sync {
             sealed.sync().map_err(not_backed_up)?;
         }
-        sealed.publish(new, OnExisting::Replace).map_err(not_backed_up)?;
-        Ok(())
+        Ok(sealed)
     }
 }
 

@@ -105,7 +105,7 @@ impl<'a> Naming<'a> {
         {
             return Err(refusal);
         }
-        self.backups.back_up(node, name).map_err(not_backed_up)?;
+        self.backups.back_up((node, &dir.taken), name).map_err(not_backed_up)?;
         publish(OnExisting::Replace).map_err(failed)?;
         Ok(Outcome::Copied)
     }
@@ -244,7 +244,7 @@ impl<'a> Naming<'a> {
         }
         // Another entry may be another name of the same file: they are updated one by one.
         let _turn = (existing.links != 1).then(|| self.updating.lock());
-        self.backups.back_up_as_copy(node, name).map_err(not_backed_up)?;
+        self.backups.back_up_as_copy((node, &dir.taken), name).map_err(not_backed_up)?;
         let mtime = sealed.write_into(name, id).map_err(|error| failed(&error))?;
         let mut attributes = entry.attributes.clone();
         attributes.mtime = mtime;

@@ -5,7 +5,7 @@ mod remove_tree;
 use super::backup::not_backed_up;
 use super::naming;
 use crate::dirs::DirNode;
-use crate::receiver::dirs::{is_empty, names_in};
+use crate::receiver::dirs::{TakenNames, is_empty, names_in};
 use crate::receiver::{Backups, BaseMethod, Decision, DirState, JobContext, RecvDir, is_stage};
 use crate::rules::{self, RuleFileError};
 use haul_model::words::{self, may_be_same_name};
@@ -97,7 +97,7 @@ impl Removals<'_> {
                 self.job.report_deleted(deleted);
                 gone.map_err(failed)
             }
-            Some(_) => self.backups.back_up(node, name).map_err(not_backed_up),
+            Some(_) => self.backups.back_up((node, &dir.taken), name).map_err(not_backed_up),
             None => Ok(()),
         }
     }
@@ -260,7 +260,9 @@ impl Removals<'_> {
         }
         let is_dir = matches!(kind, Kind::Dir);
         if !is_dir {
-            self.backups.back_up_extra(node, name)?;
+            let elsewhere = TakenNames::default();
+            let taken = if is_in_dir { &dir.taken } else { &elsewhere };
+            self.backups.back_up_extra((node, taken), name)?;
         }
         if !self.job.plan.dry_run {
             let handle = node.handle()?;

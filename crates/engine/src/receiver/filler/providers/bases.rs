@@ -326,7 +326,7 @@ impl BaseDirs {
             };
             if on_existing == OnExisting::Replace && (differs || probe(&*handle)? != probe(&*from)?)
             {
-                filler.publisher.backups.back_up(node, name)?;
+                filler.publisher.backups.back_up((node, &dir.taken), name)?;
             }
             let linked = handle.make_hard_link(&*from, name, None, name, on_existing)?;
             if linked == Publication::Published {
