@@ -1,4 +1,4 @@
-//! Files of DEST that are hard links to those of the source.
+//! Files of DEST that are hard links to those of the source, and sources in DEST.
 
 use crate::common::*;
 use haul_testkit::assert_same;
@@ -73,6 +73,25 @@ fn a_source_that_dest_has_only_as_a_link_to_it_is_not_removed() {
         // A file that is DEST itself stays, too.
         scene.transfer("sync", &scene.route(), &flags, &["src/a"], "src/").run().expect_code(23);
         assert_same(&before, &scene.snapshot("src"));
+    });
+}
+
+#[test]
+fn a_source_that_is_in_dest_is_not_removed() {
+    each_way_by_pipe(|scene| {
+        let flags = ["--delete-before", "--delete-during", "--delete-after", "--delete"];
+        for flag in scene.share(flags) {
+            scene.clear(&["dst"]);
+            scene.file("dst/kept/src/a", "content");
+            scene.file("dst/kept/src/d/b", "more");
+            let before = scene.snapshot("dst/kept/src");
+            let (flags, source) = (["-a", flag], ["dst/kept/src/"]);
+            let run = scene.transfer("sync", &scene.route(), &flags, &source, "dst").run();
+            let run = run.expect_code(23);
+            assert!(run.err().contains("it is a source of this command"), "{run}");
+            assert_same(&before, &scene.snapshot("dst/kept/src"));
+            assert_eq!(scene.read("dst/d/b"), "more");
+        }
     });
 }
 

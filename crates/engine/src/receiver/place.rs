@@ -139,7 +139,11 @@ impl Creator<'_> {
         prefetched: Option<&Prefetched>,
     ) -> (Outcome, DirState, bool) {
         let failed = |fault| (Outcome::Failed(fault), DirState::Failed, false);
-        let into_itself = self.dest_lineage.contains_destination(entry, parent.parent.is_none());
+        let is_source = parent.parent.is_none();
+        if is_source {
+            self.filler.publisher.removals.expect_source(entry);
+        }
+        let into_itself = self.dest_lineage.contains_destination(entry, is_source);
         match (&parent.state, name, into_itself) {
             (DirState::Failed, ..) => failed(parent_fault()),
             (_, _, Some(fault)) => failed(fault),

@@ -4,19 +4,20 @@ mod remove_tree;
 
 use super::backup::not_backed_up;
 use super::naming;
-use crate::dirs::DirNode;
+use crate::dirs::{DirNode, local_number};
 use crate::receiver::dirs::{TakenNames, is_empty, names_in};
 use crate::receiver::{Backups, BaseMethod, Decision, DirState, JobContext, RecvDir, is_stage};
 use crate::rules::{self, RuleFileError};
 use haul_model::words::{self, may_be_same_name};
 use haul_model::{
-    Changes, Delete, Fault, FaultKind, FileId, FilterSide, Kind, Name, OrFault, Outcome, Scope,
+    Changes, Delete, Entry, Fault, FaultKind, FileId, FilterSide, Kind, Name, OrFault, Outcome, Scope,
     Side, Subject, Systems, Walking,
 };
 use haul_plan::Kinds;
 use haul_proto::Extra;
 use haul_store::OnExisting;
 use haul_tree::{Meta, MetaKind, TreeDir};
+use parking_lot::Mutex;
 use remove_tree::removal_order;
 use std::collections::{BTreeSet, HashSet};
 use std::io;
@@ -45,12 +46,15 @@ pub(crate) struct Removals<'a> {
     deleting: Deleting,
     /// See [`crate::receiver::Destination::source_lineage`].
     source_lineage: HashSet<FileId>,
+    /// The numbers of the directories that a peer has listed as sources. It may be on this machine.
+    peer_sources: Mutex<HashSet<u64>>,
 }
 
 impl<'a> Removals<'a> {
     pub(crate) fn of(backups: &Arc<Backups<'a>>, source_lineage: HashSet<FileId>) -> Arc<Self> {
         let (job, backups) = (Arc::clone(&backups.job), Arc::clone(backups));
-        Arc::new(Self { job, backups, deleting: Deleting::default(), source_lineage })
+        let (deleting, peer_sources) = (Deleting::default(), Mutex::default());
+        Arc::new(Self { job, backups, deleting, source_lineage, peer_sources })
     }
 }
 
@@ -211,9 +215,17 @@ impl Removals<'_> {
         self.job.report_deleted(deleted);
     }
 
-    /// True if the entry is a source of the job, or holds one.
+    /// Records that a peer has listed the source directory `entry`.
+    pub(crate) fn expect_source(&self, entry: &Entry) {
+        if entry.id.is_none() && entry.inode != 0 {
+            self.peer_sources.lock().insert(entry.inode);
+        }
+    }
+
+    /// True if the entry is a source of the job, or holds one that is not a peer's.
     pub(crate) fn is_source(&self, meta: &Meta) -> bool {
-        meta.id.is_some_and(|id| self.source_lineage.contains(&id))
+        let is_peers = |id| self.peer_sources.lock().contains(&local_number(id));
+        meta.id.is_some_and(|id| self.source_lineage.contains(&id) || is_peers(id))
     }
 
     /// True if nothing more may be removed.
