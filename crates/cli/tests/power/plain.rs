@@ -267,6 +267,26 @@ fn a_file_in_which_zeros_become_holes_is_durable_before_it_gets_its_name() {
 }
 
 #[test]
+fn a_file_is_updated_in_place_durably_before_it_gets_its_time() {
+    // Nobody can see that it has lost content.
+    each_way_by_pipe(|scene| {
+        let Some(mut target) = Target::new(scene, Names::Posix) else { return };
+        for (file, content) in [("big", "new content"), ("to/big", "old content")] {
+            scene.file(file, content);
+        }
+        let old = File::open(scene.path("to/big")).expect("opened");
+        old.sync_all().expect("synced");
+        let (route, before) = (scene.route(), target.disk.syncs());
+        let flags = ["-a", "--inplace", "--ignore-times"];
+        scene.transfer("sync", &route, &flags, &["big"], "to/").run().expect_ok();
+        assert!(target.disk.syncs() > before, "{:?}", scene.way);
+        drop(old);
+        target.cut(Loss::Everything, 0);
+        target.finish();
+    });
+}
+
+#[test]
 fn a_large_file_is_whole_where_nothing_shows_a_loss() {
     let world = World::new();
     // Each loss with names of each kind.

@@ -2,11 +2,13 @@
 //! that a name shows the old file or the new one. The content is complete and verified before, and
 //! only differences are written. If that ends early, the file is a mixture of both.
 //!
-//! After an error, the mixture keeps the time of the old file: it must not count as newer.
+//! After an error, the mixture keeps the time of the old file: it must not count as newer. After a
+//! power cut, the new time would hide that differences were lost, so they are made durable first.
 
 use crate::content::runs;
 use crate::stage::Sealed;
 use haul_model::{FileId, Name, Timestamp};
+use haul_sys::Loss;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -41,7 +43,11 @@ pub(crate) fn write_into(sealed: &Sealed, name: &Name, id: FileId) -> io::Result
         true => Ok(()),
         false => old.set_len(new.size),
     });
-    let told = written.and_then(|()| haul_sys::check_by_closing(&old));
+    let durable = written.and_then(|()| match has_written && Loss::of(&old) != Loss::Whole {
+        true => old.sync_data(),
+        false => Ok(()),
+    });
+    let told = durable.and_then(|()| haul_sys::check_by_closing(&old));
     told.map(|()| new.mtime).map_err(|error| match has_written {
         true => {
             // If that fails, too, the first error is the cause.
