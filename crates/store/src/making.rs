@@ -28,18 +28,11 @@ impl Publication {
         {
             return Err(io::Error::other(Fault::of_link_to_itself()));
         }
-        let mut attempts = 0;
-        loop {
-            // It can't be locked under its private name.
-            let made = with_private_name(dir, |temp| dir.make_entry(new, temp, attributes, kept));
-            attempts += 1;
-            match made.and_then(|(mut temp, ())| temp.publish(name, on_existing)) {
-                // Another process removed it as a leftover: create it again.
-                Err(error)
-                    if error.kind() == io::ErrorKind::NotFound && attempts < NAME_ATTEMPTS_MAX => {}
-                made => return made,
-            }
-        }
+        again_if_removed(|| {
+            let (mut temp, ()) =
+                with_private_name(dir, |temp| dir.make_entry(new, temp, attributes, kept))?;
+            temp.publish(name, on_existing)
+        })
     }
 
     /// Creates the hard link `name` in `dir` to the file `of` in `from`, in one step. If `id` is
@@ -59,11 +52,29 @@ impl Publication {
             // A hard link never replaces.
             return Self::of(dir.make_hard_link(from, of, id, name.as_bytes()), on_existing);
         }
-        let (mut temp, ()) =
-            with_private_name(dir, |temp| dir.make_hard_link(from, of, id, temp.as_bytes()))?;
-        let published = temp.publish(name, on_existing)?;
-        // Renaming onto another name of the same file keeps both names.
-        temp.remove_if_exists();
-        Ok(published)
+        again_if_removed(|| {
+            let (mut temp, ()) =
+                with_private_name(dir, |temp| dir.make_hard_link(from, of, id, temp.as_bytes()))?;
+            let published = temp.publish(name, on_existing)?;
+            // Renaming onto another name of the same file keeps both names.
+            temp.remove_if_exists();
+            Ok(published)
+        })
+    }
+}
+
+/// Makes an entry with `make`, under a private name first. If another process removes that as a
+/// leftover, since it is not locked, the entry is made again.
+fn again_if_removed(make: impl Fn() -> io::Result<Publication>) -> io::Result<Publication> {
+    let mut attempts = 1;
+    loop {
+        match make() {
+            Err(error)
+                if error.kind() == io::ErrorKind::NotFound && attempts < NAME_ATTEMPTS_MAX =>
+            {
+                attempts += 1;
+            }
+            made => return made,
+        }
     }
 }

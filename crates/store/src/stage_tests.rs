@@ -315,7 +315,17 @@ fn a_stage_that_was_removed_before_it_was_locked_is_made_again() {
 #[test]
 fn a_link_whose_stage_is_removed_by_others_is_made_again() {
     let place = Place::new();
+    fs::write(place.path("file"), "content").expect("a file");
     let is_over = AtomicBool::new(false);
+    let symlink = || {
+        let (to, attributes) = (NewEntry::Symlink(b"b"), Attributes::new(0o777, TIME));
+        let (link, keep) = (name("link"), OnExisting::Keep);
+        Publication::create_entry(&place.dir, to, &link, &attributes, Kept::TIMES, keep)
+    };
+    let hard_link = || {
+        let (dir, of, replace) = (&place.dir, name("file"), OnExisting::Replace);
+        Publication::create_hard_link(dir, dir, &of, None, &name("link"), replace)
+    };
     // Who removes each of them would win.
     let (to_remove, removed) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let failed = thread::scope(|scope| {
@@ -331,16 +341,9 @@ fn a_link_whose_stage_is_removed_by_others_is_made_again() {
                 }
             }
         });
-        let failed = (0..RACES).find_map(|_| {
+        let failed = (0..2 * RACES).find_map(|race| {
             to_remove.store(NAME_ATTEMPTS_MAX - 2, Ordering::Relaxed);
-            let made = Publication::create_entry(
-                &place.dir,
-                NewEntry::Symlink(b"b"),
-                &name("link"),
-                &Attributes::new(0o777, TIME),
-                Kept::TIMES,
-                OnExisting::Keep,
-            );
+            let made = if race % 2 == 0 { symlink() } else { hard_link() };
             let removed = fs::remove_file(place.path("link"));
             made.and(removed).err()
         });
@@ -349,7 +352,7 @@ fn a_link_whose_stage_is_removed_by_others_is_made_again() {
     });
     assert!(failed.is_none(), "{failed:?}");
     assert!(removed.into_inner() > 0, "nothing was removed in time");
-    assert_eq!(place.names(), [""; 0]);
+    assert_eq!(place.names(), ["file"]);
 }
 
 #[test]
