@@ -278,6 +278,23 @@ fn links_have_the_time_at_which_they_are_made_where_theirs_is_not_kept() {
 }
 
 #[test]
+fn files_have_the_time_at_which_they_are_made_where_theirs_is_not_kept() {
+    everywhere_by_pipe(|scene| {
+        let names = [("empty", 0), ("small", 9), ("large", 3 << 20)];
+        for (name, len) in names {
+            let path = scene.file(format!("src/{name}"), "x".repeat(len));
+            nasty::set_mtime(path, 1_500_000_000, 0).expect("a time");
+        }
+        let before = SystemTime::now() - Duration::from_secs(2);
+        scene.transfer("sync", &scene.route(), &["-r"], &["src/"], "dst").run().expect_ok();
+        for (name, _) in names {
+            let found = fs::metadata(scene.path("dst").join(name)).expect("there");
+            assert!(found.modified().expect("it has one") >= before, "{name}");
+        }
+    });
+}
+
+#[test]
 fn what_is_no_file_has_its_bits_that_lend_rights() {
     each_way_by_pipe(|scene| {
         for flags in scene.share([&["-a"][..], &["-rptD"], &["-rlD"], &["-rpD", "--chmod=u-s"]]) {

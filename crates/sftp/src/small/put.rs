@@ -6,7 +6,7 @@
 
 use super::{Queue, Transfer};
 use crate::client::check_path;
-use crate::codec::{Answer, Attrs, Extension, OpenFlags, Request, Times};
+use crate::codec::{Answer, Attrs, Extension, OpenFlags, Request};
 use crate::error::{Cause, SftpError};
 use crate::naming::{Existing, Names, Renaming};
 use crate::session::{Batch, Payload};
@@ -31,10 +31,8 @@ pub struct Put<K> {
     pub path: Vec<u8>,
     /// Its content.
     pub content: Vec<u8>,
-    /// The low 12 bits of its mode.
-    pub mode: u32,
-    /// Its times.
-    pub times: Times,
+    /// Its final mode and times. What is `None` stays as the server makes it.
+    pub attrs: Attrs,
     /// Fail if the server refuses to set its mode and times, or does not keep its time
     /// ([`Cause::Time`]).
     pub needs_attributes: bool,
@@ -274,7 +272,7 @@ impl<K> Putting<K> {
 
     fn set_mode_or_name(&self, client: &Client) -> PutStep {
         if self.has_late_mode() {
-            let attrs = Attrs::with_mode(self.put.mode);
+            let attrs = Attrs { times: None, ..self.put.attrs };
             let set = Request::Setstat { path: &self.put.stage, attrs };
             return PutStep::LateMode(self.send(client, &[set]));
         }
@@ -288,13 +286,13 @@ impl<K> Putting<K> {
 
     /// The attributes to set before reading back.
     fn attrs(&self) -> Attrs {
-        let mode = (!self.has_late_mode()).then_some(self.put.mode);
-        Attrs { mode, times: Some(self.put.times), ..Attrs::default() }
+        let mode = self.put.attrs.mode.filter(|_| !self.has_late_mode());
+        Attrs { mode, ..self.put.attrs }
     }
 
     fn has_late_mode(&self) -> bool {
         const OWNER_READS: u32 = 0o400;
-        self.put.verify && self.put.mode & OWNER_READS == 0
+        self.put.verify && self.put.attrs.mode.is_some_and(|mode| mode & OWNER_READS == 0)
     }
 
     /// The attributes of a stage, if they have the right length.
@@ -310,7 +308,7 @@ impl<K> Putting<K> {
     }
 
     fn compare_time(&mut self, found: &Attrs) -> Result<()> {
-        if self.put.times.are_kept_as(found) {
+        if self.put.attrs.times.is_none_or(|times| times.are_kept_as(found)) {
             return Ok(());
         }
         self.stored.has_lost_time = true;

@@ -3,7 +3,7 @@
 
 use crate::servers::{Bench, odd, openssh, with_each};
 use crate::small::put;
-use haul_sftp::{Cause, Existing, Extension, Put, Puts, SftpError};
+use haul_sftp::{Attrs, Cause, Existing, Extension, Put, Puts, SftpError};
 use haul_testkit::{Fault, Oddities, content};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -154,7 +154,9 @@ fn a_file_that_is_too_short_is_seen() {
 fn a_file_that_its_owner_may_not_read_can_be_read_back() {
     for bench in [openssh(), odd("plain", Oddities::default())] {
         for len in [0, 100] {
-            let file = Put { verify: true, mode: 0o240, ..put(&bench, 1, vec![7; len]) };
+            let file = put(&bench, 1, vec![7; len]);
+            let attrs = Attrs { mode: Some(0o240), ..file.attrs };
+            let file = Put { verify: true, attrs, ..file };
             put_one(&bench, file).unwrap();
             let meta = fs::metadata(bench.local("file-1")).unwrap();
             assert_eq!((meta.mode() & 0o7777, meta.mtime()), (0o240, 1_700_000_001));

@@ -9,13 +9,13 @@ use std::os::unix::fs::MetadataExt;
 
 /// A file that is to replace what has its name.
 pub(crate) fn put(bench: &Bench, key: u64, content: Vec<u8>) -> Put<u64> {
+    let times = Times { accessed: 1, modified: 1_700_000_000 + key as u32 };
     Put {
         key,
         stage: bench.path(&format!(".stage-{key}")),
         path: bench.path(&format!("file-{key}")),
         content,
-        mode: 0o640,
-        times: Times { accessed: 1, modified: 1_700_000_000 + key as u32 },
+        attrs: Attrs { times: Some(times), ..Attrs::with_mode(0o640) },
         existing: Existing::Replace { backup: bench.path(&format!(".aside-{key}")) },
         sync: false,
         verify: false,

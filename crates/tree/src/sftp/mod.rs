@@ -28,7 +28,6 @@ pub use small::{Downloads, Fetched, Lane, PutError, SmallFile, Uploads};
 use super::{Tree, TreeDir};
 use crate::dir::Capabilities;
 use crate::parallel::run_both;
-use attrs::times_of;
 pub use dir::SftpDir;
 use haul_model::Name;
 use haul_model::words;

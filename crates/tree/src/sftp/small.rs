@@ -1,8 +1,9 @@
 //! Transfers small files to and from a host's server. One thread transfers many at a time in each
 //! session, so that no file costs a round trip of its own.
 
+use super::attrs::attrs_for;
 use super::settling::is_near_to_now;
-use super::{SftpHost, join, times_of};
+use super::{SftpHost, join};
 use crate::TreeDir;
 use crate::budget::Share;
 use haul_model::{Attributes, Kept, Name, Timestamp};
@@ -27,6 +28,8 @@ pub struct SmallFile<'a> {
     pub content: Vec<u8>,
     /// The file's final attributes.
     pub attributes: &'a Attributes,
+    /// Those of `attributes` that are set.
+    pub kept: Kept,
     /// How to treat an existing entry of that name.
     pub on_existing: OnExisting,
     /// Makes it durable before it is published, where supported.
@@ -70,16 +73,14 @@ impl<'h, K> Uploads<'h, K> {
     pub fn push(&mut self, key: K, dir: &dyn TreeDir, file: SmallFile<'_>) -> Result<(), K> {
         let is_ready = dir.pending_creation().is_none_or(|created| created().is_ok());
         let Some(dir) = dir.remote_path().filter(|_| is_ready) else { return Err(key) };
-        let SmallFile { name, content, attributes, on_existing, sync, verify } = file;
-        let Attributes { mode, mtime, .. } = attributes.over(0, Kept::OF_COPIES);
+        let SmallFile { name, content, attributes, kept, on_existing, sync, verify } = file;
         let host = self.host;
         self.puts.push(haul_sftp::Put {
             key: (dir.to_vec(), key),
             stage: join(dir, host.stage_name().as_bytes()),
             path: join(dir, name.as_bytes()),
             content,
-            mode,
-            times: times_of(mtime),
+            attrs: attrs_for(attributes, kept),
             needs_attributes: host.needs_times,
             existing: host.existing(dir, name, on_existing),
             sync: sync && host.client().has(Extension::Fsync),

@@ -120,6 +120,7 @@ impl Uploading<'_, '_, '_> {
             name: &pending.name.clone(),
             content,
             attributes: &Attributes { mtime, ..pending.entry.attributes.clone() },
+            kept: plan.keeps,
             on_existing: pending.on_existing,
             sync: plan.sync,
             verify: plan.verify,
