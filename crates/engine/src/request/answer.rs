@@ -175,9 +175,13 @@ pub(super) fn hash(path: &[u8], progress: &mut dyn FnMut(Hashing)) -> Result<Con
         progress(hashing);
     })
     .map_err(|fault| match fault.kind {
-        FaultKind::Changed => Fault { message: "it shrank while it was hashed".into(), ..fault },
+        FaultKind::Changed => shrank(),
         _ => fault,
     })
+}
+
+pub(super) fn shrank() -> Fault {
+    Fault::new(Side::Source, FaultKind::Changed, "it shrank while it was hashed")
 }
 
 pub(super) fn is_dir() -> Fault {

@@ -2,7 +2,7 @@
 //! the server and hashed here.
 
 use super::RequestError;
-use super::answer::{entry, is_dir, list, source};
+use super::answer::{entry, is_dir, list, shrank, source};
 use crate::JobError;
 use haul_model::{ContentHash, Entry, Fault, FaultKind, Side, words};
 use haul_net::Connection;
@@ -147,5 +147,6 @@ fn hash(
         hashing.read += len;
         progress(hashing);
     });
-    host.io(hashed).map_err(|error| source("read", &error))
+    let hash = host.io(hashed).map_err(|error| source("read", &error))?;
+    if hashing.done < hashing.size { Err(shrank()) } else { Ok(hash) }
 }

@@ -4,12 +4,13 @@
 use crate::place::Place;
 use crate::watch::Watch;
 use haul_engine::{
-    Event, Job, JobError, Monitor, NamedDest, NamedSources, Placement, Progress, SftpRoute, Summary,
+    Event, Job, JobError, Monitor, NamedDest, NamedSources, Placement, Progress, RequestError,
+    Requests, SftpRoute, Summary,
 };
-use haul_model::{Moving, Policy, Remove, Task};
+use haul_model::{ContentHash, FaultKind, Moving, Policy, Remove, Task};
 use haul_net::Connection;
 use haul_testkit::snapshot::FileFacts;
-use haul_testkit::{Compare, Fault, OddSftp, Oddities, assert_same_with, snapshot, tree};
+use haul_testkit::{Compare, Fault, OddSftp, Oddities, assert_same_with, content, snapshot, tree};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -276,6 +277,28 @@ fn what_a_server_only_pretends_to_have_written_is_found_by_verifying() {
 
 /// A removal asks what is there, for a link where it points, and then removes it.
 /// While the answers of one are awaited, others are asked for.
+#[test]
+fn a_file_of_which_the_server_sends_less_than_it_has_reported_has_no_hash() {
+    let place = Place::new();
+    let path = place.source("file");
+    let whole = content::bytes(100_000, 1);
+    fs::write(&path, &whole).expect("written");
+    let mut shrunk = 0;
+    for after in 0..8 {
+        let odd = Oddities { fault: Some((after, Fault::End)), ..Oddities::default() };
+        let (_server, from, to) = OddSftp::serve(&place.source(""), odd).expect("served");
+        let Ok(mut requests) = Requests::sftp(Connection::from_parts(from, to)) else { continue };
+        match requests.hash(path.as_os_str().as_encoded_bytes(), &mut |_| ()) {
+            Ok(hash) => assert_eq!(hash, ContentHash::of(&whole), "{after}"),
+            Err(RequestError::Fault(fault)) => {
+                shrunk += usize::from(fault.kind == FaultKind::Changed)
+            }
+            Err(error) => panic!("{after}: {error}"),
+        }
+    }
+    assert!(shrunk > 0, "no read was answered with the end");
+}
+
 #[test]
 fn sources_without_content_are_removed_many_at_a_time() {
     const REMOVE: u8 = 13;
