@@ -242,4 +242,12 @@ impl JobError {
         let fault = Fault::from_io(Side::Destination, "read the directory's metadata", error);
         Self::Destination { path: escape_bytes(path), fault }
     }
+
+    /// The error for several sources and a `path` that is no directory.
+    pub(crate) fn needs_directory(path: &[u8]) -> Self {
+        let path = escape_bytes(path);
+        Self::Usage(format!(
+            "{path}: not a directory, which several sources need; add a slash to create it"
+        ))
+    }
 }

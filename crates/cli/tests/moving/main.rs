@@ -172,6 +172,23 @@ fn files_are_renamed_replaced_or_kept_as_the_flags_say() {
 }
 
 #[test]
+fn several_sources_need_a_directory() {
+    each_target(|stage| {
+        stage.scene.file("a", "a");
+        stage.scene.file("b", "b");
+        fs::write(stage.there("file"), "old").expect("written");
+        for dest in ["missing", "file"] {
+            let run = stage.run(&["-q"], &["a", "b"], dest).expect_code(2);
+            let cause = "not a directory, which several sources need; add a slash to create it";
+            assert_one_error(&run, &stage.there(dest).display().to_string(), cause, "");
+        }
+        assert!(stage.scene.exists("a") && stage.scene.exists("b"));
+        assert!(!stage.there("missing").exists());
+        assert_eq!(fs::read(stage.there("file")).expect("read"), b"old");
+    });
+}
+
+#[test]
 fn directories_that_both_have_are_filled() {
     each_target(|stage| {
         a_tree(stage.scene);

@@ -85,7 +85,10 @@ impl<M: Machines> RunningMove<'_, M> {
             }
             Some(_) => {
                 let is_directory = self.is_directory()?;
-                (self.find_local(), job.sources.len() > 1 || is_directory)
+                if job.sources.len() > 1 && !is_directory {
+                    return Err(JobError::needs_directory(&job.dest.path).into());
+                }
+                (self.find_local(), is_directory)
             }
         };
         self.machines.hang_up();

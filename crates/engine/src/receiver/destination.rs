@@ -211,10 +211,7 @@ impl Destination {
         }
         let name = name_in(path, name)?;
         if into_dir {
-            return Err(JobError::Usage(format!(
-                "{}: not a directory, which several sources need; add a slash to create it",
-                escape_bytes(path)
-            )));
+            return Err(JobError::needs_directory(path));
         }
         let above = match tree.open(split.parent) {
             Err(error)
