@@ -59,6 +59,8 @@ pub struct Oddities {
     pub listing: Listing,
     /// Says that each link points to a path of so many bytes.
     pub target_len: Option<usize>,
+    /// Reports each entry as shorter by so many bytes than it is.
+    pub hidden: u64,
     /// After this many requests it does what no server does.
     pub fault: Option<(usize, Fault)>,
 }
@@ -133,6 +135,7 @@ impl Default for Oddities {
             short_reads: false,
             listing: Listing::Honest,
             target_len: None,
+            hidden: 0,
             fault: None,
         }
     }

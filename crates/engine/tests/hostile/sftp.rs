@@ -278,6 +278,17 @@ fn what_a_server_only_pretends_to_have_written_is_found_by_verifying() {
 /// A removal asks what is there, for a link where it points, and then removes it.
 /// While the answers of one are awaited, others are asked for.
 #[test]
+fn a_file_that_is_longer_than_the_server_reports_is_not_copied() {
+    let place = place();
+    let odd = Oddities { hidden: 1, ..Oddities::default() };
+    let ran = run(&place, Way::Down, &odd, Policy::default());
+    let summary = ran.result.expect("it runs");
+    // The link is there.
+    assert_eq!((summary.copied, summary.failed), (1, 13), "{:?}", ran.watch.outcomes());
+    assert_eq!(snapshot(place.dest("tree")).expect("read").files().count(), 0);
+}
+
+#[test]
 fn a_file_of_which_the_server_sends_less_than_it_has_reported_has_no_hash() {
     let place = Place::new();
     let path = place.source("file");

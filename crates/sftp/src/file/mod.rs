@@ -66,6 +66,14 @@ impl RemoteFile {
         found?.attrs()
     }
 
+    /// Its current attributes, and whether it has content at the offset `end`, in one round trip.
+    pub fn attrs_and_more(&self, end: u64) -> Result<(Attrs, bool)> {
+        let handle = self.handle();
+        let more = Request::Read { handle, offset: end, len: 1 };
+        let [more, found] = self.batch(&[more, Request::Fstat { handle }]).answers();
+        Ok((found?.attrs()?, more.is_ok()))
+    }
+
     /// Sets the attributes that `attrs` has. A size truncates or extends the file.
     pub fn set_attrs(&self, attrs: Attrs) -> Result<()> {
         self.done(Request::Fsetstat { handle: self.handle(), attrs })

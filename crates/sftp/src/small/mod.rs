@@ -8,7 +8,7 @@
 
 mod put;
 
-use crate::codec::{Answer, Attrs, OpenFlags, Request};
+use crate::codec::{Attrs, OpenFlags, Request};
 use crate::session::Batch;
 use crate::{Client, RangeReader, RemoteFile, Result};
 pub use put::{Put, Puts, Stored};
@@ -140,6 +140,8 @@ pub struct Got {
     /// Its attributes after it was read. If size and modification time are equal, the content is
     /// consistent. Reading changes the access time.
     pub after: Attrs,
+    /// It has content after the requested length.
+    pub has_more: bool,
 }
 
 /// Reads small files, many at a time.
@@ -157,8 +159,8 @@ enum GetStep {
     Read(Box<Reading>),
 }
 
-/// An open file. Its attributes are requested before and after its content. A server handles the
-/// requests for one file in order (section 6.1 of the draft).
+/// An open file. Its attributes are requested before and after its content and a byte more. A server
+/// handles the requests for one file in order (section 6.1 of the draft).
 struct Reading {
     file: RemoteFile,
     before: Batch,
@@ -203,24 +205,22 @@ impl<K> Get<K> {
     fn open(&self, client: &Client, opening: Batch) -> Result<Reading> {
         let [opened] = opening.answers();
         let file = RemoteFile::new(client.clone(), opened?.handle()?, &self.path, true);
-        let look = || file.batch(&[Request::Fstat { handle: file.handle() }]);
-        let before = look();
+        let handle = file.handle();
+        let before = file.batch(&[Request::Fstat { handle }]);
         let mut content = file.reader(0..self.len.into(), self.len as usize);
         content.request_ahead()?;
-        let after = look();
+        let more = Request::Read { handle, offset: self.len.into(), len: 1 };
+        let after = file.batch(&[more, Request::Fstat { handle }]);
         Ok(Reading { before, content, after, file })
     }
 }
 
 impl Reading {
     fn finish(mut self, len: usize) -> Result<Got> {
-        let attrs = |batch: Batch| {
-            let [found] = batch.answers();
-            found.and_then(Answer::attrs)
-        };
         // The last answer is taken first: the thread sleeps once, and all others have arrived then.
-        let mut after = attrs(self.after)?;
-        let before = attrs(self.before)?;
+        let [more, after] = self.after.answers();
+        let [before] = self.before.answers();
+        let (mut after, before) = (after?.attrs()?, before?.attrs()?);
         let mut content = vec![0; len];
         while let Some(piece) = self.content.next_piece()? {
             let at = piece.offset as usize;
@@ -232,6 +232,6 @@ impl Reading {
         }
         drop(self.content);
         self.file.close_small();
-        Ok(Got { content, before, after })
+        Ok(Got { content, before, after, has_more: more.is_ok() })
     }
 }

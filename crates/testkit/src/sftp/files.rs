@@ -29,6 +29,7 @@ pub(super) struct Files {
     replaces_on_rename: bool,
     listing: Listing,
     target_len: Option<usize>,
+    hidden: u64,
     open: HashMap<u32, Open>,
     next_handle: u32,
 }
@@ -75,6 +76,7 @@ impl Files {
             replaces_on_rename: odd.replaces_on_rename,
             listing: odd.listing,
             target_len: odd.target_len,
+            hidden: odd.hidden,
             open: HashMap::new(),
             next_handle: 0,
         }
@@ -238,7 +240,7 @@ impl Files {
             _ => fs::metadata(self.path(what))?,
         };
         let mut answer = Packet::new(105, id);
-        answer.attrs(&meta);
+        answer.attrs(&meta, self.hidden);
         Ok(answer)
     }
 
@@ -270,6 +272,7 @@ impl Files {
 
     fn read_dir(&mut self, id: u32, handle: &[u8]) -> Answer {
         let listing = self.listing;
+        let hidden = self.hidden;
         let Open::Dir(dir, entries) = self.handle(handle)? else {
             return Err(Failure::Status(BAD_MESSAGE));
         };
@@ -292,7 +295,7 @@ impl Files {
             answer.string(name.as_os_str().as_bytes());
             answer.string(b"-rw-r--r-- as ls would show it");
             match dir.join(&name).symlink_metadata() {
-                Ok(meta) => answer.attrs(&meta),
+                Ok(meta) => answer.attrs(&meta, hidden),
                 // A name that only this server knows.
                 Err(_) => answer.u32(0),
             }

@@ -38,10 +38,10 @@ impl Packet {
         self.0.extend(value);
     }
 
-    /// Size, owner, mode and times.
-    pub(super) fn attrs(&mut self, meta: &Metadata) {
+    /// Size without `hidden` bytes, owner, mode and times.
+    pub(super) fn attrs(&mut self, meta: &Metadata, hidden: u64) {
         self.u32(0xf);
-        self.u64(meta.len());
+        self.u64(meta.len().saturating_sub(hidden));
         self.u32(meta.uid());
         self.u32(meta.gid());
         self.u32(meta.mode());

@@ -182,6 +182,7 @@ pub struct Fetched {
 fn fetched(got: Got, len: u64, _share: Share) -> Option<Fetched> {
     let modified = |attrs: &haul_sftp::Attrs| attrs.times.map(|times| times.modified);
     let is_complete = got.content.len() as u64 == len
+        && !got.has_more
         && [&got.before, &got.after].iter().all(|attrs| attrs.size == Some(len))
         && modified(&got.before) == modified(&got.after);
     let mtime = Timestamp { secs: modified(&got.after).unwrap_or(0).into(), nanos: 0 };

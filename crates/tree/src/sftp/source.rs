@@ -135,10 +135,18 @@ impl SourceFile for SftpSource {
     /// one may still have the old size.
     fn seal_now(&self) -> io::Result<(Seal, bool)> {
         let others = self.others.lock().iter().flatten().cloned().collect();
-        let found = in_each(self.first.clone(), others, |file| file.attrs());
+        let ask = |file: RemoteFile| file.attrs_and_more(self.seal.size);
+        let found = in_each(self.first.clone(), others, ask);
         let mut seals = Vec::new();
-        for found in self.host.io(found)? {
-            seals.push(seal_of(&found)?);
+        for (found, has_more) in self.host.io(found)? {
+            let seal = seal_of(&found)?;
+            // A size of 0 may mean that it is unknown.
+            if has_more && seal.size == self.seal.size && seal.size > 0 {
+                return Err(io::Error::other(
+                    "the server has more content than the size it reports",
+                ));
+            }
+            seals.push(seal);
         }
         let others = seals.into_iter().filter(|seal| *seal != self.seal);
         // Changes other than growth take precedence.
