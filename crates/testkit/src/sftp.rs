@@ -70,6 +70,8 @@ pub struct Oddities {
 pub enum Listing {
     /// The entries.
     Honest,
+    /// The entries without their times.
+    Untimed,
     /// The entries, and one of this name.
     And(&'static [u8]),
     /// As many entries as a packet holds, all of them of this name, for ever.

@@ -10,7 +10,9 @@ use haul_engine::{
 use haul_model::{ContentHash, FaultKind, Moving, Policy, Remove, Task};
 use haul_net::Connection;
 use haul_testkit::snapshot::FileFacts;
-use haul_testkit::{Compare, Fault, OddSftp, Oddities, assert_same_with, content, snapshot, tree};
+use haul_testkit::{
+    Compare, Fault, Listing, OddSftp, Oddities, assert_same_with, content, snapshot, tree,
+};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -156,6 +158,7 @@ fn servers_that_differ_as_they_may_get_and_give_the_same() {
         ("plain", plain()),
         ("reversed", Oddities { reversed: true, ..plain() }),
         ("short reads", Oddities { short_reads: true, ..plain() }),
+        ("untimed", Oddities { listing: Listing::Untimed, ..plain() }),
         ("nothing else", Oddities { extensions: Vec::new(), ..plain() }),
         ("renames over", Oddities { extensions: Vec::new(), replaces_on_rename: true, ..plain() }),
         (

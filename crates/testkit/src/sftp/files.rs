@@ -295,6 +295,7 @@ impl Files {
             answer.string(name.as_os_str().as_bytes());
             answer.string(b"-rw-r--r-- as ls would show it");
             match dir.join(&name).symlink_metadata() {
+                Ok(meta) if listing == Listing::Untimed => answer.untimed_attrs(&meta, hidden, 7),
                 Ok(meta) => answer.attrs(&meta, hidden),
                 // A name that only this server knows.
                 Err(_) => answer.u32(0),

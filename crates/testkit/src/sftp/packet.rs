@@ -40,13 +40,18 @@ impl Packet {
 
     /// Size without `hidden` bytes, owner, mode and times.
     pub(super) fn attrs(&mut self, meta: &Metadata, hidden: u64) {
-        self.u32(0xf);
+        self.untimed_attrs(meta, hidden, 0xf);
+        self.u32(meta.atime() as u32);
+        self.u32(meta.mtime() as u32);
+    }
+
+    /// The same without times, after these flags.
+    pub(super) fn untimed_attrs(&mut self, meta: &Metadata, hidden: u64, flags: u32) {
+        self.u32(flags);
         self.u64(meta.len().saturating_sub(hidden));
         self.u32(meta.uid());
         self.u32(meta.gid());
         self.u32(meta.mode());
-        self.u32(meta.atime() as u32);
-        self.u32(meta.mtime() as u32);
     }
 
     /// Entries of a directory, or a path, of which nothing but the name is told.

@@ -243,7 +243,8 @@ impl SftpDir {
         if self.uses_all_sessions(attrs) {
             known.large.insert(name.clone());
         }
-        if !self.is_destination && !follow && attrs.file_type() == Some(FileType::Dir) {
+        let is_dir = attrs.file_type() == Some(FileType::Dir);
+        if !self.is_destination && !follow && is_dir && is_complete(attrs) {
             known.dirs.insert(name.clone(), *attrs);
         }
     }
