@@ -7,12 +7,15 @@ use haul_engine::{
     Event, Job, JobError, Monitor, NamedDest, NamedSources, Placement, Progress, RequestError,
     Requests, SftpRoute, Summary,
 };
-use haul_model::{ContentHash, FaultKind, Moving, Policy, Remove, Task};
+use haul_model::{ContentHash, FaultKind, Moving, Name, Policy, Remove, Task};
 use haul_net::Connection;
+use haul_sftp::{Options, Session};
 use haul_testkit::snapshot::FileFacts;
 use haul_testkit::{
     Compare, Fault, Listing, OddSftp, Oddities, assert_same_with, content, snapshot, tree,
 };
+use haul_tree::Tree;
+use haul_tree::sftp::{SessionLoss, Sessions, SftpHost, SftpTree};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -311,6 +314,44 @@ fn a_file_of_which_the_server_sends_less_than_it_has_reported_has_no_hash() {
         }
     }
     assert!(shrunk > 0, "no read was answered with the end");
+}
+
+#[test]
+fn nothing_is_removed_through_a_link_that_has_replaced_a_directory() {
+    let place = Place::new();
+    let files = ["here/dir/f", "here/dir/deeper/f", "elsewhere/f", "elsewhere/deeper/f"];
+    for file in files.map(|file| place.source(file)) {
+        fs::create_dir_all(file.parent().expect("a directory")).expect("made");
+        fs::write(file, "x").expect("written");
+    }
+    let (_server, from, to) =
+        OddSftp::serve(&place.source(""), Oddities::default()).expect("served");
+    let session = Session::start(Connection::from_parts(from, to), Options::default());
+    let session = session.expect("greeted");
+    let sessions = Sessions::new(session.client().clone(), 0);
+    let host = SftpHost::new(sessions, &SessionLoss::new("host"), None, false, false);
+    let here = place.source("here");
+    let name = |name: &str| Name::new(name.as_bytes()).expect("a name");
+    let open = || {
+        let here = SftpTree::destination(&host).open(here.as_os_str().as_encoded_bytes());
+        let dir = here.expect("open").open_dir(&name("dir"), false).expect("open");
+        let deeper = dir.open_dir(&name("deeper"), false).expect("open");
+        [deeper, dir]
+    };
+    let dirs = open();
+    fs::rename(here.join("dir"), here.join("away")).expect("renamed");
+    symlink("../elsewhere", here.join("dir")).expect("linked");
+    for dir in &dirs {
+        dir.remove_file(&name("f")).expect_err("it is elsewhere");
+        dir.remove_dir(&name("f")).expect_err("it is elsewhere");
+    }
+    assert!(files[2..].iter().all(|file| place.source(file).exists()));
+    fs::remove_file(here.join("dir")).expect("removed");
+    fs::rename(here.join("away"), here.join("dir")).expect("renamed");
+    for dir in dirs {
+        dir.remove_file(&name("f")).expect("removed");
+    }
+    open()[1].remove_dir(&name("deeper")).expect("removed");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::{
     TreeDir, TreeEntry, in_whole_seconds,
 };
 use haul_model::{
-    Attributes, BlockHash, FileId, KEPT_MODE, Kept, Name, NewEntry, ParentFailed, Timestamp,
+    Attributes, BlockHash, FileId, KEPT_MODE, Kept, Name, NewEntry, ParentFailed, Timestamp, words,
 };
 use haul_sftp::{Attrs, DirEntry, Extension, FileType, OpenFlags, PendingAnswer, Stored};
 use haul_store::{
@@ -56,6 +56,8 @@ pub struct SftpDir {
     /// See `TreeDir::expect_lookups`.
     pub(super) expects_lookups: AtomicBool,
     pub(super) known: Mutex<Known>,
+    /// Set once its path has led to itself, without links.
+    is_in_place: OnceLock<()>,
 }
 
 impl SftpDir {
@@ -91,6 +93,7 @@ impl SftpDir {
             has_foreign_entries,
             expects_lookups: AtomicBool::new(false),
             known,
+            is_in_place: OnceLock::new(),
         }
     }
 
@@ -135,6 +138,23 @@ impl SftpDir {
     /// The copy of `source` to `name`. `None` without a directory for journals.
     pub(super) fn part(&self, name: &Name, source: &SourceId) -> Option<RemotePart> {
         Some(self.host.records.as_ref()?.part(&self.host.place(&self.path), name, source))
+    }
+
+    /// The path for removing `name`. The server follows a link that has replaced a directory of the
+    /// path, and names would be removed elsewhere. This is checked once for each directory.
+    fn path_to_remove(&self, name: &Name) -> io::Result<Vec<u8>> {
+        self.known.lock().removed.insert(name.clone());
+        if self.is_in_place.get().is_none() {
+            let real = self.host.io(self.host.client().real_path(&self.path))?;
+            let (real, own) = (words::components(&real), words::components(&self.path));
+            let is_same = real.clone().count() == own.clone().count()
+                && real.zip(own).all(|(real, own)| words::may_be_same_name(real, own));
+            if !is_same {
+                return Err(io::Error::other("a link has replaced a directory of its path"));
+            }
+            let _ = self.is_in_place.set(());
+        }
+        Ok(self.path_of(name.as_bytes()))
     }
 
     fn remove_stage(&self, stage: &str) {
@@ -289,13 +309,11 @@ impl TreeDir for SftpDir {
     }
 
     fn remove_file(&self, name: &Name) -> io::Result<()> {
-        self.known.lock().removed.insert(name.clone());
-        self.host.io(self.host.client().remove_file(&self.path_of(name.as_bytes())))
+        self.host.io(self.host.client().remove_file(&self.path_to_remove(name)?))
     }
 
     fn remove_dir(&self, name: &Name) -> io::Result<()> {
-        self.known.lock().removed.insert(name.clone());
-        self.host.io(self.host.client().remove_dir(&self.path_of(name.as_bytes())))
+        self.host.io(self.host.client().remove_dir(&self.path_to_remove(name)?))
     }
 
     fn set_file_attributes(
