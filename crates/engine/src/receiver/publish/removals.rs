@@ -10,8 +10,8 @@ use crate::receiver::{Backups, BaseMethod, Decision, DirState, JobContext, RecvD
 use crate::rules::{self, RuleFileError};
 use haul_model::words::{self, may_be_same_name};
 use haul_model::{
-    Changes, Delete, Entry, Fault, FaultKind, FileId, FilterSide, Kind, Name, OrFault, Outcome, Scope,
-    Side, Subject, Systems, Walking,
+    Changes, Delete, Entry, Fault, FaultKind, FileId, FilterSide, Kind, Name, OrFault, Outcome,
+    Scope, Side, Subject, Systems, Walking,
 };
 use haul_plan::Kinds;
 use haul_proto::Extra;
