@@ -281,8 +281,6 @@ fn what_a_server_only_pretends_to_have_written_is_found_by_verifying() {
     misbehave(&[Way::Up], &[Fault::Pretend, Fault::Garble], policy);
 }
 
-/// A removal asks what is there, for a link where it points, and then removes it.
-/// While the answers of one are awaited, others are asked for.
 #[test]
 fn a_file_that_is_longer_than_the_server_reports_is_not_copied() {
     let place = place();
@@ -354,6 +352,8 @@ fn nothing_is_removed_through_a_link_that_has_replaced_a_directory() {
     open()[1].remove_dir(&name("deeper")).expect("removed");
 }
 
+/// A removal asks what is there, for a link where it points, and then removes it.
+/// While the answers of one are awaited, others are asked for.
 #[test]
 fn sources_without_content_are_removed_many_at_a_time() {
     const REMOVE: u8 = 13;
