@@ -82,6 +82,32 @@ fn a_backup_replaces_no_entry_of_the_source() {
 }
 
 #[test]
+fn no_directory_of_the_source_is_also_that_of_the_backups() {
+    each_way_by_pipe(|scene| {
+        for more in [&[][..], &["--delete"], &["--delete-after"], &["--delay-updates"]] {
+            scene.clear(&["src", "dst"]);
+            scene.file("src/x", "new");
+            scene.file("src/old/x", "of the source");
+            scene.file("dst/x", "the old one");
+            scene.file("dst/extra", "extra");
+            let sync = |dir: &str, dest| {
+                let dir = format!("--backup-dir={dir}");
+                let flags = [&["-a", &*dir], more].concat();
+                let job = scene.transfer("sync", &scene.route(), &flags, &["src/"], dest);
+                let run = job.run().expect_code(23);
+                assert!(run.err().contains("it is the directory of the backups"), "{run}");
+            };
+            sync("../src", "dst");
+            assert_eq!(scene.read("src/x"), "new", "{more:?}");
+            assert_eq!(scene.read("dst/x"), "the old one", "{more:?}");
+            sync("old", "dst");
+            assert_eq!(scene.read("dst/x"), "new", "{more:?}");
+            assert_eq!(scene.read("dst/old/x"), "the old one", "{more:?}");
+        }
+    });
+}
+
+#[test]
 fn backups_alone_go_with_the_directory_that_they_are_in() {
     everywhere_by_pipe(|scene| {
         for flags in scene.share([

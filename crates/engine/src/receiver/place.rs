@@ -1,6 +1,6 @@
 //! Creates directories, links and special files at their places as soon as they are listed.
 
-use super::{Creator, DirState, Listed, Pending, RecvDir, parent_fault};
+use super::{Creator, DirState, Listed, Pending, RecvDir, parent_fault, self_copy};
 use crate::prefetch::Prefetched;
 use haul_model::{Changes, Entry, Fault, Kept, Kind, Name, NewEntry, Outcome, Side, Skip};
 use haul_proto::OutcomeItem;
@@ -144,8 +144,13 @@ impl Creator<'_> {
             self.filler.publisher.removals.expect_source(entry);
         }
         let into_itself = self.dest_lineage.contains_destination(entry, is_source);
+        let backups = self.filler.publisher.backups.root();
+        let is_named = is_source && !entry.is_implied_dir;
         match (&parent.state, name, into_itself) {
             (DirState::Failed, ..) => failed(parent_fault()),
+            _ if is_named && self_copy::is_same_object(entry, backups) => {
+                failed(self_copy::is_for_backups())
+            }
             (_, _, Some(fault)) => failed(fault),
             (DirState::Absent, Some(_), _) if self.job.creates_nothing() => {
                 (Outcome::Skipped(Skip::Ruled), DirState::Ruled, false)

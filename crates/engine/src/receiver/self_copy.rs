@@ -35,6 +35,12 @@ pub(super) fn is_same_object(entry: &Entry, other: Option<FileId>) -> bool {
     }
 }
 
+/// The fault of a directory that is the source or the destination of entries, and of their backups.
+pub(super) fn is_for_backups() -> Fault {
+    let message = "it is the directory of the backups, which would replace its entries";
+    Fault::new(Side::Destination, FaultKind::SameFile, message)
+}
+
 /// The fault of a source directory that is also its own destination.
 pub(super) fn same_directory() -> Fault {
     let message = "source and destination are the same directory";

@@ -54,6 +54,10 @@ impl Creator<'_> {
         if is_same_object(entry, node.id()) {
             return Err(self_copy::same_directory());
         }
+        let backups = self.filler.publisher.backups.root();
+        if backups.is_some() && backups == node.id() {
+            return Err(self_copy::is_for_backups());
+        }
         let has_exact_spelling =
             || match self.job.plan.finds_extras && !handle.capabilities().has_object_ids {
                 true => handle.has_spelling(name),

@@ -44,12 +44,6 @@ impl BackupLocation {
         Ok(Some(Self { root, in_same_dir, suffix: suffix.clone(), last: Mutex::default() }))
     }
 
-    /// True if the object is the backup directory. Backups beside their originals are protected by
-    /// a rule instead.
-    pub(crate) fn is_root(&self, meta: &Meta) -> bool {
-        self.root.as_ref().is_some_and(|root| meta.id.is_some() && meta.id == root.id())
-    }
-
     /// True if `name` in `node` is that of a backup beside its original. As with rsync the suffix
     /// alone is such a name, except in the destination itself.
     fn is_backup_name(&self, node: &DirNode, name: &Name) -> bool {
@@ -283,6 +277,11 @@ impl Backups<'_> {
             to.sync(None)?;
         }
         Ok(())
+    }
+
+    /// The backup directory. `None` if backups are beside their originals, which a rule protects.
+    pub(crate) fn root(&self) -> Option<FileId> {
+        self.location.as_ref()?.root.as_ref()?.id()
     }
 
     /// True if replaced and removed entries are backed up.

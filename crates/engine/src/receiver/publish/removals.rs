@@ -403,7 +403,7 @@ impl Removals<'_> {
         let subject = Subject { path, is_dir, side: FilterSide::Receiver, is_being_removed };
         self.job.filter.excludes(&subject, scope)
             || is_stage(&reported_kind(meta), Some(name))
-            || self.backups.location.as_ref().is_some_and(|location| location.is_root(meta))
+            || meta.id.is_some() && meta.id == self.backups.root()
     }
 
     /// The rules for the entries of `dir`, including those of rule files in `dir`.
