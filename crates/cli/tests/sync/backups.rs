@@ -108,6 +108,21 @@ fn no_directory_of_the_source_is_also_that_of_the_backups() {
 }
 
 #[test]
+fn a_backup_is_not_made_in_the_destination_if_its_directory_is_above() {
+    each_way_by_pipe(|scene| {
+        scene.file("src/x", "new");
+        scene.file("src/dst/x", "new, below");
+        scene.file("dst/dst/x", "the old one");
+        let flags = ["-a", "--backup-dir=.."];
+        let run = scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").run();
+        let run = run.expect_code(23);
+        assert!(run.err().contains("it would be in the destination"), "{run}");
+        assert_eq!(scene.read("dst/x"), "new");
+        assert_eq!(scene.read("dst/dst/x"), "the old one");
+    });
+}
+
+#[test]
 fn backups_alone_go_with_the_directory_that_they_are_in() {
     everywhere_by_pipe(|scene| {
         for flags in scene.share([

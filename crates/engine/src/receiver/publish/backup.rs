@@ -110,6 +110,9 @@ impl BackupLocation {
                 opened => opened?,
             };
         }
+        if dir.id().is_some() && dir.id() == here.id() && !Arc::ptr_eq(&dir, root) {
+            return Err(io::Error::other("it would be in the destination, not beside it"));
+        }
         *last = Some((Arc::clone(node), Arc::clone(&dir)));
         Ok(Some(dir))
     }
