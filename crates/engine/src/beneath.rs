@@ -19,11 +19,15 @@ pub(crate) struct Beneath {
 }
 
 /// Opens the target of the symbolic link `name` of `above`, under the link's own name. The target
-/// must be a directory below the root of `above`.
+/// must be a directory below the root of `above`. Returns it also under its own name.
 ///
 /// # Errors
 /// The reason why there is none; [`FaultKind::Link`] if it is outside the root.
-pub(crate) fn follow(above: &Arc<DirNode>, name: &Name, side: Side) -> Result<Arc<DirNode>, Fault> {
+pub(crate) fn follow(
+    above: &Arc<DirNode>,
+    name: &Name,
+    side: Side,
+) -> Result<[Arc<DirNode>; 2], Fault> {
     let mut names: Vec<Name> = Vec::new();
     let mut dir = above;
     while let Some((outer, name)) = dir.place() {
@@ -36,7 +40,7 @@ pub(crate) fn follow(above: &Arc<DirNode>, name: &Name, side: Side) -> Result<Ar
     // Opened by its own name, which is shown and filtered. It must be the same directory.
     let opened = open(above, name, true, side)?;
     match opened.id().is_some() && opened.id() == found.id() {
-        true => Ok(opened),
+        true => Ok([opened, found]),
         false => Err(elsewhere(side)),
     }
 }
@@ -60,7 +64,7 @@ impl Beneath {
         if self.is_free || !follow || look_up(above, name, Side::Source)? != MetaKind::Symlink {
             return open(above, name, self.is_free, Side::Source);
         }
-        self::follow(above, name, Side::Source)
+        self::follow(above, name, Side::Source).map(|[opened, _]| opened)
     }
 
     /// The directory at the path `names` below the root.

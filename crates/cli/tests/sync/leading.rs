@@ -288,6 +288,31 @@ fn a_directory_that_is_to_go_goes_before_a_link_to_it_is_followed() {
 }
 
 #[test]
+fn a_link_to_a_directory_that_is_mirrored_by_itself_is_not_followed() {
+    each_way_by_pipe(|scene| {
+        for when in ["--delete", "--delete-before", "--delete-after"] {
+            scene.clear(&["src", "dst"]);
+            scene.file("src/a/of-a", "through a link");
+            scene.file("src/b/of-b", "at its own place");
+            scene.file("src/c/of-c", "in a directory that goes");
+            scene.file("dst/b/gone/old", "extra");
+            scene.symlink("b", "dst/a");
+            scene.symlink("b/gone", "dst/c");
+            let sync = || {
+                let flags = ["-aK", when];
+                let run = scene.transfer("sync", &scene.route(), &flags, &["src/"], "dst").run();
+                let run = run.expect_code(23);
+                assert!(run.err().contains("is mirrored by itself"), "{run}");
+                assert_eq!(scene.read("dst/b/of-b"), "at its own place", "{when}");
+            };
+            sync();
+            sync();
+            assert_eq!(scene.list("dst"), ["a", "b", "b/of-b", "c", "c/of-c"], "{when}");
+        }
+    });
+}
+
+#[test]
 fn a_link_that_leads_out_of_the_destination_is_never_followed() {
     each_way_by_pipe(|scene| {
         for target in ["../out", "deep/../../out", "../dst/real", "../../out"] {

@@ -349,6 +349,10 @@ impl RecvDir {
         self.flags.set(Flags::IMPLIED);
     }
 
+    pub(crate) fn is_implied(&self) -> bool {
+        self.flags.has(Flags::IMPLIED)
+    }
+
     /// Records that files wait that will appear in it or below.
     pub(super) fn record_waiting(&self) {
         self.flags.set(Flags::HAS_WAITING);
@@ -367,7 +371,7 @@ impl RecvDir {
 
     /// Which of the `kept` attributes it gets.
     pub(crate) fn attributes_to_set(&self, kept: Kept) -> Kept {
-        if self.flags.has(Flags::IMPLIED) { Kept::MODE } else { kept }
+        if self.is_implied() { Kept::MODE } else { kept }
     }
 
     /// The path of `name` in this directory for reports, not escaped.

@@ -91,7 +91,7 @@ impl Creator<'_> {
         name: &Name,
         entry: &Entry,
     ) -> Result<Presence, Fault> {
-        let open = || self.open_existing(parent, name, entry.is_implied_dir);
+        let open = || self.open_existing(above, parent, name, entry.is_implied_dir);
         // Directories on the way to a source stay as they are.
         let found_or_replaced = |found| match entry.is_implied_dir {
             true => Ok(Presence::Found(found)),
@@ -136,6 +136,7 @@ impl Creator<'_> {
     /// directories. Also follows one on the way to a source if the plan leaves the way as it is.
     fn open_existing(
         &self,
+        above: &RecvDir,
         parent: &Arc<DirNode>,
         name: &Name,
         is_implied_dir: bool,
@@ -149,8 +150,14 @@ impl Creator<'_> {
         }
         match parent.handle()?.stat(name, true)? {
             Some(Meta { kind: MetaKind::Dir, .. }) => {
-                beneath::follow(parent, name, Side::Destination)
-                    .map_err(|fault| io::Error::other(fault.message))
+                let [opened, target] = beneath::follow(parent, name, Side::Destination)
+                    .map_err(|fault| io::Error::other(fault.message))?;
+                match self.filler.publisher.removals.may_mirror(above, &target) {
+                    true => Err(io::Error::other(
+                        "the symbolic link there leads to a directory that is mirrored by itself",
+                    )),
+                    false => Ok(opened),
+                }
             }
             // The link is replaced like any other entry that is no directory.
             _ => Err(error),

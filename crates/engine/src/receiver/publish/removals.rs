@@ -406,6 +406,37 @@ impl Removals<'_> {
             || meta.id.is_some() && meta.id == self.backups.root()
     }
 
+    /// True if this mirror removes extras in the directory `target`, or `target` itself, at its own
+    /// place: a link in `above` that leads to it must not be followed, since the entries of one
+    /// directory would be extras of the other. False if rules leave it out.
+    pub(in crate::receiver) fn may_mirror(&self, above: &RecvDir, target: &Arc<DirNode>) -> bool {
+        let is_at = |dir: &&RecvDir, here: &DirNode| matches!(&dir.state, DirState::Open(node) if node.id() == here.id());
+        let mut below = Vec::new();
+        let mut here = target;
+        let listed = loop {
+            let mut dirs = std::iter::successors(Some(above), |dir| dir.parent.as_deref());
+            match (dirs.find(|dir| is_at(dir, here)), here.place()) {
+                (Some(listed), _) => break listed,
+                (None, Some((outer, name))) => {
+                    below.push((name, here));
+                    here = outer;
+                }
+                (None, None) => return false,
+            }
+        };
+        let mut path = listed.path_prefix();
+        let is_left_out = |(name, dir): (&Name, &Arc<DirNode>)| {
+            path.extend(name.as_bytes());
+            let is_hidden = self.job.filter.hides(&path, true) != Some(false);
+            let is_left_out =
+                is_hidden && self.is_protected(&listed.scope(), &path, name, dir.meta(), false);
+            path.push(b'/');
+            is_left_out
+        };
+        let finds_extras = self.job.plan.delete.is_some() && !listed.is_implied();
+        finds_extras && listed.parent.is_some() && !below.into_iter().rev().any(is_left_out)
+    }
+
     /// The rules for the entries of `dir`, including those of rule files in `dir`.
     ///
     /// # Errors
