@@ -410,7 +410,10 @@ impl Removals<'_> {
     /// place: a link in `above` that leads to it must not be followed, since the entries of one
     /// directory would be extras of the other. False if rules leave it out.
     pub(in crate::receiver) fn may_mirror(&self, above: &RecvDir, target: &Arc<DirNode>) -> bool {
-        let is_at = |dir: &&RecvDir, here: &DirNode| matches!(&dir.state, DirState::Open(node) if node.id() == here.id());
+        let is_at = |dir: &&RecvDir, here: &DirNode| match &dir.state {
+            DirState::Open(node) => node.id() == here.id(),
+            _ => false,
+        };
         let mut below = Vec::new();
         let mut here = target;
         let listed = loop {
