@@ -12,8 +12,12 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Maximum length of a file in bytes: enough for hundreds of hosts.
+/// Maximum length of a file that a person writes, in bytes: enough for hundreds of hosts.
 const FILE_BYTES_MAX: u64 = 256 << 10;
+
+/// Maximum length of a file that haul writes itself, in bytes: enough for 10,000 clients of a
+/// server.
+const OWN_BYTES_MAX: u64 = 16 << 20;
 
 /// The mode bits that allow others than the owner to write.
 const OTHERS_WRITE: u32 = 0o022;
@@ -42,8 +46,8 @@ pub enum FileProblem {
     Unreadable(io::Error),
     #[error("not a regular file")]
     NotRegular,
-    #[error("longer than {FILE_BYTES_MAX} bytes")]
-    TooLong,
+    #[error("longer than {0} bytes")]
+    TooLong(u64),
     #[error("not UTF-8")]
     NotUtf8,
     #[error("it belongs to another user")]
@@ -99,6 +103,10 @@ pub fn shown(path: &Path) -> String {
 /// # Errors
 /// If the file can't be read, another user may have written it, or it is not UTF-8.
 pub fn read(path: &Path) -> Result<Option<String>, FileError> {
+    read_up_to(FILE_BYTES_MAX, path)
+}
+
+fn read_up_to(len_max: u64, path: &Path) -> Result<Option<String>, FileError> {
     let shown = shown(path);
     let unreadable = |error: io::Error| FileError::at(&shown, FileProblem::Unreadable(error));
     // Opening a FIFO would wait for a writer.
@@ -116,11 +124,14 @@ pub fn read(path: &Path) -> Result<Option<String>, FileError> {
         return Err(FileError::at(&shown, problem));
     }
     let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(FileError::at(&shown, FileProblem::TooLong));
-    }
+    file.take(len_max + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    check_len(&bytes, len_max, &shown)?;
     text(bytes, &shown).map(Some)
+}
+
+fn check_len(bytes: &[u8], len_max: u64, shown: &str) -> Result<(), FileError> {
+    let is_too_long = bytes.len() as u64 > len_max;
+    if is_too_long { Err(FileError::at(shown, FileProblem::TooLong(len_max))) } else { Ok(()) }
 }
 
 /// Converts the content of the file with the shown name to text.
@@ -182,7 +193,11 @@ pub fn lock(path: &Path, what: &str) -> Result<File, FileError> {
 /// If the file can't be read, another user may have written it, or it has unknown keys or invalid
 /// values. The error names the line, and never shows its content.
 pub fn load<T: DeserializeOwned + Default>(path: &Path) -> Result<T, FileError> {
-    let Some(text) = read(path)? else { return Ok(T::default()) };
+    load_up_to(FILE_BYTES_MAX, path)
+}
+
+fn load_up_to<T: DeserializeOwned + Default>(len_max: u64, path: &Path) -> Result<T, FileError> {
+    let Some(text) = read_up_to(len_max, path)? else { return Ok(T::default()) };
     toml::from_str(&text).map_err(|error| {
         let start = error.span().map_or(0, |span| span.start);
         let line = line_at(text.as_bytes(), start);
@@ -198,17 +213,18 @@ pub fn load<T: DeserializeOwned + Default>(path: &Path) -> Result<T, FileError> 
 pub fn load_own<T: DeserializeOwned + Default>(path: &Path) -> Result<T, FileError> {
     match fs::metadata(path) {
         Ok(found) if found.len() == 0 => Err(FileError::at(&shown(path), FileProblem::Empty)),
-        _ => load(path),
+        _ => load_up_to(OWN_BYTES_MAX, path),
     }
 }
 
-/// Replaces the file `path` by one with `value`, in TOML.
+/// Replaces the file `path` by one with `value`, in TOML, which [`load_own`] can read.
 ///
 /// # Errors
-/// Errors of the file system.
+/// Errors of the file system, and [`FileProblem::TooLong`].
 pub fn save<T: Serialize>(path: &Path, value: &T) -> Result<(), FileError> {
     let unwritable = |error| FileError::at(&shown(path), FileProblem::Unwritable(error));
     let text = toml::to_string(value).map_err(unwritable)?;
+    check_len(text.as_bytes(), OWN_BYTES_MAX, &shown(path))?;
     replace(path, text.as_bytes()).map_err(|error| FileError::io(path, error))
 }
 
@@ -248,6 +264,22 @@ mod tests {
         assert_eq!(load::<Table>(&path).expect("a person may write it"), Table::new());
         fs::write(&path, "a = 1\n").expect("written");
         assert_eq!(load_own::<Table>(&path).expect("read").len(), 1);
+    }
+
+    #[test]
+    fn a_file_that_haul_writes_can_be_read_again() {
+        type Table = std::collections::BTreeMap<String, String>;
+        let files = tempfile::tempdir().expect("a directory");
+        let path = files.path().join("clients.toml");
+        let table = |len: u64| Table::from([("a".to_owned(), "x".repeat(len as usize))]);
+        let many = table(FILE_BYTES_MAX);
+        save(&path, &many).expect("written");
+        assert_eq!(load_own::<Table>(&path).expect("read"), many);
+        let error = load::<Table>(&path).expect_err("no person wrote that");
+        assert!(matches!(error.problem(), FileProblem::TooLong(FILE_BYTES_MAX)), "{error}");
+        let error = save(&path, &table(OWN_BYTES_MAX)).expect_err("it could not be read");
+        assert!(matches!(error.problem(), FileProblem::TooLong(OWN_BYTES_MAX)), "{error}");
+        assert_eq!(load_own::<Table>(&path).expect("it is as before"), many);
     }
 
     #[test]
