@@ -67,6 +67,13 @@ fn absolute<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Er
 /// Maximum of each of the numbers in [`Settings::load`].
 const NUMBER_MAX: usize = 4096;
 
+/// Minimum number of open files of one job. With 8 connections and chunks of many files, a job has
+/// used 300.
+const OPEN_FILES_MIN: u64 = 512;
+
+/// Minimum address space of one job, in MiB. With 8 connections, a job has used 800.
+const MEMORY_MIB_MIN: u64 = 1024;
+
 impl Settings {
     /// Loads the file. A non-empty `listen` replaces its addresses.
     ///
@@ -83,16 +90,18 @@ impl Settings {
         settings.addresses()?;
         let is_number = |number: usize| (1..=NUMBER_MAX).contains(&number);
         let of_number = |key| format!("'{key}' must be a number from 1 to {NUMBER_MAX}");
-        let has_enough = settings.open_files_per_job >= 64 && settings.memory_per_job_mib >= 512;
-        let of_few =
-            "'open-files-per-job' must be 64 or more, and 'memory-per-job-mib' 512 or more";
+        let has_enough = settings.open_files_per_job >= OPEN_FILES_MIN
+            && settings.memory_per_job_mib >= MEMORY_MIB_MIN;
+        let of_few = format!(
+            "'open-files-per-job' must be {OPEN_FILES_MIN} or more, and 'memory-per-job-mib' {MEMORY_MIB_MIN} or more"
+        );
         let of_many =
             format!("'listen' can have {QUIC_SOCKETS_MAX} addresses, and more with 'quic = false'");
         let checks = [
             (is_number(settings.jobs_per_client), of_number("jobs-per-client")),
             (is_number(settings.handshakes), of_number("handshakes")),
             (is_number(settings.handshakes_per_source), of_number("handshakes-per-source")),
-            (has_enough, of_few.to_owned()),
+            (has_enough, of_few),
             (!settings.quic || settings.listen.len() <= QUIC_SOCKETS_MAX, of_many),
         ];
         match checks.into_iter().find(|(is_right, _)| !is_right) {
@@ -194,6 +203,21 @@ mod tests {
         fs::create_dir_all(paths.config().parent().expect("a directory")).expect("made");
         fs::write(paths.config(), "quic = false\n").expect("written");
         load(17).expect("settings");
+    }
+
+    #[test]
+    fn the_limits_leave_a_job_enough() {
+        let files = tempfile::TempDir::new().expect("a directory");
+        let paths = ServerPaths::below(&files.path().join("server"));
+        fs::create_dir_all(paths.config().parent().expect("a directory")).expect("made");
+        for (open_files, memory, is_enough) in
+            [(512, 1024, true), (511, 1024, false), (512, 1023, false)]
+        {
+            let text = format!("open-files-per-job = {open_files}\nmemory-per-job-mib = {memory}");
+            fs::write(paths.config(), text).expect("written");
+            let loaded = Settings::load(&paths, &[]);
+            assert_eq!(loaded.is_ok(), is_enough, "{open_files} {memory}");
+        }
     }
 
     #[test]
