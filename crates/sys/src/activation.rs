@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const FIRST: i32 = 3;
 
 /// Most descriptors that are taken.
-const COUNT_MAX: u32 = 16;
+const COUNT_MAX: u32 = 256;
 
 /// Sockets opened for this process.
 #[derive(Debug, Default)]

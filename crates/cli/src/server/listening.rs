@@ -4,7 +4,7 @@ use super::Settings;
 use crate::error::CommandError;
 pub(super) use haul_engine::Activated as Sockets;
 use haul_engine::sockets_from_parent;
-use haul_net::{Gate, bind_udp, listen_on};
+use haul_net::{Gate, QUIC_SOCKETS_MAX, bind_udp, listen_on};
 use std::env;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
@@ -68,9 +68,7 @@ pub(super) fn sockets(settings: &Settings) -> Result<Sockets, CommandError> {
     if sockets.tcp.is_empty() {
         return bind(&settings.addresses()?, settings.quic, BIND_RETRY_MAX);
     }
-    if !settings.quic {
-        sockets.udp.clear();
-    }
+    sockets.udp.truncate(if settings.quic { QUIC_SOCKETS_MAX } else { 0 });
     Ok(sockets)
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
 
@@ -285,7 +286,7 @@ fn a_service_manager_receives_when_the_server_is_ready() {
 }
 
 #[test]
-fn a_service_manager_may_hand_over_the_socket() {
+fn a_service_manager_may_hand_over_the_sockets() {
     let activate = "/usr/bin/systemd-socket-activate";
     if !Path::new(activate).exists() {
         return;
@@ -296,13 +297,18 @@ fn a_service_manager_may_hand_over_the_socket() {
     drop(free);
     let mut command = Command::new(activate);
     let home = format!("HOME={}", server.path("home").display());
-    command.args(["-l", &address.to_string(), "-E", &home, HAUL, "server", "run"]);
+    let others = (1..20).map(|last| SocketAddr::from(([127, 0, 1, last], address.port())));
+    let all: Vec<_> = std::iter::once(address).chain(others).map(|it| it.to_string()).collect();
+    for address in &all {
+        command.args(["-l", address]);
+    }
+    command.args(["-E", &home, HAUL, "server", "run"]);
     let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
     server.adopt(child);
     // The first caller has the server started.
     until("it listens", || std::net::TcpStream::connect(address).is_ok());
     until("it runs", || server.haul(&["status"]).status.success());
-    assert_eq!(server.status()["listen"][0], address.to_string());
+    assert_eq!(server.status()["listen"], serde_json::json!(all));
     let client = server.client("ann", &[]);
     fs::write(server.root().join("x"), "x").expect("written");
     client.download("/x", server.dir()).expect("copied");
