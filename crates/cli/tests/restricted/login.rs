@@ -227,8 +227,12 @@ fn the_command_that_a_client_asks_for_is_not_run() {
     let _ = asked.stdin(std::process::Stdio::null()).output().expect("ssh runs");
     let run = login.haul("ls").args(["--transport", "sftp", "haul-test:/"]).run();
     assert_ne!(run.code, Some(0), "{run}");
-    let run = login.haul("deploy").arg("haul-test").run();
-    assert_ne!(run.code, Some(0), "{run}");
+    for command in ["deploy", "cache"] {
+        let run = login.haul(command).arg("haul-test").run();
+        assert_ne!(run.code, Some(0), "{run}");
+        assert!(run.err().contains("this login to haul-test runs only haul\n"), "{run}");
+        assert_eq!(run.out(), "", "{run}");
+    }
     login.check();
 }
 

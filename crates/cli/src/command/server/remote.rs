@@ -31,6 +31,13 @@ pub(super) fn run_on_host(
         let message = format!("the answer is longer than {} MiB", ANSWER_LEN_MAX >> 20);
         return Err(CommandError::new(ErrorKind::Protocol, message));
     }
+    // The agent of a restricted login answers with frames.
+    if answer.contains(&0) {
+        let message = format!("this login to {} runs only haul", closer.peer());
+        return Err(
+            CommandError::new(ErrorKind::Protocol, message).with_hint("use an unrestricted login")
+        );
+    }
     // ssh's exit status is more specific than a failed read or write.
     match closer.finish() {
         Ok(()) => {
