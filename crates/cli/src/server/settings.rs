@@ -71,7 +71,7 @@ const NUMBER_MAX: usize = 4096;
 /// used 300.
 const OPEN_FILES_MIN: u64 = 512;
 
-/// Minimum address space of one job, in MiB. With 8 connections, a job has used 800.
+/// Minimum address space of one job, in MiB. With 8 connections, 768 are too few.
 const MEMORY_MIB_MIN: u64 = 1024;
 
 impl Settings {
