@@ -129,8 +129,11 @@ pub fn converse(connection: Connection, dir: &[u8]) {
             stage: path(&format!("stage-{key}")),
             path: path(&format!("put-{key}")),
             content: content::bytes(1000 * key as usize, key),
-            mode: 0o644,
-            times: Times { accessed: 1, modified: 2 },
+            attrs: Attrs {
+                mode: Some(0o644),
+                times: Some(Times { accessed: 1, modified: 2 }),
+                ..Attrs::default()
+            },
             existing: match key {
                 1 => Existing::Keep,
                 _ => Existing::Replace { backup: path("aside") },
