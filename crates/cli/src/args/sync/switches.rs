@@ -8,7 +8,7 @@ use crate::config::{Settings, from_command_line};
 use crate::error::CommandError;
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches, value_parser};
 use haul_engine::Links;
-use haul_model::{AccountMap, Compression, Filter, Kept, Style};
+use haul_model::{AccountMap, Altered, Compression, Filter, Kept, MapError, Style};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
@@ -132,33 +132,36 @@ pub(super) fn chown(options: &mut SyncOptions, value: &OsStr) -> Result<(), Stri
     let colon = value.iter().position(|byte| *byte == b':').unwrap_or(value.len());
     let (user, group) = (&value[..colon], value.get(colon + 1..).unwrap_or_default());
     if !user.is_empty() {
-        set_once(options, USERS, CHOWN)?;
-        options.altered.users = AccountMap::all_to(user).map_err(|error| error.to_string())?;
-        options.keep(Kept::USER, true);
+        set_map(options, USERS, CHOWN, AccountMap::all_to(user))?;
     }
     if !group.is_empty() {
-        set_once(options, GROUPS, CHOWN)?;
-        options.altered.groups = AccountMap::all_to(group).map_err(|error| error.to_string())?;
-        options.keep(Kept::GROUP, true);
+        set_map(options, GROUPS, CHOWN, AccountMap::all_to(group))?;
     }
     Ok(())
 }
 
 /// `--usermap`.
 pub(super) fn usermap(options: &mut SyncOptions, value: &OsStr) -> Result<(), String> {
-    set_once(options, USERS, "usermap")?;
-    options.altered.users =
-        AccountMap::parse(value.as_bytes()).map_err(|error| error.to_string())?;
-    options.keep(Kept::USER, true);
-    Ok(())
+    set_map(options, USERS, "usermap", AccountMap::parse(value.as_bytes()))
 }
 
 /// `--groupmap`.
 pub(super) fn groupmap(options: &mut SyncOptions, value: &OsStr) -> Result<(), String> {
-    set_once(options, GROUPS, "groupmap")?;
-    options.altered.groups =
-        AccountMap::parse(value.as_bytes()).map_err(|error| error.to_string())?;
-    options.keep(Kept::GROUP, true);
+    set_map(options, GROUPS, "groupmap", AccountMap::parse(value.as_bytes()))
+}
+
+/// Sets the map of users or groups from the option `word`.
+fn set_map(
+    options: &mut SyncOptions,
+    of: usize,
+    word: &'static str,
+    map: Result<AccountMap, MapError>,
+) -> Result<(), String> {
+    set_once(options, of, word)?;
+    let map = map.map_err(|error| error.to_string())?;
+    let Altered { users, groups, .. } = &mut options.altered;
+    *[users, groups][of] = map;
+    options.keep([Kept::USER, Kept::GROUP][of], true);
     Ok(())
 }
 
