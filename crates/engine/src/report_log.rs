@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hasher};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hasher};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Maximum number of failures and of extras that are recorded one by one. A job with more is not
@@ -67,8 +67,8 @@ struct Record {
     single: FxHashSet<u64>,
     /// See [`PossibleRemovals`].
     removals: PossibleRemovals,
-    /// The sources of this job, and of the earlier ones that [`Self::tops`] are from.
-    sources: NamedSources,
+    /// The key of the sources of this job, and of the earlier ones that [`Self::tops`] are from.
+    sources: u64,
     /// The objects of the directories at the top of the sources, by their own keys.
     tops: FxHashMap<u64, u64>,
     /// An earlier run listed them, or an earlier job: a part of the same mirror.
@@ -199,8 +199,10 @@ impl ReportLog {
     /// Keeps the record of the job, which may run again.
     pub(crate) fn keep(&self, task: &Task, sources: &NamedSources) {
         let record = &mut *self.record.lock();
-        if record.sources != *sources {
-            (record.sources, record.tops) = (sources.clone(), FxHashMap::default());
+        let by = BuildHasherDefault::<DefaultHasher>::default();
+        let key = by.hash_one((&sources.paths, &sources.base));
+        if record.sources != key {
+            (record.sources, record.tops) = (key, FxHashMap::default());
         }
         record.compares_tops = !record.tops.is_empty();
         record.is_mirror = task.mirrors().is_some();
@@ -271,8 +273,8 @@ impl ReportLog {
     }
 
     /// Records the object of the directory that was listed last. `false` if the job removes extras,
-    /// and an earlier run or part has listed another object at this top of the sources. If the host has
-    /// restarted, its file system may not be mounted yet, and everything would count as an extra.
+    /// and an earlier run or part has listed another object at this top of the sources. If the host
+    /// has restarted, its file system may not be mounted yet, and all would count as extras.
     pub(crate) fn is_same_dir(&self, object: u64) -> bool {
         if !self.keeps() {
             return true;

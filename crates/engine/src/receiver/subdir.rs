@@ -54,8 +54,7 @@ impl Creator<'_> {
         if is_same_object(entry, node.id()) {
             return Err(self_copy::same_directory());
         }
-        let backups = self.filler.publisher.backups.root();
-        if backups.is_some() && backups == node.id() {
+        if self.filler.publisher.backups.is_root(node.id()) {
             return Err(self_copy::is_for_backups());
         }
         let has_exact_spelling =

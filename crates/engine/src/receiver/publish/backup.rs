@@ -167,7 +167,8 @@ impl<'a> Backups<'a> {
 }
 
 impl Backups<'_> {
-    /// Records that the entry `name` of `dir` was listed: no backup beside its original replaces it.
+    /// Records that the entry `name` of `dir` was listed: no backup beside its original replaces
+    /// it.
     pub(crate) fn record_listed(&self, dir: &RecvDir, name: &Name) {
         if self.location.as_ref().is_some_and(|location| location.has_suffix(name)) {
             dir.taken.lock().insert(name.clone());
@@ -285,6 +286,11 @@ impl Backups<'_> {
     /// The backup directory. `None` if backups are beside their originals, which a rule protects.
     pub(crate) fn root(&self) -> Option<FileId> {
         self.location.as_ref()?.root.as_ref()?.id()
+    }
+
+    /// True if the object `id` is the backup directory.
+    pub(crate) fn is_root(&self, id: Option<FileId>) -> bool {
+        id.is_some() && id == self.root()
     }
 
     /// True if replaced and removed entries are backed up.

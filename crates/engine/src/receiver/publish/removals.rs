@@ -1,4 +1,5 @@
-//! Removals: removes extras, and existing entries that block others.
+//! Removals: removes extras, and existing entries that block others. Filter rules protect some
+//! extras, including rules in files of the destination's own directories.
 
 mod remove_tree;
 
@@ -403,7 +404,7 @@ impl Removals<'_> {
         let subject = Subject { path, is_dir, side: FilterSide::Receiver, is_being_removed };
         self.job.filter.excludes(&subject, scope)
             || is_stage(&reported_kind(meta), Some(name))
-            || meta.id.is_some() && meta.id == self.backups.root()
+            || self.backups.is_root(meta.id)
     }
 
     /// True if this mirror removes extras in the directory `target`, or `target` itself, at its own
@@ -440,7 +441,7 @@ impl Removals<'_> {
         finds_extras && listed.parent.is_some() && !below.into_iter().rev().any(is_left_out)
     }
 
-    /// The rules for the entries of `dir`, including those of rule files in `dir`.
+    /// The filter rules for the entries of `dir`: those of the job, and of the rule files in `dir`.
     ///
     /// # Errors
     /// If `dir` can't be read or a rule file in it was skipped: then nothing in `dir` may be

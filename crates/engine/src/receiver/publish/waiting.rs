@@ -77,21 +77,16 @@ impl Publisher<'_> {
         mut sealed: Box<dyn SealedFile>,
     ) -> Result<Outcome, Fault> {
         let Pending { dir, name, on_existing, .. } = pending;
-        let waits = (|| {
+        let mut wait = || -> io::Result<Outcome> {
             let (batch, row) = self.row_of(dir, *on_existing)?;
-            sealed.wait(&batch, row, name)
-        })();
-        match waits {
-            Ok(()) => {
-                dir.waiting.fetch_add(1, Ordering::Relaxed);
-                Ok(Outcome::Copied)
-            }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(naming::name_taken()),
-            Err(error) => {
-                let action = "keep the file until the job ends";
-                Err(Fault::from_io(Side::Destination, action, &error))
-            }
-        }
+            sealed.wait(&batch, row, name)?;
+            dir.waiting.fetch_add(1, Ordering::Relaxed);
+            Ok(Outcome::Copied)
+        };
+        wait().map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => naming::name_taken(),
+            _ => Fault::from_io(Side::Destination, "keep the file until the job ends", &error),
+        })
     }
 
     /// The row in which files for `dir` wait, and its batch.
