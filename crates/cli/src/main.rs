@@ -9,8 +9,8 @@
 //!   of options, from a text file. `args/deferred.rs`: defers a command's options until clap needs
 //!   them. `args/compat.rs`: answers to options of other programs, from a text file.
 //! - `command/`: one file for each command, with its parts in a folder.
-//! - `monitor.rs`: receives the events of jobs. `monitor/`: messages about the entries of copies and
-//!   moves, the paths of entries on both sides, and `monitor/course.rs`: begin and end of jobs.
+//! - `monitor.rs`: receives the events of jobs. `monitor/`: messages about the entries of copies
+//!   and moves, the paths of entries on both sides, and `monitor/course.rs`: begin and end of jobs.
 //! - `report.rs`: the report of a command, as text or JSON, its messages and its log, over
 //!   `report/output.rs`. `deployed.rs`: lines about a haul that was installed on a host.
 //! - `json.rs`: the JSON lines and their fields. `json/`: how they are written, and the words of
@@ -75,7 +75,8 @@ fn main() -> std::process::ExitCode {
 /// The variable with the level of the developer's log: `error`, `warn`, `info`, `debug` or `trace`.
 const LOG_VARIABLE: &str = "HAUL_LOG";
 
-/// Starts the developer's log on standard error if the variable is set. Otherwise no subscriber is created.
+/// Starts the developer's log on standard error if the variable is set. Otherwise no subscriber is
+/// created.
 fn start_log() {
     let Some(level) = std::env::var(LOG_VARIABLE).ok().and_then(|word| level(&word)) else {
         return;

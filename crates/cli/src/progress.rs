@@ -1,4 +1,5 @@
 //! The progress line on a terminal, and its coordination with all other output to the terminal.
+//! Also progress on a signal, and as one line per second without a terminal.
 
 mod meter;
 

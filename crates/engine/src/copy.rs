@@ -1,5 +1,5 @@
 //! Copies a file's content between two open files, in the kernel if possible, otherwise by reading
-//! and writing. Holes are preserved.
+//! and writing. Holes are preserved. Also reads content back from its medium.
 
 mod blocks;
 
@@ -222,8 +222,8 @@ fn write(error: &io::Error) -> Fault {
 const READ_BACK_HELPERS: usize = 3;
 
 /// The hash of a durable file of `size` bytes, read from its medium, past the page cache if
-/// possible. `at_once` files are read back at the same time. Those of more than one block share 16
-/// MiB of buffers.
+/// possible. `at_once` is the number of files that are read back at the same time. Files of more
+/// than one block share buffers of 16 MiB.
 ///
 /// # Errors
 /// When the file can't be read.

@@ -74,9 +74,9 @@
 //!   (`ConnectError::is_haul_missing`).
 //! - `servers.rs`: the servers that this user is enrolled at. `files.rs`: files of this user.
 //!   `state.rs`: the user's directories.
-//! - `deploy.rs`: installs haul on a host over two logins, SFTP and a shell. `deploy/host.rs`: asks for the host's system, and runs the upload until
-//!   it greets. `deploy/place.rs`: the directory, which only the user can change.
-//!   `deploy/error.rs`: its errors.
+//! - `deploy.rs`: installs haul on a host over two logins, SFTP and a shell. `deploy/host.rs`: asks
+//!   for the host's system, and runs the upload until it greets. `deploy/place.rs`: the directory,
+//!   which only the user can change. `deploy/error.rs`: its errors.
 //! - `doctor.rs`: measures a host and the connection to it.
 //! - `error.rs`: why a request ends early.
 

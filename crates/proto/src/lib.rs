@@ -5,8 +5,9 @@
 //!
 //! - `frame.rs`: the types of frames and their bounds.
 //! - `handshake.rs`: the greeting, and capability bits.
-//! - `listing.rs`: the items of a listing, with users and groups. `want.rs`: requests of a Receiver. `delta.rs`: content
-//!   that the Receiver has already. `message.rs`: all other structures, and bounds.
+//! - `listing.rs`: the items of a listing, with users and groups. `want.rs`: requests of a
+//!   Receiver. `delta.rs`: content that the Receiver has already. `message.rs`: all other
+//!   structures, and bounds.
 //! - `lanes.rs`: further connections of a job. `measure.rs`: measurements.
 //!   `wrapped.rs`: compressed frames.
 //! - `codec.rs`: postcard; packs and pieces, whose contents are decoded without a copy.

@@ -1,4 +1,4 @@
-//! The items of a listing.
+//! The items of a listing, and the users and groups that they name.
 
 use haul_model::{Entry, Fault, Kind, Name};
 use serde::{Deserialize, Deserializer, Serialize};

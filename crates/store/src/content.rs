@@ -1,5 +1,5 @@
 //! Copies the content of a file to another local file. The storage is shared if the file system
-//! supports it. Holes are kept.
+//! supports it. Holes are kept. Also finds runs of zeros, which can become holes.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

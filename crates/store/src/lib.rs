@@ -27,8 +27,8 @@
 //! - `journal.rs`: the format and invariants of the journal, which lists the blocks of the stage
 //!   and their hashes. `pace.rs`: when a checkpoint is due.
 //! - `cache.rs`: the chunk cache; `cache/index.rs`: its index; `cache/kept.rs`: its kept files.
-//! - `records.rs`: the records that this machine keeps for later jobs, in one directory. They include
-//!   the directories that jobs created as new names, for file systems that can't store that:
+//! - `records.rs`: the records that this machine keeps for later jobs, in one directory. They
+//!   include the directories that jobs created as new names, where file systems can't store that:
 //! - `remote.rs`: the journal of a stage on a host without haul.
 //! - `series.rs`: the names of a job's small stages on such a host, and which earlier jobs are
 //!   dead.

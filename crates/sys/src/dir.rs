@@ -542,8 +542,8 @@ impl Dir {
         rustix::fs::accessat(self.as_fd(), ".", access, AtFlags::EACCESS).is_ok()
     }
 
-    /// Creates an entry without content under the private name `temp`, with those of `attributes`
-    /// in `kept` that it supports.
+    /// Creates an entry without content under the private name `temp`. Sets the attributes in
+    /// `kept`, as far as an entry of its kind supports them.
     ///
     /// # Errors
     /// Errors of `symlinkat` and `mknodat`, and of setting the attributes.

@@ -1,4 +1,4 @@
-//! Files of DEST that are hard links to those of the source, and sources in DEST.
+//! A destination whose files are hard links to files of the source, or that holds the source.
 
 use crate::common::*;
 use haul_testkit::assert_same;

@@ -1,6 +1,6 @@
 //! The messages between the two roles, as two traits. In one process, each role implements its
-//! trait itself ([`MemoryLink`]). Over a wire, a port encodes the messages, and the reader on the other
-//! side calls the role ([`wire`]).
+//! trait itself ([`MemoryLink`]). Over a wire, a port encodes the messages, and the reader on the
+//! other side calls the role ([`wire`]).
 
 pub(crate) mod greeting;
 pub(crate) mod wire;

@@ -1,4 +1,5 @@
-//! The rules of the job and the ways to report. All stages of the Receiver share them.
+//! The rules of the job, the answers of its two ends, its early end, and the ways to report. All
+//! stages of the Receiver share them.
 
 use super::work::Buffers;
 use super::{Receiver, RecvDir, Tasks, WINDOW_SLACK};
@@ -340,9 +341,10 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 /// The pause between two checks.
 const POLL: Duration = Duration::from_millis(2);
 
-/// The early end of a job, caused by a fault of the destination: the reason, and the batches that it
-/// waits for. All finished entries report their outcomes first, so that the Sender counts them. The
-/// end is sent after the outcomes of its batch, and other threads get a moment to report theirs.
+/// The early end of a job, caused by a fault of the destination: the reason, and the batches that
+/// it waits for. All finished entries report their outcomes first, so that the Sender counts them.
+/// The end is sent after the outcomes of its batch, and other threads get a moment to report
+/// theirs.
 #[derive(Debug, Default)]
 pub(crate) struct Ending {
     /// The reason, until it is reported.
@@ -441,9 +443,9 @@ impl JobContext<'_> {
     }
 }
 
-/// The answers that a job gets from its two ends, compiled once when it starts: what the destination
-/// can do, and whether the Sender is at the other end of a wire. The stages ask only these
-/// questions, and do not know where an end is.
+/// The answers that a job gets from its two ends, compiled once when it starts: what the
+/// destination can do, and whether the Sender is at the other end of a wire. The stages ask only
+/// these questions, and do not know where an end is.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ends {
     /// Workers create links and special files, many at a time, because each takes a round trip.

@@ -1,5 +1,6 @@
 //! A directory of the job at the destination. It is created when it is listed, and gets its
-//! attributes when all its entries are settled.
+//! attributes when all its entries are settled. Its claims are the objects in it that belong to
+//! entries of the job.
 
 use crate::dirs::DirNode;
 use crate::prefetch::Prefetched;
@@ -51,9 +52,9 @@ pub(crate) struct RecvDir {
     pub(super) waiting: AtomicU64,
 }
 
-/// Names in a directory that a backup beside its original must not take: those of listed entries
-/// that end with the suffix, and those of backups whose originals end with it. Locked while a backup
-/// gets its name, so that an entry is compared with what exists afterwards.
+/// Names in a directory that a backup beside its original must not take: names of listed entries
+/// that end with the suffix, and names of backups whose originals end with it. The set is locked
+/// while a backup gets its name. An entry that is listed meanwhile is compared after that.
 pub(crate) type TakenNames = Mutex<BTreeSet<Name>>;
 
 /// The names in a directory from which extras are found.

@@ -1,5 +1,5 @@
-//! The client's side of measurements of a host and of the connection to it, one at a time. Both
-//! sides bound the time and bytes of each. None of the user's files is changed.
+//! Measurements of a host and of the connection to it, one at a time: the client's side, and the
+//! agent's. Both sides bound the time and bytes of each. None of the user's files is changed.
 
 mod flow;
 

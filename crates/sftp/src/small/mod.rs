@@ -159,8 +159,9 @@ enum GetStep {
     Read(Box<Reading>),
 }
 
-/// An open file. Its attributes are requested before and after its content and a byte more. A server
-/// handles the requests for one file in order (section 6.1 of the draft).
+/// An open file. Its attributes are requested before its content, and after it together with one
+/// byte beyond its end. A server handles the requests for one file in order (section 6.1 of the
+/// draft).
 struct Reading {
     file: RemoteFile,
     before: Batch,

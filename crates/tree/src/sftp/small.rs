@@ -28,7 +28,7 @@ pub struct SmallFile<'a> {
     pub content: Vec<u8>,
     /// The file's final attributes.
     pub attributes: &'a Attributes,
-    /// Those of `attributes` that are set.
+    /// The parts of `attributes` to set.
     pub kept: Kept,
     /// How to treat an existing entry of that name.
     pub on_existing: OnExisting,

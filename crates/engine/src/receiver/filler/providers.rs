@@ -198,7 +198,8 @@ fn can_prefill(file: &Pending, old: &dyn SourceFile) -> bool {
 /// arrives.
 ///
 /// The shared part is also a snapshot that nobody else can change. The sums are computed from it,
-/// and kept parts are hashed from the staged file. So the verified content is the published content.
+/// and kept parts are hashed from the staged file. So the verified content is the published
+/// content.
 fn begin_with(filler: &Filler<'_>, file: &mut Pending, old: &dyn SourceFile) {
     let begun = match file.resumed {
         0 => file.stage_for(filler).ok().map(|stage| (stage, Vec::new())),

@@ -168,9 +168,10 @@ impl<'a> Naming<'a> {
         set.map_err(|error| loss_check::not_kept(self.job.plan.moving, action, &error))
     }
 
-    /// The existing file of `pending`, if it will be updated in place: the new content is staged and
-    /// verified as usual, and then written into the file, which keeps its other names. A file that is also a source
-    /// must not change: it is replaced if it has other names, and fails otherwise.
+    /// The existing file of `pending`, if it will be updated in place: the new content is staged
+    /// and verified as usual, and then written into the file, which keeps its other names. A file
+    /// that is also a source must not change: it is replaced if it has other names, and fails
+    /// otherwise.
     pub(crate) fn file_to_update(&self, pending: &Pending) -> Result<Option<Meta>, Fault> {
         let Some(existing) = self.update_target(pending)? else { return Ok(None) };
         if self.job.ends.sender_knows_sources {
