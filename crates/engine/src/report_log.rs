@@ -71,7 +71,7 @@ struct Record {
     sources: u64,
     /// The objects of the directories at the top of the sources, by their own keys.
     tops: FxHashMap<u64, u64>,
-    /// An earlier run listed them, or an earlier job: a part of the same mirror.
+    /// An earlier run listed them, or the part of the mirror before this one, which removes extras.
     compares_tops: bool,
     /// Extras are removed.
     removes_extras: bool,
@@ -199,16 +199,17 @@ impl ReportLog {
     /// Keeps the record of the job, which may run again.
     pub(crate) fn keep(&self, task: &Task, sources: &NamedSources) {
         let record = &mut *self.record.lock();
-        let by = BuildHasherDefault::<DefaultHasher>::default();
-        let key = by.hash_one((&sources.paths, &sources.base));
-        if record.sources != key {
-            (record.sources, record.tops) = (key, FxHashMap::default());
-        }
-        record.compares_tops = !record.tops.is_empty();
         record.is_mirror = task.mirrors().is_some();
         record.finds_again = task.keeps_destination();
         record.removals = PossibleRemovals::of(task, sources.base.clone());
         record.removes_extras = task.mirrors().is_some_and(|mirror| mirror.delete.is_some());
+        let by = BuildHasherDefault::<DefaultHasher>::default();
+        let key = by.hash_one((&sources.paths, &sources.base));
+        // Where sources are removed, directories have other numbers than where they are copied.
+        if record.sources != key || !record.removes_extras {
+            record.tops.clear();
+        }
+        (record.sources, record.compares_tops) = (key, !record.tops.is_empty());
         self.keeps.store(true, Relaxed);
     }
 

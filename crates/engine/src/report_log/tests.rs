@@ -595,3 +595,25 @@ fn extras_are_not_removed_below_another_directory_than_an_earlier_part_listed() 
         assert_eq!(lists(deletes, source, object), is_same, "{source} {object}");
     }
 }
+
+/// Where sources are removed, directories have other numbers than where they are copied.
+#[test]
+fn a_part_that_removes_sources_may_list_less_after_a_loss() {
+    let report_log = ReportLog::default();
+    for (part, object, runs) in [
+        (Part::All, 1, &[&["./", "a"][..]][..]),
+        (Part::RemovesSources, 7, &[&["./", "a"], &["./"]]),
+    ] {
+        report_log.begin();
+        let mirror = Mirror { part, ..Mirror::default() };
+        report_log.keep(&Task::Sync(Policy::default(), mirror), &NamedSources::default());
+        for (nth, entries) in runs.iter().enumerate() {
+            assert!(nth == 0 || report_log.begin_rerun());
+            for (number, path) in (1..).zip(*entries) {
+                report_log.listed(number, |last| *last = place(path));
+                assert!(!path.ends_with('/') || report_log.is_same_dir(object));
+            }
+            assert!(report_log.listed_all(), "{part:?} {entries:?}");
+        }
+    }
+}
