@@ -10,7 +10,7 @@
 //!   them. `args/compat.rs`: answers to options of other programs, from a text file.
 //! - `command/`: one file for each command, with its parts in a folder.
 //! - `monitor.rs`: receives the events of jobs. `monitor/`: messages about the entries of copies
-//!   and moves, the paths of entries on both sides, and `monitor/course.rs`: begin and end of jobs.
+//!   and moves, and the paths of entries on both sides.
 //! - `report.rs`: the report of a command, as text or JSON, its messages and its log, over
 //!   `report/output.rs`. `deployed.rs`: lines about a haul that was installed on a host.
 //! - `json.rs`: the JSON lines and their fields. `json/`: how they are written, and the words of

@@ -38,8 +38,6 @@ pub(crate) struct RecvDir {
     pub(crate) last_names: Mutex<LastNames>,
     pub(crate) extras: ExtraNames,
     pub(super) taken: TakenNames,
-    /// The rules from rule files, where something may be removed.
-    scope: OnceLock<Scope>,
     /// See [`Self::prefetched`].
     pub(super) prefetched: Mutex<Option<Prefetched>>,
     lazy: Lazy,
@@ -70,6 +68,8 @@ pub(crate) struct ExtraNames {
 /// Answers about a directory that are found when they are first needed.
 #[derive(Default)]
 struct Lazy {
+    /// The rules from rule files, where something may be removed.
+    scope: OnceLock<Scope>,
     /// See [`RecvDir::bases`].
     bases: OnceLock<Vec<Arc<DirNode>>>,
     /// See [`RecvDir::claims`].
@@ -152,7 +152,6 @@ impl RecvDir {
             last_names: Mutex::default(),
             extras: ExtraNames::default(),
             taken: TakenNames::default(),
-            scope: OnceLock::new(),
             prefetched: Mutex::default(),
             lazy: Lazy::default(),
             flags: Flags::new(fresh),
@@ -174,7 +173,7 @@ impl RecvDir {
 
     /// Sets the rules from rule files for its entries.
     pub(crate) fn set_rules(&self, scope: Scope) {
-        let _ = self.scope.set(scope);
+        let _ = self.lazy.scope.set(scope);
     }
 
     /// The rules from rule files for its entries. Until its own files were read, these are the
@@ -182,7 +181,7 @@ impl RecvDir {
     pub(crate) fn scope(&self) -> Scope {
         let mut dir = Some(self);
         while let Some(here) = dir {
-            if let Some(scope) = here.scope.get() {
+            if let Some(scope) = here.lazy.scope.get() {
                 return scope.clone();
             }
             dir = here.parent.as_deref();

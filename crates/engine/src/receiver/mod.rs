@@ -18,7 +18,6 @@ mod listing;
 mod modes;
 mod owners;
 mod pending;
-mod place;
 mod prefetching;
 mod publish;
 mod reading;

@@ -5,21 +5,19 @@
 //!    each committed block as durable. 2. A stage is continued only if its last block, read back
 //!    from the server, matches the journal.
 
-mod open;
-mod sealed;
-
 use super::attrs::attrs_for;
 use super::branch::{branch, in_each};
+use super::host::must_stay;
 use super::source::SftpSource;
 use super::{SftpHost, join};
 use crate::parallel::run_both;
-use crate::{MoveError, SealedFile, StagedFile};
-use haul_model::{Attributes, BLOCK_LEN, BlockHash, Kept};
+use crate::{MoveError, SealedFile, SourceFile, StagedFile};
+use haul_model::{Attributes, BLOCK_LEN, BlockHash, Kept, Name};
 use haul_sftp::{
-    Attrs, AttrsSet, Cause, Extension, OpenFlags, RangeWriter, RemoteFile, SftpError, Stored,
+    Attrs, AttrsSet, Cause, Extension, FileType, OpenFlags, RangeWriter, RemoteFile, SftpError,
+    StatusCode, Stored,
 };
-use haul_store::{Pace, Proof, RemoteJournal, RemotePart};
-use open::{Open, check_free_space};
+use haul_store::{OnExisting, Pace, Proof, Publication, RemoteJournal, RemotePart};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::fs::File;
@@ -31,6 +29,9 @@ use std::time::{Duration, Instant};
 
 /// How often a writing thread looks for a free session while more may join.
 const LANE_POLL: Duration = Duration::from_millis(2);
+
+/// The mode of a stage until its final mode is set.
+const PRIVATE_MODE: u32 = 0o600;
 
 /// A file that is being written.
 pub(super) struct SftpStage {
@@ -107,6 +108,16 @@ impl SftpHost {
 }
 
 impl SftpStage {
+    /// Opens the file for reading: a handle is for reading or for writing.
+    fn reading(&self) -> io::Result<&SftpSource> {
+        if let Some(reading) = self.reading.get() {
+            return Ok(reading);
+        }
+        let Open { host, path, .. } = &self.open;
+        let opened = SftpSource::open(host, path, true)?;
+        Ok(self.reading.get_or_init(|| opened))
+    }
+
     /// Creates or continues the copy `part` in `dir`, of a source of `size` bytes.
     pub(super) fn resume(
         host: &Arc<SftpHost>,
@@ -418,5 +429,160 @@ impl Drop for SftpStage {
         if record.journal.blocks() == 0 {
             self.open.keep = false;
         }
+    }
+}
+
+/// Once it is complete and only lacks its final name.
+impl SealedFile for SftpStage {
+    fn sync(&self) -> io::Result<()> {
+        let Open { host, path, file, .. } = &self.open;
+        // If sync is not supported, the start of the job has reported it.
+        if !host.client().has(Extension::Fsync) {
+            return Ok(());
+        }
+        host.io(match file {
+            Some(file) => file.sync(),
+            // The file was closed, since `StagedFile::expect_sync` was not called.
+            None => host.client().open(path, OpenFlags::Write, None).and_then(|file| {
+                file.sync()?;
+                file.close()
+            }),
+        })
+    }
+
+    fn stream(
+        &self,
+        range: Range<u64>,
+        take: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Option<io::Result<()>> {
+        let mut stream = match self.reading() {
+            Ok(reading) => reading.stream(range)?,
+            Err(error) => return Some(Err(error)),
+        };
+        loop {
+            match stream.next() {
+                Ok(Some(piece)) if take(&piece) => {}
+                read => return Some(read.map(drop)),
+            }
+        }
+    }
+
+    fn discard(mut self: Box<Self>) {
+        self.give_up();
+    }
+
+    fn publish(&mut self, name: &Name, on_existing: OnExisting) -> io::Result<Publication> {
+        // Some servers report a failed write only when the file is closed.
+        if let Err(error) = self.close() {
+            self.give_up();
+            return Err(error);
+        }
+        let open = &mut self.open;
+        let published = open.host.publish(&open.path, &open.dir, name, on_existing);
+        match &published {
+            Ok(Publication::Published) => {
+                open.is_published = true;
+                self.give_up();
+            }
+            // The caller may publish it again.
+            Ok(Publication::Kept) => {}
+            Err(error) => open.keep |= must_stay(error),
+        }
+        published
+    }
+}
+
+/// The stage's file on the server. If it is dropped before it is published, it is removed, unless
+/// it can be continued.
+struct Open {
+    host: Arc<SftpHost>,
+    dir: Vec<u8>,
+    path: Vec<u8>,
+    /// The file in the first session, until it is closed.
+    file: Option<RemoteFile>,
+    keep: bool,
+    is_published: bool,
+}
+
+impl Open {
+    fn create(host: &Arc<SftpHost>, dir: &[u8], path: Vec<u8>) -> io::Result<Self> {
+        let file = host.client().open(&path, OpenFlags::CreateNew, Some(PRIVATE_MODE));
+        Ok(Self::of(host, dir, path, host.check_write(dir, file)?))
+    }
+
+    /// Opens the stage that an earlier copy left, which may have its final mode already.
+    fn existing(host: &Arc<SftpHost>, dir: &[u8], path: Vec<u8>) -> io::Result<Option<Self>> {
+        let client = host.client();
+        let attrs = match client.lstat(&path) {
+            Err(error) if error.status() == Some(StatusCode::NoSuchFile) => return Ok(None),
+            attrs => host.io(attrs)?,
+        };
+        let is_file = attrs.file_type() == Some(FileType::File);
+        if !is_file {
+            return Err(io::Error::other("the partial file is not a regular file"));
+        }
+        let file = match client.open(&path, OpenFlags::Write, None) {
+            Err(error) if error.status() == Some(StatusCode::PermissionDenied) => {
+                host.io(client.set_attrs(&path, Attrs::with_mode(PRIVATE_MODE)))?;
+                client.open(&path, OpenFlags::Write, None)
+            }
+            opened => opened,
+        };
+        Ok(Some(Self::of(host, dir, path, host.io(file)?)))
+    }
+
+    /// The file in the first session.
+    fn file(&self) -> io::Result<&RemoteFile> {
+        self.file.as_ref().ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    /// Truncates or extends the file. Returns false if the server refuses that.
+    fn truncate(&self, len: u64) -> io::Result<bool> {
+        let attrs = Attrs { size: Some(len), ..Attrs::default() };
+        match self.file()?.set_attrs(attrs) {
+            Err(error) if error.is_refusal() => Ok(false),
+            truncate => self.host.io(truncate).map(|()| true),
+        }
+    }
+
+    fn of(host: &Arc<SftpHost>, dir: &[u8], path: Vec<u8>, file: RemoteFile) -> Self {
+        let (host, dir, file) = (Arc::clone(host), dir.to_vec(), Some(file));
+        Self { host, dir, path, file, keep: false, is_published: false }
+    }
+
+    /// True if the server's content matches the last of `blocks`.
+    fn matches_last(&self, blocks: &[BlockHash]) -> io::Result<bool> {
+        let Some((last, before)) = blocks.split_last() else { return Ok(false) };
+        let index = before.len() as u64;
+        let mut block = vec![0; BLOCK_LEN as usize];
+        let file = self.host.io(self.host.client().open(&self.path, OpenFlags::Read, None))?;
+        let read = self.host.io(file.read_at(&mut block, index * BLOCK_LEN))?;
+        Ok(read == block.len() && BlockHash::of(index, &block) == *last)
+    }
+
+    /// The result of a write.
+    fn written<T>(&self, result: Result<T, SftpError>) -> io::Result<T> {
+        self.host.check_write(&self.dir, result)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        // Some servers recreate a file that is removed before it is closed.
+        self.file = None;
+        if !self.keep && !self.is_published {
+            // If the session has ended, the file stays.
+            let _ = self.host.client().remove_file(&self.path);
+        }
+    }
+}
+
+/// Checks that a file of `len` bytes fits, if the server reports the free space.
+fn check_free_space(host: &SftpHost, dir: &[u8], len: u64) -> io::Result<()> {
+    match host.free_space(dir) {
+        Some(free_space) if free_space.bytes < len => {
+            Err(io::Error::new(io::ErrorKind::StorageFull, "not enough space on the host"))
+        }
+        _ => Ok(()),
     }
 }
