@@ -45,9 +45,13 @@ const PLACEHOLDERS: &[&str] = &[
 const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("cli", &["haul", "engine", "net", "model"]),
     ("haul", &["engine", "proto", "tree", "sftp", "store", "net", "model"]),
-    ("engine", &["plan", "proto", "delta", "net", "tree", "sftp", "store", "sys", "model"]),
+    (
+        "engine",
+        &["plan", "ledger", "proto", "delta", "net", "tree", "sftp", "store", "sys", "model"],
+    ),
     ("tree", &["sftp", "store", "sys", "model"]),
     ("store", &["sys", "model"]),
+    ("ledger", &["model"]),
     ("plan", &["model"]),
     ("proto", &["model"]),
     ("delta", &[]),

@@ -1,10 +1,10 @@
 //! The state of a running job on this side: whether it continues, its end, and its events.
 
 use crate::monitor::{Counter, LinkEvent};
-use crate::report_log::Position;
 use crate::throttle::{Precedence, Throttle};
 use crate::watchdog::{AnswerTimer, Watch, Watchdog};
 use crate::{Event, JobError, Monitor, Progress};
+use haul_ledger::Position;
 use haul_model::{ContentHash, Entry, Fault, Kind, Naming, Outcome, Side, Summary, words};
 use haul_net::Killer;
 use haul_proto::{Extra, Late, Named, Warning};
@@ -323,7 +323,7 @@ impl<'a> Reporter<'a> {
     /// Records the entry `number`. `place` overwrites the position of the previous entry.
     ///
     /// # Errors
-    /// If the job must not continue: see [`ReportLog::is_same_dir`](crate::report_log::ReportLog).
+    /// If the job must not continue: see [`ReportLog::is_same_dir`](haul_ledger::ReportLog).
     pub(crate) fn listed(
         &self,
         number: u64,
@@ -352,7 +352,7 @@ impl<'a> Reporter<'a> {
     /// Records that the listing is complete.
     ///
     /// # Errors
-    /// If the job must not end well: see [`ReportLog::listed_all`](crate::report_log::ReportLog).
+    /// If the job must not end well: see [`ReportLog::listed_all`](haul_ledger::ReportLog).
     pub(crate) fn listed_all(&self) -> Result<(), JobError> {
         match self.monitor.progress().has_listed_all() {
             true => Ok(()),

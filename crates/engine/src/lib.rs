@@ -22,9 +22,7 @@
 //! - `beneath.rs`: directories below a root, reached without links that lead outside.
 //! - `rules.rs`: rule files in the trees.
 //! - `threads.rs`: the threads of a job; `workers.rs`: their number.
-//! - `control.rs`: the state and the figures of a job. `monitor.rs`: its events. `report_log.rs`:
-//!   the outcomes that a retried job has reported; `report_log/removals.rs`: sources that it may
-//!   have removed.
+//! - `control.rs`: the state and the figures of a job. `monitor.rs`: its events.
 //! - `entry_counts.rs`: entries counted by kind. `not_kept.rs`: messages about attributes that are
 //!   not kept, or that a move would lose. `prefetch.rs`: lookups that are made ahead.
 //! - `link/`: the two traits, the link within a process, and the proof that the destination has a
@@ -63,7 +61,7 @@
 //! | input | `reading.rs`, `arrivals.rs`, `requested.rs` | reads a wire and its lanes; checks what a remote Sender may list |
 //! | `Receiver` | `listing.rs`, `prefetching.rs` | takes the listing, and looks ahead |
 //! | `Checker` | `check.rs` | compares entries in a job that copies nothing |
-//! | `Creator` | `creator.rs`, `place.rs`, `subdir.rs` | creates directories, links and special files; has files filled |
+//! | `Creator` | `creator.rs`, `subdir.rs` | creates directories, links and special files; has files filled |
 //! | `Filler` | `filler.rs`, `filler/hashing.rs` | asks the providers and the Sender for content |
 //! | `Providers` | `filler/providers/`, `chunks.rs` | have content on this machine |
 //! | workers | `work.rs`, `filler/`: `filling.rs`, `incoming.rs`, `small.rs`, `staging.rs`, `resume.rs`, `proving.rs` | put content into stages |
@@ -144,7 +142,6 @@ mod receiver;
 mod relay;
 mod relocate;
 mod remote;
-mod report_log;
 mod request;
 mod routed_jobs;
 mod rules;

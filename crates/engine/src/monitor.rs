@@ -2,7 +2,7 @@
 //! passes [`Event`]s to the caller's [`Monitor`].
 
 use crate::entry_counts::{EntryCounters, EntryCounts};
-use crate::report_log::ReportLog;
+use haul_ledger::ReportLog;
 use haul_model::{
     Changes, ContentHash, Entry, Fault, Kind, Naming, Outcome, Side, Skip, Summary, Task,
 };
@@ -247,7 +247,7 @@ impl Progress {
 
     /// Prepares for a retry of the job that has just begun, after a lost connection.
     pub fn keep(&self, task: &Task, sources: &NamedSources) {
-        self.report_log.keep(task, sources);
+        self.report_log.keep(task, &sources.paths, sources.base.as_deref());
     }
 
     /// Starts a retry of the job. Reports and counts of earlier runs are not repeated. Returns

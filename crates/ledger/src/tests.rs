@@ -14,10 +14,7 @@ fn place(path: &str) -> Position {
 
 fn report_log() -> ReportLog {
     let report_log = ReportLog::default();
-    report_log.keep(
-        &Task::Copy(Policy { keeps: Kept::TIMES, ..Policy::default() }),
-        &NamedSources::default(),
-    );
+    report_log.keep(&Task::Copy(Policy { keeps: Kept::TIMES, ..Policy::default() }), &[], None);
     report_log
 }
 
@@ -174,7 +171,7 @@ fn a_file_that_was_asked_for_was_copied() {
     let heard = run(&report_log, &["a!", "b!", "c!"], &SAME);
     assert_eq!(heard, ["a Copied", "b Skipped(Unchanged)", "c Skipped(Unchanged)"]);
     report_log.begin();
-    report_log.keep(&Task::Sync(Policy::default(), Mirror::default()), &NamedSources::default());
+    report_log.keep(&Task::Sync(Policy::default(), Mirror::default()), &[], None);
     run(&report_log, &["a"], &SAME);
     report_log.wanted(1);
     assert!(report_log.begin_rerun());
@@ -199,10 +196,7 @@ fn what_fails_after_all_leaves_the_outcome_as_it_is() {
 fn sources_that_go_are_gone_once_that_is_reported_or_they_are_not_found_again() {
     let report_log = ReportLog::default();
     let moving = haul_model::Moving::Whole;
-    report_log.keep(
-        &Task::Remove { rule: haul_model::Remove::SameContent, moving },
-        &NamedSources::default(),
-    );
+    report_log.keep(&Task::Remove { rule: haul_model::Remove::SameContent, moving }, &[], None);
     let gone = || {
         let gone = report_log.take_removed().into_iter();
         gone.map(|(path, _)| String::from_utf8(path).expect("text")).collect::<Vec<_>>()
@@ -232,7 +226,7 @@ fn a_source_that_cant_be_looked_at_is_not_gone() {
         (b"/mnt/photos/.", FaultKind::NotFound),
     ] {
         let report_log = ReportLog::default();
-        report_log.keep(&Task::Remove { rule, moving }, &NamedSources::default());
+        report_log.keep(&Task::Remove { rule, moving }, &[], None);
         run(&report_log, &["a!", "b!", "c"], &SAME);
         assert!(report_log.begin_rerun());
         let outcome = report_log.outcome(1, || path.to_vec(), &Kind::Special, &failed(kind));
@@ -246,7 +240,7 @@ fn a_named_source_that_was_removed_is_no_failure() {
     let (moving, rule) = (haul_model::Moving::Whole, haul_model::Remove::SameContent);
     let missing = Outcome::Failed(Fault::new(Side::Source, FaultKind::NotFound, "no"));
     let report_log = ReportLog::default();
-    report_log.keep(&Task::Remove { rule, moving }, &NamedSources::default());
+    report_log.keep(&Task::Remove { rule, moving }, &[], None);
     run(&report_log, &["a!", "b!", "d/!", "c"], &SAME);
     report_log.removed(b"a");
     assert!(report_log.begin_rerun());
@@ -262,14 +256,11 @@ fn a_named_source_that_was_removed_is_no_failure() {
 #[test]
 fn a_listed_source_that_was_removed_is_no_failure() {
     let missing = Outcome::Failed(Fault::new(Side::Source, FaultKind::NotFound, "no"));
-    for base in [None, Some(b"/mnt".to_vec())] {
+    for base in [None, Some(b"/mnt")] {
         let walking = Walking { relative: Relative::Yes, ..Walking::default() };
         let mirror = Mirror { walking, part: Part::RemovesSources, ..Mirror::default() };
         let report_log = ReportLog::default();
-        report_log.keep(
-            &Task::Sync(Policy::default(), mirror),
-            &NamedSources { base, ..NamedSources::default() },
-        );
+        report_log.keep(&Task::Sync(Policy::default(), mirror), &[], base.map(|base| &base[..]));
         run(&report_log, &["d/", "d/e/", "d/a!", "d/e/b!", "c"], &SAME);
         report_log.removed(b"d/a");
         assert!(report_log.begin_rerun());
@@ -305,7 +296,7 @@ fn failed(side: Side, kind: FaultKind) -> Outcome {
 fn moving() -> ReportLog {
     let (moving, rule) = (haul_model::Moving::Whole, haul_model::Remove::SameContent);
     let report_log = ReportLog::default();
-    report_log.keep(&Task::Remove { rule, moving }, &NamedSources::default());
+    report_log.keep(&Task::Remove { rule, moving }, &[], None);
     report_log
 }
 
@@ -342,7 +333,7 @@ fn what_only_the_destination_has_is_reported_once_where_each_run_finds_it() {
         (Task::Sync(Policy::default(), Mirror::default()), false),
     ] {
         let report_log = ReportLog::default();
-        report_log.keep(&task, &NamedSources::default());
+        report_log.keep(&task, &[], None);
         // What failed late is another thing.
         assert!(report_log.late(b"a") && report_log.extra(b"a") && report_log.extra(b"b"));
         assert!(report_log.begin_rerun());
@@ -387,7 +378,7 @@ fn a_lost_outcome_is_that_of_what_was_done() {
 #[test]
 fn what_is_in_a_directory_that_was_there_is_not_new() {
     let report_log = ReportLog::default();
-    report_log.keep(&mirror(Part::All, Relative::No), &NamedSources::default());
+    report_log.keep(&mirror(Part::All, Relative::No), &[], None);
     let found = |changes| Outcome::Synced(changes);
     run(&report_log, &["t/!"], &found(Changes::TIME));
     run(&report_log, &["t/", "u/!", "t/a", "u/a"], &found(Changes::MISSING));
@@ -475,7 +466,7 @@ fn a_missing_source_is_a_failure_unless_a_run_was_complete() {
     assert!(report_log.begin_rerun() && !is_told(&report_log));
     for task in [mirror(Part::RemovesSources, Relative::No), Task::default()] {
         let report_log = ReportLog::default();
-        report_log.keep(&task, &NamedSources::default());
+        report_log.keep(&task, &[], None);
         run_of(&report_log, &["a!"], true);
         assert!(is_told(&report_log), "{task:?}");
     }
@@ -501,7 +492,7 @@ fn a_job_with_too_many_removed_sources_is_not_run_again_if_their_paths_are_asked
         (Part::All, Relative::Yes, true),
     ] {
         let report_log = ReportLog::default();
-        report_log.keep(&mirror(part, relative), &NamedSources::default());
+        report_log.keep(&mirror(part, relative), &[], None);
         let remove = |n: usize| report_log.removed(n.to_string().as_bytes());
         (0..removals::REMOVED_MAX).for_each(remove);
         assert!(!report_log.record.lock().is_full);
@@ -544,7 +535,7 @@ fn a_mirror_that_removes_extras_continues_only_from_the_same_directories() {
     let lists = |delete, runs: [&[(&str, u64)]; 2]| {
         let report_log = ReportLog::default();
         let mirror = Mirror { delete, ..Mirror::default() };
-        report_log.keep(&Task::Sync(Policy::default(), mirror), &NamedSources::default());
+        report_log.keep(&Task::Sync(Policy::default(), mirror), &[], None);
         let mut all_same = true;
         for entries in runs {
             for (number, (path, object)) in (1..).zip(entries) {
@@ -578,8 +569,7 @@ fn extras_are_not_removed_below_another_directory_than_an_earlier_part_listed() 
         let delete = delete.then_some(Delete { ignore_errors: false });
         let mirror = Mirror { delete, ..Mirror::default() };
         report_log.begin();
-        let sources = NamedSources::at(vec![source.into()]);
-        report_log.keep(&Task::Sync(Policy::default(), mirror), &sources);
+        report_log.keep(&Task::Sync(Policy::default(), mirror), &[source.into()], None);
         report_log.listed(1, |last| *last = place("./"));
         report_log.is_same_dir(object)
     };
@@ -606,7 +596,7 @@ fn a_part_that_removes_sources_may_list_less_after_a_loss() {
     ] {
         report_log.begin();
         let mirror = Mirror { part, ..Mirror::default() };
-        report_log.keep(&Task::Sync(Policy::default(), mirror), &NamedSources::default());
+        report_log.keep(&Task::Sync(Policy::default(), mirror), &[], None);
         for (nth, entries) in runs.iter().enumerate() {
             assert!(nth == 0 || report_log.begin_rerun());
             for (number, path) in (1..).zip(*entries) {
