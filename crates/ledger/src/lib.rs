@@ -144,7 +144,7 @@ impl ReportLog {
         }
         record.doubtful.values_mut().for_each(|entry| entry.is_claimed = false);
         let last = record.last.take();
-        if record.runs == 0 || record.is_beyond {
+        if record.is_beyond {
             record.passed = last.or(record.passed.take());
         }
         record.runs += 1;
@@ -248,7 +248,7 @@ impl ReportLog {
             || Open { keys: Keys::of_path(&path()), report_state: ReportState::New, wanted: false };
         let open = record.open.remove(&number).unwrap_or_else(not_listed);
         let Open { keys, report_state, wanted } = open;
-        if record.runs > 0 {
+        if !record.doubtful.is_empty() {
             record.doubtful.remove(&keys.own);
         }
         if record.removals.is_expected() && record.record_removal(path(), kind, outcome) {

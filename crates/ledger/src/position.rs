@@ -75,7 +75,7 @@ impl Keys {
         /// Odd, and the bits of its multiples are spread.
         const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
         let keys = Self::of_path(&position.path);
-        let which = position.source << 1 | u64::from(position.is_rival);
+        let which = position.source * 2 + u64::from(position.is_rival);
         Self { own: keys.path.wrapping_add(which.wrapping_mul(SPREAD)), ..keys }
     }
 }

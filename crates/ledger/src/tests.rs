@@ -272,6 +272,29 @@ fn a_listed_source_that_was_removed_is_no_failure() {
 }
 
 #[test]
+fn a_listed_directory_whose_content_is_meant_has_no_name_that_was_removed() {
+    let missing = Outcome::Failed(Fault::new(Side::Source, FaultKind::NotFound, "no"));
+    for (base, is_failure) in [(None, false), (Some(&b"/mnt"[..]), true)] {
+        let mirror = Mirror { part: Part::RemovesSources, ..Mirror::default() };
+        let report_log = ReportLog::default();
+        report_log.keep(&Task::Sync(Policy::default(), mirror), &[], base);
+        run(&report_log, &["d!"], &SAME);
+        report_log.removed(b"d");
+        assert!(report_log.begin_rerun());
+        let outcome = report_log.outcome(0, || b"x/d/".to_vec(), &Kind::Special, &missing);
+        assert_eq!(outcome.is_some(), is_failure, "{base:?}");
+    }
+}
+
+#[test]
+fn entries_with_one_path_have_keys_of_their_own() {
+    let mut keys = FxHashSet::default();
+    for (source, is_rival) in (0..8).flat_map(|source| [(source, false), (source, true)]) {
+        assert!(keys.insert(Keys::of(&Position { source, is_rival, ..place("a") }).own));
+    }
+}
+
+#[test]
 fn failures_are_reported_once_unless_there_are_too_many() {
     let report_log = report_log();
     let failed = Outcome::Failed(Fault::new(Side::Source, FaultKind::Io, "can't read"));

@@ -58,3 +58,21 @@ impl Tops {
         !(self.has_other && self.removes_extras)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_model::{Delete, Mirror, Policy};
+
+    #[test]
+    fn directories_beyond_the_bound_are_not_compared() {
+        let delete = Some(Delete { ignore_errors: false });
+        let task = Task::Sync(Policy::default(), Mirror { delete, ..Mirror::default() });
+        let mut tops = Tops::default();
+        tops.begin(&task, &[], None);
+        let keys = |n: usize| Keys::of_path(n.to_string().as_bytes());
+        assert!((0..=TOPS_MAX).all(|n| tops.is_same(keys(n), 1)));
+        tops.begin_rerun();
+        assert!(tops.is_same(keys(TOPS_MAX), 2) && !tops.is_same(keys(TOPS_MAX - 1), 2));
+    }
+}
