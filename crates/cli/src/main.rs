@@ -13,8 +13,8 @@
 //!   and moves, and the paths of entries on both sides.
 //! - `report.rs`: the report of a command, as text or JSON, its messages and its log, over
 //!   `report/output.rs`. `deployed.rs`: lines about a haul that was installed on a host.
-//! - `json.rs`: the JSON lines and their fields. `json/`: how they are written, and the words of
-//!   closed sets. `lines.rs`: the lines of rsync.
+//! - `json.rs`: the JSON lines, their fields, and the words of closed sets. `lines.rs`: the lines
+//!   of rsync.
 //! - `progress.rs`: the progress line, and progress on a signal. `progress/meter.rs`: its text.
 //! - `quantity.rs`: sizes, rates, times and counts for people. `stdout.rs`: standard output.
 //!   `sshd.rs`: the ssh login that started an agent.
