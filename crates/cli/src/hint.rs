@@ -200,7 +200,7 @@ impl Hint for Fault {
                     "you need read permission there, and search permission on the directories above"
                 }
                 Side::Destination => {
-                    "get write permission on the directory; only the owner of a file can change its mode or mtime"
+                    "get read, write and search permission on the directory; only the owner of a file can change its mode or mtime"
                 }
             },
             FaultKind::TooLong => "rename the source, or choose a file system with longer names",

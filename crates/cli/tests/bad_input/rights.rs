@@ -71,7 +71,7 @@ fn a_destination_without_leave_to_write_stays_as_it_is() {
         } else {
             mode(scene.path("locked"), 0o555);
         }
-        let hint = "get write permission on the directory";
+        let hint = "get read, write and search permission on the directory";
 
         let run = scene.copy(&[], &["a"], "locked").run().expect_code(1);
         let cause = match scene.way {
