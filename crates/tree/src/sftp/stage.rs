@@ -108,16 +108,6 @@ impl SftpHost {
 }
 
 impl SftpStage {
-    /// Opens the file for reading: a handle is for reading or for writing.
-    fn reading(&self) -> io::Result<&SftpSource> {
-        if let Some(reading) = self.reading.get() {
-            return Ok(reading);
-        }
-        let Open { host, path, .. } = &self.open;
-        let opened = SftpSource::open(host, path, true)?;
-        Ok(self.reading.get_or_init(|| opened))
-    }
-
     /// Creates or continues the copy `part` in `dir`, of a source of `size` bytes.
     pub(super) fn resume(
         host: &Arc<SftpHost>,
@@ -401,6 +391,16 @@ impl SftpStage {
         self.lanes.clear();
         let closed = in_each(first, others, RemoteFile::close);
         self.open.host.check_write(&self.open.dir, closed).map(drop)
+    }
+
+    /// Opens the file for reading: a handle is for reading or for writing.
+    fn reading(&self) -> io::Result<&SftpSource> {
+        if let Some(reading) = self.reading.get() {
+            return Ok(reading);
+        }
+        let Open { host, path, .. } = &self.open;
+        let opened = SftpSource::open(host, path, true)?;
+        Ok(self.reading.get_or_init(|| opened))
     }
 
     fn give_up(&mut self) {
