@@ -418,9 +418,10 @@ impl Index {
 
 /// The names of the segments in `dir`, the oldest first.
 fn segments(dir: &Dir) -> io::Result<Vec<Name>> {
-    let mut names = dir.names_where(|name| name.starts_with(PREFIX))?;
-    names.sort_unstable();
-    Ok(names)
+    let mut entries = dir.entries()?;
+    // A directory is not a segment, and could not be removed as one.
+    entries.retain(|it| it.is_dir != Some(true) && it.name.as_bytes().starts_with(PREFIX));
+    Ok(entries.into_iter().map(|it| it.name).collect())
 }
 
 /// Reads a segment of `len` bytes, and rewinds it. Returns an error if it is damaged.

@@ -64,6 +64,23 @@ fn content(cache: &mut Cache, hash: &[u8; 32]) -> Option<Vec<u8>> {
 }
 
 #[test]
+fn a_directory_among_the_segments_breaks_nothing() {
+    let fixture = Fixture::new();
+    fs::create_dir(fixture.cache.path().join("index-x")).expect("made");
+    let mut cache = fixture.open();
+    let hash = fixture.publish(&mut cache, "a", b"one");
+    cache.flush().expect("written");
+    let mut cache = fixture.open();
+    fixture.publish(&mut cache, "b", b"two");
+    cache.flush().expect("written");
+    let checked = fixture.open().verify().expect("verified");
+    assert_eq!(checked, CheckedChunks { good: 2, dropped: 0 });
+    assert!(!fixture.open().find(&hash).is_empty());
+    Cache::clear(&fixture.dir()).expect("cleared");
+    assert!(fixture.open().find(&hash).is_empty());
+}
+
+#[test]
 fn chunks_are_found_by_this_process_and_the_next() {
     let fixture = Fixture::new();
     let mut cache = fixture.open();
