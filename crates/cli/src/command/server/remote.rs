@@ -26,7 +26,15 @@ pub(super) fn run_on_host(
     let sent = writer.write_all(&line);
     drop(writer);
     let mut answer = Vec::new();
-    let received = reader.take(ANSWER_LEN_MAX + 1).read_to_end(&mut answer);
+    let read = || reader.take(ANSWER_LEN_MAX + 1).read_to_end(&mut answer);
+    // Reading a whole cache may take hours.
+    let answer_max = closer.timeouts().login_max.filter(|_| !words.iter().any(|it| it == "verify"));
+    let (received, is_late) = closer.killer().within(answer_max, read).map_err(CommandError::io)?;
+    if is_late {
+        let host = closer.peer().to_owned();
+        let seconds = answer_max.map_or(0, |max| max.as_secs());
+        return Err(ConnectError::Unanswered { host, seconds }.into());
+    }
     if answer.len() as u64 > ANSWER_LEN_MAX {
         let message = format!("the answer is longer than {} MiB", ANSWER_LEN_MAX >> 20);
         return Err(CommandError::new(ErrorKind::Protocol, message));
@@ -94,6 +102,18 @@ pub(super) fn run(host: &Host, words: &[String]) -> Result<ExitCode, CommandErro
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_silent_host_has_a_time_limit() {
+        let limit = Some(std::time::Duration::from_millis(200));
+        let timeouts = haul_net::Timeouts { silence_max: limit, login_max: limit };
+        let host = SshTarget::new(None, "silent").expect("a name");
+        let host = host.with_rsh("sh -c 'exec sleep 20'").expect("a command");
+        let begun = std::time::Instant::now();
+        let answer = run_on_host(&host.with_timeouts(timeouts), &["status".to_owned()]);
+        assert!(answer.is_err(), "{answer:?}");
+        assert!(begun.elapsed().as_secs() < 10);
+    }
 
     #[test]
     fn an_answer_moves_no_cursor() {
