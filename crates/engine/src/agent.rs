@@ -38,6 +38,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+/// Minimum limit of open files to offer lanes.
+const LANES_OPEN_FILES_MIN: u64 = 512;
+
 /// Serves one client. Reads requests and jobs from `input`, answers on `output`, and returns after
 /// one job or when the client has left. A client that is silent for longer than it announced counts
 /// as gone.
@@ -209,6 +212,11 @@ fn serve_job(
         let error = JobError::Usage(reason.to_owned());
         return refuse(client, (&task, side), error, on_end).map(drop);
     }
+    // Lanes would take the handles that files need.
+    let has_few = haul_sys::open_files_max().is_some_and(|max| max < LANES_OPEN_FILES_MIN);
+    let listen_target =
+        if has_few { Err("the host allows too few open files") } else { listen_target };
+    let joins = joins.filter(|_| !has_few);
     // Opened now: a further login may arrive before the previous agent has left.
     let handover = joins.and_then(|secret| entrance::open(&secret));
     // After this the previous agent has left. A successor waits until this one has ended.

@@ -164,7 +164,13 @@ fn where_there_is_no_other_way_that_is_an_error_only_if_it_was_asked_for() {
     let is_taken =
         format!("the host can't open a port: can't listen on port {taken}: address in use");
     type Setup<'s> = &'s (dyn Fn(&mut Scene<'_>) + Sync);
-    let cases: [(Setup<'_>, &[&str], &str); 5] = [
+    let few_open_files = |scene: &mut Scene<'_>| {
+        let lines = "shift\nulimit -n 256\nexport SSH_CONNECTION='127.0.0.1 1 127.0.0.1 2'\nexec sh -c \"$*\"";
+        let rsh = script(&scene.path("limited"), lines);
+        scene.reach_by(rsh);
+    };
+    let cases: [(Setup<'_>, &[&str], &str); 6] = [
+        (&few_open_files, &[], "the host allows too few open files"),
         (
             &|scene| scene.reach_by_pipe(),
             &[],
