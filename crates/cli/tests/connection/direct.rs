@@ -157,6 +157,32 @@ fn through_real_ssh_the_host_reports_by_itself_where_it_is() {
     });
 }
 
+/// The host allows few open files, so it offers no lanes.
+fn with_few_open_files(scene: &mut Scene<'_>) {
+    let lines = "for word; do [ \"$word\" != -G ] || { echo 'hostname 127.0.0.1'; exit; }; done\n\
+        for last; do :; done\nulimit -n 256\nexport SSH_CONNECTION='127.0.0.1 1 127.0.0.1 2'\n\
+        exec sh -c \"$last\"";
+    let ssh = script(&scene.path("ssh"), lines);
+    scene.reach_by(ssh);
+}
+
+/// The client sends them in blocks, which could go over lanes.
+#[test]
+fn many_large_files_arrive_where_no_lane_joins() {
+    each_of(&WAYS, with_few_open_files, |scene| {
+        scene.mkdir("src");
+        for at in 0..70 {
+            let file = fs::File::create(scene.path(format!("src/{at}"))).expect("a file");
+            file.set_len(9 << 20).expect("a length");
+        }
+        for via in ["ssh", "auto"] {
+            let dest = format!("by-{via}");
+            scene.copy(&["-r", "--via", via], &["src"], &dest).limit(SOON).run().expect_ok();
+            assert_copied(scene, &dest);
+        }
+    });
+}
+
 #[test]
 fn where_there_is_no_other_way_that_is_an_error_only_if_it_was_asked_for() {
     let port = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -164,13 +190,8 @@ fn where_there_is_no_other_way_that_is_an_error_only_if_it_was_asked_for() {
     let is_taken =
         format!("the host can't open a port: can't listen on port {taken}: address in use");
     type Setup<'s> = &'s (dyn Fn(&mut Scene<'_>) + Sync);
-    let few_open_files = |scene: &mut Scene<'_>| {
-        let lines = "shift\nulimit -n 256\nexport SSH_CONNECTION='127.0.0.1 1 127.0.0.1 2'\nexec sh -c \"$*\"";
-        let rsh = script(&scene.path("limited"), lines);
-        scene.reach_by(rsh);
-    };
     let cases: [(Setup<'_>, &[&str], &str); 6] = [
-        (&few_open_files, &[], "the host allows too few open files"),
+        (&with_few_open_files, &[], "the host allows too few open files"),
         (
             &|scene| scene.reach_by_pipe(),
             &[],

@@ -291,7 +291,7 @@ impl Reading<'_, '_> {
                 None => Err(refused("the peer sent a file that was not requested")),
             };
         };
-        if self.arrivals.expects_lanes && incoming.len() >= INCOMING_MAX {
+        if incoming.len() >= INCOMING_MAX {
             incoming.retain(|_, file| !file.has_ended());
         }
         if incoming.len() >= INCOMING_MAX {
