@@ -9,8 +9,6 @@ use haul_net::{
     Timeouts, connect_server,
 };
 use std::io::{self, Read, Write};
-use std::sync::mpsc;
-use std::thread;
 use std::time::{Duration, SystemTime};
 
 /// The server's answers.
@@ -111,19 +109,14 @@ fn answer(
     timeout: Duration,
 ) -> Result<u8, CommandError> {
     let Connection { mut reader, mut writer, closer } = connection;
-    let (sender, receiver) = mpsc::channel();
-    let ask = move || {
-        let mut answer = [0];
-        let answered = writer.write_all(&enrolment).and_then(|()| reader.read_exact(&mut answer));
-        drop((reader, writer));
-        // Fails if the answer is too late.
-        let _ = sender.send(answered.map(|()| answer[0]));
-    };
-    thread::Builder::new().name("guest".to_owned()).spawn(ask).map_err(CommandError::io)?;
-    let error = match receiver.recv_timeout(timeout) {
-        Ok(Ok(answer)) => return Ok(answer),
-        Ok(Err(_)) => closer.explain(),
-        Err(_) => {
+    let mut answer = [0];
+    let ask = || writer.write_all(&enrolment).and_then(|()| reader.read_exact(&mut answer));
+    let asked = closer.killer().within(Some(timeout), ask).map_err(CommandError::io)?;
+    drop((reader, writer));
+    let error = match asked {
+        (Ok(()), _) => return Ok(answer[0]),
+        (Err(_), false) => closer.explain(),
+        (Err(_), true) => {
             let host = closer.peer().to_owned();
             ConnectError::Unanswered { host, seconds: timeout.as_secs() }
         }
