@@ -54,6 +54,8 @@ fn space_message(needed: u64, free_space: Option<FreeSpace>) -> String {
             let inodes = free_space.inodes.unwrap_or(0);
             return format!("each file needs an inode, but {inodes} are free");
         }
+        // A quota is exceeded, or another file took the space.
+        Some(free_space) if free_space.bytes > needed => return needs,
         Some(free_space) => free_space.bytes,
     };
     match format_size(needed) == format_size(free) {
@@ -75,6 +77,7 @@ mod tests {
             (GIB + GIB / 5, Some(300 << 20), "the file needs 1.2 GiB, but 300.0 MiB are free"),
             (10, Some(0), "the file needs 10 B, but 0 B are free"),
             (GIB, Some(GIB - 1), "the file needs 1073741824 bytes, but 1073741823 are free"),
+            (GIB, Some(3 * GIB), "the file needs 1.0 GiB"),
         ] {
             let free_space = free.map(|bytes| FreeSpace { bytes, inodes: Some(1 << 20) });
             assert_eq!(space_message(needed, free_space), words);
