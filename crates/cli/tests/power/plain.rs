@@ -218,15 +218,8 @@ fn what_was_lost_and_then_read_comes_again() {
                 fs::create_dir(&to).expect("a directory");
                 tree::random_file(scene.path("file"), 5_000_000, 1).expect("a file");
                 scene.copy(&[], &["file"], to.as_os_str()).run().expect_ok();
-                // What a cut leaves between giving the file its blocks and writing them.
                 let there = to.join("file");
-                let modified = fs::metadata(&there).and_then(|stat| stat.modified());
-                let file = File::options().write(true).open(&there).expect("opened");
-                file.set_len(0).expect("emptied");
-                run(Command::new("fallocate").args(["-l", "5000000"]).arg(&there));
-                file.set_modified(modified.expect("a time")).expect("set");
-                file.sync_all().expect("synced");
-                assert!(fs::read(&there).expect("read").iter().all(|byte| *byte == 0));
+                lose_content(&there, 5_000_000);
                 let copy = scene.copy(&["--json"], &["file"], to.as_os_str());
                 assert_eq!(moved(&copy.run().expect_ok()), 5_000_000);
                 let read = |path| fs::read(path).expect("read");
@@ -236,6 +229,50 @@ fn what_was_lost_and_then_read_comes_again() {
             },
         );
     }
+}
+
+/// Makes the file as a cut leaves it between giving it its blocks and writing them.
+fn lose_content(there: &Path, len: u64) {
+    let modified = fs::metadata(there).and_then(|stat| stat.modified());
+    let file = File::options().write(true).open(there).expect("opened");
+    file.set_len(0).expect("emptied");
+    run(Command::new("fallocate").args(["-l", &len.to_string()]).arg(there));
+    file.set_modified(modified.expect("a time")).expect("set");
+    file.sync_all().expect("synced");
+    assert!(fs::read(there).expect("read").iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn a_file_that_lost_content_replaces_no_older_backup() {
+    let Some(disk) = Mount::image(FileSystem::Ext4, IMAGE_LEN) else { return };
+    each_of(
+        &Way::ALL,
+        |scene| scene.reach_by_pipe(),
+        |scene| {
+            for (nth, kept) in [(1, "file~"), (2, "file~"), (3, "kept/file")] {
+                let flags = &["-ab", "--inplace", "--backup-dir=kept"][..nth];
+                let to = disk.join(format!("{:?}{nth}", scene.way));
+                fs::create_dir_all(to.join("kept")).expect("a directory");
+                tree::random_file(scene.path("file"), 5_000_000, 1).expect("a file");
+                let sync = || {
+                    let route = scene.route();
+                    scene.transfer("sync", &route, flags, &["file"], &to).run().expect_ok();
+                };
+                sync();
+                fs::write(to.join(kept), "an older backup").expect("written");
+                lose_content(&to.join("file"), 5_000_000);
+                sync();
+                let read = |path| fs::read(path).expect("read");
+                assert!(read(to.join("file")) == read(scene.path("file")), "{flags:?}");
+                assert_eq!(read(to.join(kept)), b"an older backup", "{flags:?}");
+                // Without an older one, it is backed up.
+                fs::remove_file(to.join(kept)).expect("removed");
+                lose_content(&to.join("file"), 5_000_000);
+                sync();
+                assert_eq!(read(to.join(kept)), [0; 5_000_000], "{flags:?}");
+            }
+        },
+    );
 }
 
 #[test]

@@ -9,6 +9,7 @@ use haul_model::{Attributes, Backup, Fault, FileId, Kept, Name, NewEntry, Side};
 use haul_store::{Mover, OnExisting, Publication};
 use haul_tree::{Meta, MetaKind, PRIVATE_DIR_MODE, SealedFile, TreeDir};
 use parking_lot::Mutex;
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 
@@ -153,6 +154,8 @@ pub(crate) struct Backups<'a> {
     pub(crate) chunks: Option<Arc<Chunks>>,
     /// `None` if nothing is backed up.
     pub(crate) location: Option<BackupLocation>,
+    /// Files that have lost content in a power cut. They replace no older backup.
+    pub(crate) damaged: Mutex<HashSet<FileId>>,
 }
 
 impl<'a> Backups<'a> {
@@ -162,7 +165,7 @@ impl<'a> Backups<'a> {
         location: Option<BackupLocation>,
     ) -> Arc<Self> {
         let (job, owners) = (Arc::clone(&owners.job), Arc::clone(owners));
-        Arc::new(Self { job, owners, chunks, location })
+        Arc::new(Self { job, owners, chunks, location, damaged: Mutex::default() })
     }
 }
 
@@ -236,6 +239,11 @@ impl Backups<'_> {
         }
         if is_same_object(into.id(), node.id()) && new == *name {
             return Err(io::Error::other("its backup would have the same name"));
+        }
+        if meta.id.is_some_and(|id| self.damaged.lock().contains(&id))
+            && to.stat(&new, false)?.is_some()
+        {
+            return Ok(());
         }
         // As with rsync, a backup replaces a directory, but only an empty one. Beside the original
         // it does not: the source may have that directory.
