@@ -12,7 +12,8 @@ use crate::{
     TreeDir, TreeEntry, in_whole_seconds,
 };
 use haul_model::{
-    Attributes, BlockHash, FileId, KEPT_MODE, Kept, Name, NewEntry, ParentFailed, Timestamp, words,
+    Attributes, BlockHash, Fault, FileId, KEPT_MODE, Kept, Name, NewEntry, ParentFailed, Timestamp,
+    words,
 };
 use haul_sftp::{Attrs, DirEntry, Extension, FileType, OpenFlags, PendingAnswer, Stored};
 use haul_store::{
@@ -34,6 +35,9 @@ const TARGET_OVERHEAD_LEN: usize = 64;
 
 /// The mode of haul's own new files.
 pub(super) const PRIVATE_FILE_MODE: u32 = 0o600;
+
+/// Attempts to create a link whose temporary link another process removes.
+const LINK_ATTEMPTS_MAX: u32 = 8;
 
 /// New directories inherit this bit from their parent.
 const SET_GROUP_ID: u32 = 0o2000;
@@ -160,6 +164,58 @@ impl SftpDir {
     fn remove_stage(&self, stage: &str) {
         // It may have been removed already.
         let _ = self.host.client().remove_file(&self.path_of(stage.as_bytes()));
+    }
+
+    /// Creates a symbolic link `name`, with the time in `attributes`.
+    fn make_symlink(
+        &self,
+        target: &[u8],
+        name: &Name,
+        attributes: &Attributes,
+        on_existing: OnExisting,
+    ) -> io::Result<Publication> {
+        let (host, client) = (&self.host, self.host.client());
+        let path = self.path_of(name.as_bytes());
+        let set_time = |path: &[u8]| {
+            if client.has(Extension::Lsetstat) {
+                // A link is created even if its time can't be set.
+                let attrs = attrs_for(attributes, Kept::TIMES);
+                if let Err(error) = client.set_link_attrs(path, attrs) {
+                    host.record_loss(&error);
+                }
+            }
+        };
+        if on_existing != OnExisting::Replace {
+            let made = client.make_symlink(target, &path);
+            if made.is_err() && host.has_name(&path)? {
+                return Ok(Publication::Kept);
+            }
+            host.check_write(&self.path, made)?;
+            set_time(&path);
+            return Ok(Publication::Published);
+        }
+        if self.leads_to(target, name) {
+            return Err(io::Error::other(Fault::of_link_to_itself()));
+        }
+        let _turn = host.linking.lock();
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let temp = join(&self.path, host.stage_name().as_bytes());
+            host.check_write(&self.path, client.make_symlink(target, &temp))?;
+            set_time(&temp);
+            let published = host.publish(&temp, &self.path, name, OnExisting::Replace);
+            if published.is_ok() || published.as_ref().is_err_and(must_stay) {
+                return published;
+            }
+            // A link can't be locked, so another process may have removed it as a leftover.
+            let is_gone = || matches!(host.has_name(&temp), Ok(false));
+            if attempts == LINK_ATTEMPTS_MAX || !is_gone() {
+                // The first error has the cause.
+                let _ = client.remove_file(&temp);
+                return published;
+            }
+        }
     }
 }
 

@@ -10,7 +10,6 @@ mod branch;
 mod dir;
 mod host;
 mod known;
-mod links;
 mod pending_creation;
 mod remote;
 mod same;

@@ -7,6 +7,7 @@
 
 use super::attrs::attrs_for;
 use super::branch::{branch, in_each};
+use super::dir::PRIVATE_FILE_MODE;
 use super::host::must_stay;
 use super::source::SftpSource;
 use super::{SftpHost, join};
@@ -29,9 +30,6 @@ use std::time::{Duration, Instant};
 
 /// How often a writing thread looks for a free session while more may join.
 const LANE_POLL: Duration = Duration::from_millis(2);
-
-/// The mode of a stage until its final mode is set.
-const PRIVATE_MODE: u32 = 0o600;
 
 /// A file that is being written.
 pub(super) struct SftpStage {
@@ -506,7 +504,7 @@ struct Open {
 
 impl Open {
     fn create(host: &Arc<SftpHost>, dir: &[u8], path: Vec<u8>) -> io::Result<Self> {
-        let file = host.client().open(&path, OpenFlags::CreateNew, Some(PRIVATE_MODE));
+        let file = host.client().open(&path, OpenFlags::CreateNew, Some(PRIVATE_FILE_MODE));
         Ok(Self::of(host, dir, path, host.check_write(dir, file)?))
     }
 
@@ -523,7 +521,7 @@ impl Open {
         }
         let file = match client.open(&path, OpenFlags::Write, None) {
             Err(error) if error.status() == Some(StatusCode::PermissionDenied) => {
-                host.io(client.set_attrs(&path, Attrs::with_mode(PRIVATE_MODE)))?;
+                host.io(client.set_attrs(&path, Attrs::with_mode(PRIVATE_FILE_MODE)))?;
                 client.open(&path, OpenFlags::Write, None)
             }
             opened => opened,
