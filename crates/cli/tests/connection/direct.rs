@@ -166,6 +166,28 @@ fn with_few_open_files(scene: &mut Scene<'_>) {
     scene.reach_by(ssh);
 }
 
+/// Their blocks come over the lanes, and their ends through ssh, which stalls for a second.
+#[test]
+fn many_sparse_files_may_be_ahead_of_their_ends() {
+    let stalling = |scene: &mut Scene<'_>| {
+        let lines = "shift\nexport SSH_CONNECTION='127.0.0.1 1 127.0.0.1 2'\n\
+            { head -c 8000; sleep 1; cat; } | sh -c \"$*\"";
+        let rsh = script(&scene.path("stalling"), lines);
+        scene.reach_by(rsh);
+    };
+    each_of(&[Way::Upload], stalling, |scene| {
+        scene.mkdir("src");
+        for at in 0..200 {
+            let file = fs::File::create(scene.path(format!("src/{at}"))).expect("a file");
+            file.set_len(9 << 20).expect("a length");
+        }
+        let flags = ["-r", "--parallel", "4", "--via", "tcp"];
+        scene.copy(&flags, &["src"], "dst").limit(SOON).run().expect_ok();
+        assert_eq!(scene.list("src"), scene.list("dst"));
+        assert!(same_content(scene.path("src/7"), scene.path("dst/7")).expect("read"));
+    });
+}
+
 /// The client sends them in blocks, which could go over lanes.
 #[test]
 fn many_large_files_arrive_where_no_lane_joins() {

@@ -2,6 +2,7 @@
 //! has arrived. Contents that are lost with the lane are sent again.
 
 use super::item::given_up;
+use super::ledger::Ledger;
 use super::pieces::seal_at_end;
 use super::read::Reader;
 use super::stripes::{BlockTask, EndStep, Striped};
@@ -11,6 +12,10 @@ use haul_proto::{FileEnd, Message};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
+
+/// Maximum number of files sent as stripes that have no outcome. A Receiver refuses twice as many.
+/// Their ends go over the job's own connection, and may be far behind the blocks.
+const BEGUN_MAX: usize = 32;
 
 /// A content that is sent over one lane.
 #[derive(Clone)]
@@ -35,6 +40,8 @@ pub(super) enum Task {
 /// help.
 pub(crate) struct Stripes {
     open: Mutex<Vec<Arc<Striped>>>,
+    /// The files that have begun and may have no outcome yet.
+    begun: Mutex<Vec<u64>>,
     lost: Mutex<VecDeque<Lease>>,
     wake: Call<()>,
     /// One message for each worker that may help.
@@ -44,11 +51,21 @@ pub(crate) struct Stripes {
 impl Default for Stripes {
     fn default() -> Self {
         let (wake, wakeups) = unbounded();
-        Self { open: Mutex::default(), lost: Mutex::default(), wake, wakeups }
+        let (open, begun, lost) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { open, begun, lost, wake, wakeups }
     }
 }
 
 impl Stripes {
+    /// True if another file may begin: fewer than [`BEGUN_MAX`] have no outcome.
+    pub(super) fn may_begin(&self, ledger: &Ledger, index: u64) -> bool {
+        let mut begun = self.begun.lock();
+        begun.retain(|other| *other != index && ledger.is_awaited(*other));
+        let has_room = begun.len() < BEGUN_MAX;
+        begun.extend(has_room.then_some(index));
+        has_room
+    }
+
     /// Adds a file, and calls `helpers` workers to it.
     pub(super) fn begin(&self, file: &Arc<Striped>, helpers: usize) {
         self.open.lock().push(Arc::clone(file));

@@ -347,7 +347,8 @@ impl Reader<'_, '_> {
         if !item.is_sent_plainly() || !item.is_still_wanted(&**source) {
             return None;
         }
-        let striped = Arc::new(Striped::new(item, source)?);
+        let may_begin = |_: &Striped| stripes.may_begin(&self.sender.ledger, item.index);
+        let striped = Arc::new(Striped::new(item, source).filter(may_begin)?);
         self.sender.ledger.record_opened(item.index, source.seal().size);
         stripes.begin(&striped, self.readers.workers().saturating_sub(1));
         Some(striped)
