@@ -63,9 +63,8 @@
 //! # Rooms
 //!
 //! - `jobs.rs`: the builders. `request.rs`: the requests that they build, and the jobs of a
-//!   request. `mirror.rs`, `moving.rs`: what is special to a mirror and to a move. `missing.rs`:
-//!   local sources that do not exist. `routed_jobs.rs`: runs the jobs. `session.rs`: the
-//!   connections that they share.
+//!   request. `mirror.rs`, `moving.rs`: what is special to a mirror and to a move.
+//!   `routed_jobs.rs`: runs the jobs. `session.rs`: the connections that they share.
 //! - `location.rs`: the forms of a location. `host.rs`: a host, and the settings for connecting to
 //!   it.
 //! - `endpoint.rs`: chooses an endpoint and connects. `retry.rs`: runs a job again after a lost
@@ -92,7 +91,6 @@ mod hosts;
 mod jobs;
 mod location;
 mod mirror;
-mod missing;
 mod moving;
 mod peer;
 mod request;

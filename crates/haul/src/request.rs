@@ -4,18 +4,21 @@
 use crate::error::Error;
 use crate::hosts::Questions;
 use crate::location::{Location, Machine};
-use crate::missing::without_missing;
 use crate::peer::Peers;
 use crate::state;
 use haul_engine::{
     CacheConfig, Expanded, Job, Munging, Route, RoutedJob, WireOptions, expand, routed_jobs,
 };
 use haul_model::{
-    Altered, Backup, Compression, Fault, FaultKind, Filter, Mirror, Part, Policy, Ports, Side,
-    Task, Via, escape_bytes,
+    Altered, Backup, Compression, Fault, FaultKind, Filter, Mirror, Missing, Part, Policy, Ports,
+    Relative, Side, Task, Via, escape_bytes,
 };
 use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::ErrorKind;
 use std::num::NonZeroU64;
+use std::os::unix::ffi::OsStrExt;
 
 /// How contents are sent between machines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -339,6 +342,56 @@ impl Location {
         let paths = found.paths.into_iter().map(|path| self.on_same_machine(path)).collect();
         Ok((paths, found.faults.len() as u64))
     }
+}
+
+/// Removes the jobs from `routed_jobs` whose sources are local and all missing. Returns the others,
+/// and the number of missing sources, each of which is passed to `missing`. rsync creates no
+/// destination then either.
+fn without_missing(
+    request: &Request,
+    task: Task,
+    routed_jobs: Vec<RoutedJob<Machine>>,
+    missing: &mut Unmatched<'_>,
+) -> (Vec<RoutedJob<Machine>>, u64) {
+    let reports_each = match task {
+        // With several jobs, each job of a move reports its own missing sources.
+        Task::Copy(policy) => policy.moving.is_none() || routed_jobs.len() == 1,
+        // With a list or relative paths, the engine reports other paths.
+        Task::Sync(_, mirror) => {
+            let walking = mirror.walking;
+            walking.missing == Missing::Fails
+                && walking.relative == Relative::No
+                && request.list.is_none()
+        }
+        Task::Check { .. } | Task::Remove { .. } => false,
+    };
+    if !reports_each {
+        return (routed_jobs, 0);
+    }
+    let is_mirror = task.mirrors().is_some();
+    let is_empty = |routed_job: &RoutedJob<Machine>| {
+        let has_local_sources = matches!(routed_job.route, Route::Local | Route::Upload(_));
+        has_local_sources && routed_job.job.sources.paths.iter().all(|source| is_missing(source))
+    };
+    let (empty, routed_jobs): (Vec<_>, Vec<_>) = routed_jobs.into_iter().partition(is_empty);
+    let mut failed = 0;
+    for source in empty.iter().flat_map(|routed_job| &routed_job.job.sources.paths) {
+        // The source of a mirror ended with a slash before "." was added: report that form.
+        let source = match source.strip_suffix(b".") {
+            Some(typed) if is_mirror && typed.ends_with(b"/") => typed,
+            _ => source,
+        };
+        // It is reported even if it exists by now: its job is not run.
+        missing(None, source, &Fault::missing(Side::Source));
+        failed += 1;
+    }
+    (routed_jobs, failed)
+}
+
+/// True if the local source does not exist.
+fn is_missing(source: &[u8]) -> bool {
+    let looked = fs::symlink_metadata(OsStr::from_bytes(source));
+    looked.is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
 #[cfg(test)]

@@ -23,11 +23,10 @@
 //!   `outbox.rs` sends requests. `shared.rs`: requests in flight, and the end of the session.
 //!   `activity.rs`: signs of progress, and of a local file that delays it. `port.rs`: one caller's
 //!   end. `payload.rs`: content from memory, or spliced from a file.
-//! - `client.rs`: operations on paths.
+//! - `client.rs`: operations on paths, and requests whose answer is taken later.
 //! - `listing.rs`: operations with many answers, requested ahead: entries of a directory, and
 //!   targets of links.
 //! - `naming.rs`: renames a complete file into place, the only way to replace an existing file.
-//! - `pending_answer.rs`: requests whose answer is taken later.
 //! - `file/`: an open file; `RangeReader` and `RangeWriter` keep many requests for it in flight.
 //!   `small/`: `Puts` and `Gets` keep many small files in flight from one thread.
 //! - `lister.rs`: lists directories ahead, in threads of its own. `lister/plan.rs`: its order and
@@ -47,18 +46,16 @@ mod file;
 mod lister;
 mod listing;
 mod naming;
-mod pending_answer;
 mod session;
 mod small;
 
-pub use client::Client;
+pub use client::{Client, PendingAnswer};
 pub use codec::{Attrs, Extension, FileType, FsStats, Limits, OpenFlags, StatusCode, Times};
 pub use error::{Cause, OnlyStaged, SessionError, SftpError, StartError};
 pub use file::{AttrsSet, Chunk, RangeReader, RangeWriter, RemoteFile};
 pub use lister::Lister;
 pub use listing::DirEntry;
 pub use naming::Existing;
-pub use pending_answer::PendingAnswer;
 pub use session::{Options, SLOW_FACTOR, Session};
 pub use small::{Get, Gets, Got, Put, Puts, Stored};
 
