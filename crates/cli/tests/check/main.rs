@@ -276,3 +276,17 @@ fn words_that_mean_nothing_are_refused() {
     assert_one_error(&run, ".: it has no name of its own", "all of to", "alone");
     scene.haul().args(["check", "a"]).run().expect_code(2);
 }
+
+#[test]
+fn an_empty_copy_of_a_file_that_shows_no_size_is_not_the_same() {
+    const SOURCE: &str = "/proc/version";
+    let Ok(source) = fs::metadata(SOURCE) else { return };
+    each_way_by_pipe(|scene| {
+        let copy = scene.file("to/version", "");
+        mode(&copy, 0o444);
+        let file = fs::File::open(&copy).expect("opened");
+        file.set_modified(source.modified().expect("a time")).expect("set");
+        check(scene, &[], &[SOURCE], "to/").run().expect_ok();
+        check(scene, &["--content"], &[SOURCE], "to/").run().expect_code(1);
+    });
+}

@@ -101,7 +101,7 @@ impl Checker<'_> {
                     self.filler.hash_both(Pending { found, ..Pending::new(listed) }, wants);
                     return (None, None);
                 }
-                Ok((found, meta)) => match self.settle_name(dir, name, kind, found) {
+                Ok((found, meta)) => match self.settle_name(dir, found) {
                     Ok(()) => {
                         let outcome = outcome_of(found);
                         let completion = &self.filler.completion;
@@ -117,27 +117,14 @@ impl Checker<'_> {
         (checked, Some(outcome))
     }
 
-    /// Flushes an entry without content to compare, and its name, if an identical source may be
+    /// Flushes the name of an entry without content to compare, if an identical source may be
     /// removed.
-    fn settle_name(
-        &self,
-        dir: &RecvDir,
-        name: &Name,
-        kind: &Kind,
-        found: Changes,
-    ) -> Result<(), Fault> {
+    fn settle_name(&self, dir: &RecvDir, found: Changes) -> Result<(), Fault> {
         let DirState::Open(node) = &dir.state else { return Ok(()) };
         if !self.job.removes() || found.has(Changes::MISSING) {
             return Ok(());
         }
-        // This flushes mode and time of an empty file.
-        let is_file = matches!(kind, Kind::File { size: 0 }) && !found.has(Changes::KIND);
-        let synced = node.handle().and_then(|handle| {
-            if is_file && self.job.ends.flushes_empty_files {
-                handle.sync(Some(name))?;
-            }
-            handle.sync(None)
-        });
+        let synced = node.handle().and_then(|handle| handle.sync(None));
         synced.or_fault(Side::Destination, "flush it to stable storage")
     }
 
@@ -287,10 +274,11 @@ impl Checker<'_> {
     }
 }
 
-/// True if the content of an entry with the differences `found` must be compared.
+/// True if the content of an entry with the differences `found` must be compared. A file of no size
+/// may have some, as in /proc.
 fn has_content(kind: &Kind, found: Changes) -> bool {
     let known = [Changes::MISSING, Changes::KIND, Changes::SIZE];
-    matches!(kind, Kind::File { size: 1.. }) && !known.iter().any(|one| found.has(*one))
+    matches!(kind, Kind::File { .. }) && !known.iter().any(|one| found.has(*one))
 }
 
 /// The changes of an entry whose directory is missing. Below the root, they say that the

@@ -466,8 +466,6 @@ pub(crate) struct Ends {
     pub(crate) reads_back: bool,
     /// How many counted blocks of a file may not be on record yet.
     pub(crate) record_lag_max: u64,
-    /// An unchanged empty file is flushed before its source is removed. Elsewhere the copy does it.
-    pub(crate) flushes_empty_files: bool,
     /// Content that already exists here saves sending it.
     pub(crate) saves_sending: bool,
     /// Content is accepted without a hash.
@@ -497,7 +495,6 @@ impl Ends {
             reads_back: near || plan.resume == Resume::Strict,
             // A far tree keeps its own record, in order.
             record_lag_max: if near { copy::AHEAD_MAX } else { 0 },
-            flushes_empty_files: near,
             saves_sending: wire,
             accepts_unhashed: wire && !plan.wants_hashes,
             sender_knows_sources: wire,
