@@ -432,3 +432,28 @@ fn is_mixed(content: &str, whole: &[String; 2]) -> bool {
             .enumerate()
             .all(|(at, byte)| whole.iter().any(|one| one.as_bytes().get(at) == Some(&byte)))
 }
+
+/// A killed job leaves the mark on a file that it has backed up and written a part of.
+#[test]
+fn a_file_that_is_half_written_replaces_no_backup() {
+    let reach = |scene: &mut Scene<'_>| scene.reach_by_pipe();
+    each_of(&WAYS, reach, |scene| {
+        for flags in [&["-ab", "--inplace"][..], &["-rtb", "--inplace"]] {
+            scene.clear(&["src", "dst"]);
+            scene.file("src/file", "new content");
+            scene.file("dst/file~", "old content");
+            mode(scene.file("dst/file", "new cold"), 0o1644);
+            let sync = || {
+                let route = scene.route();
+                scene.transfer("sync", &route, flags, &["src/"], "dst").run().expect_ok();
+            };
+            sync();
+            assert_eq!(scene.read("dst/file"), "new content");
+            assert_eq!(scene.read("dst/file~"), "old content", "{flags:?}");
+            assert_eq!(mode_of(scene.path("dst/file")), 0o644, "{flags:?}");
+            scene.file("src/file", "newer than that");
+            sync();
+            assert_eq!(scene.read("dst/file~"), "new content", "{flags:?}");
+        }
+    });
+}

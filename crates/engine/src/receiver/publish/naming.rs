@@ -16,7 +16,10 @@ use crate::receiver::self_copy::is_same_object;
 use crate::receiver::{
     Backups, DirState, JobContext, Owners, Pending, RecvDir, metadata, parent_fault,
 };
-use haul_model::{Changes, Entry, Fault, FaultKind, Name, OrFault, Outcome, Side, Skip, Updating};
+use haul_model::{
+    Attributes, Changes, Entry, Fault, FaultKind, Kept, Name, OrFault, Outcome, Side, Skip,
+    Updating,
+};
 use haul_plan::{changes, refusal};
 use haul_proto::Object;
 use haul_store::{OnExisting, Publication};
@@ -25,6 +28,10 @@ use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// The bit in the mode of a file that is written into, after it was backed up. On files it has no
+/// other effect. After a killed job, a part of the content is new: the backup is the old file.
+const BEING_WRITTEN: u32 = 0o1000;
 
 /// Records whether several sources may meet in one directory. The `Claims` of one walk do not
 /// know the objects that another walk brought.
@@ -245,14 +252,30 @@ impl<'a> Naming<'a> {
         }
         // Another entry may be another name of the same file: they are updated one by one.
         let _turn = (existing.links != 1).then(|| self.updating.lock());
+        let own_mode = self.job.plan.ignores_source_modes;
+        let marks =
+            self.backups.is_enabled() && (own_mode || entry.attributes.mode & BEING_WRITTEN == 0);
+        if marks && existing.attributes.mode & BEING_WRITTEN != 0 {
+            self.backups.damaged.lock().insert(id);
+        }
         self.backups.back_up_as_copy((node, &dir.taken), name).map_err(not_backed_up)?;
+        let set_mode = |mode| {
+            let attributes = Attributes::new(mode, existing.attributes.mtime);
+            let which = Kept::MODE.with(Kept::SET_ID).with(Kept::LENT);
+            node.handle()?.set_file_attributes(name, existing.id, &attributes, which)
+        };
+        let is_marked = marks && set_mode(existing.attributes.mode | BEING_WRITTEN).is_ok();
         let mtime = sealed.write_into(name, id).map_err(|error| failed(&error))?;
         let mut attributes = entry.attributes.clone();
         attributes.mtime = mtime;
+        attributes.mode |= if is_marked { BEING_WRITTEN } else { 0 };
         let entry = Entry { attributes, ..entry.clone() };
-        let stat_result = node.handle().and_then(|handle| self.job.stat_entry(&*handle, name));
-        let now = stat_result.map_err(|error| failed(&error))?;
+        let stat = || node.handle().and_then(|handle| self.job.stat_entry(&*handle, name));
+        let now = stat().map_err(|error| failed(&error))?;
         self.update_attributes(node, name, &entry, now.as_ref())?;
+        if is_marked && let Some(now) = stat().map_err(|error| failed(&error))? {
+            set_mode(now.attributes.mode & !BEING_WRITTEN).map_err(|error| failed(&error))?;
+        }
         if self.job.plan.sync {
             node.handle()
                 .and_then(|handle| handle.sync(Some(name)))
