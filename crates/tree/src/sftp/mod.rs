@@ -6,7 +6,6 @@
 //! not followed, and a name never shows an incomplete entry.
 
 mod attrs;
-mod branch;
 mod dir;
 mod host;
 mod known;

@@ -6,10 +6,9 @@
 //!    from the server, matches the journal.
 
 use super::attrs::attrs_for;
-use super::branch::{branch, in_each};
 use super::dir::PRIVATE_FILE_MODE;
 use super::host::must_stay;
-use super::source::SftpSource;
+use super::source::{SftpSource, branch, in_each};
 use super::{SftpHost, join};
 use crate::parallel::run_both;
 use crate::{MoveError, SealedFile, SourceFile, StagedFile};
