@@ -356,6 +356,13 @@ fn listed(peer: &mut Peer) {
     peer.list(vec![dir(0, "tree"), dir_end(1), dir_end(0)]);
 }
 
+/// Gives the hash of `index`, an empty file, when it is asked for.
+fn hash_empty(peer: &mut Peer, index: u64) {
+    peer.await_wants([index]);
+    let seal = FileSeal { size: 0, mtime: TIME, hash: Some(ContentHash::of(b"")), grew: false };
+    peer.tell(&Message::FileEnd(FileEnd { index, result: Ok(seal), by_blocks: false }));
+}
+
 fn is_done(peer: &Peer) -> bool {
     peer.messages.iter().any(|message| matches!(message, Message::Done(_)))
 }
@@ -445,6 +452,7 @@ fn a_proof_is_asked_for_once_and_only_of_what_was_reported_to_be_there() {
     let attacked = moving_client(place, move |peer| {
         greet(peer, Caps::OURS);
         peer.list(vec![file(0, "tree", 0), dir_end(0)]);
+        hash_empty(peer, 1);
         peer.await_outcome(1);
         peer.tell(&prove(1));
         peer.tell(&prove(1));
@@ -497,6 +505,7 @@ fn moved_to(script: impl FnOnce(&mut Peer) + Send + 'static) -> Attacked {
         let task = Task::Remove { rule: Remove::Same, moving: Moving::Lossy };
         peer.ask_for(task, receiving(dest, true));
         peer.list(vec![file(0, "nil", 0), file(0, "missing", 0), dir_end(0)]);
+        hash_empty(peer, 1);
         peer.await_that("it is done", is_done);
         script(peer);
     })
