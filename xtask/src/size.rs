@@ -10,7 +10,7 @@ use std::path::Path;
 const MAP: &str = "ARCHITECTURE.md";
 
 /// Lines of code that the product has at most. Lower it whenever the code has become shorter.
-pub(crate) const LINES_MAX: usize = 69_818;
+pub(crate) const LINES_MAX: usize = 69_813;
 
 pub(crate) fn run(root: &Path) -> Result<()> {
     let sizes = sizes(root)?;
