@@ -471,6 +471,12 @@ impl Closer {
         Some([reader.stream(), writer.stream()])
     }
 
+    /// The error of a peer that has sent no answer within `timeout`.
+    pub fn unanswered(&self, timeout: Option<Duration>) -> ConnectError {
+        let seconds = timeout.map_or(0, |timeout| timeout.as_secs());
+        ConnectError::Unanswered { host: self.peer().to_owned(), seconds }
+    }
+
     /// A handle that can kill the connection from another thread.
     pub fn killer(&self) -> Killer {
         Killer {

@@ -116,10 +116,7 @@ fn answer(
     let error = match asked {
         (Ok(()), _) => return Ok(answer[0]),
         (Err(_), false) => closer.explain(),
-        (Err(_), true) => {
-            let host = closer.peer().to_owned();
-            ConnectError::Unanswered { host, seconds: timeout.as_secs() }
-        }
+        (Err(_), true) => closer.unanswered(Some(timeout)),
     };
     Err(match error {
         ConnectError::NotEnrolled { .. } => expired(),

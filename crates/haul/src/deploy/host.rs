@@ -44,11 +44,7 @@ impl Shell {
         let (read, is_late) = closer.killer().within(login_max, read).map_err(JobError::Threads)?;
         match read {
             Ok(Ok(host)) => Ok(Self { host, input, output: writer, closer }),
-            _ if is_late => {
-                let host = closer.peer().to_owned();
-                let seconds = login_max.map_or(0, |max| max.as_secs());
-                Err(JobError::from(ConnectError::Unanswered { host, seconds }).into())
-            }
+            _ if is_late => Err(JobError::from(closer.unanswered(login_max)).into()),
             Ok(Err(error)) => Err(error),
             Err(_) => {
                 drop((input, writer));

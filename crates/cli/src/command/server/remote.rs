@@ -31,9 +31,7 @@ pub(super) fn run_on_host(
     let answer_max = closer.timeouts().login_max.filter(|_| !words.iter().any(|it| it == "verify"));
     let (received, is_late) = closer.killer().within(answer_max, read).map_err(CommandError::io)?;
     if is_late {
-        let host = closer.peer().to_owned();
-        let seconds = answer_max.map_or(0, |max| max.as_secs());
-        return Err(ConnectError::Unanswered { host, seconds }.into());
+        return Err(closer.unanswered(answer_max).into());
     }
     if answer.len() as u64 > ANSWER_LEN_MAX {
         let message = format!("the answer is longer than {} MiB", ANSWER_LEN_MAX >> 20);
