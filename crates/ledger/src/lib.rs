@@ -185,7 +185,7 @@ impl ReportLog {
             }
             // The reported outcome was that of a source to be removed.
             None if was_removed => (ReportState::New, false),
-            None if record.runs == 0 || record.is_beyond => (ReportState::New, false),
+            None if record.is_beyond => (ReportState::New, false),
             None => (ReportState::Reported, false),
         };
         record.open.insert(number, Open { keys, report_state, wanted });

@@ -84,7 +84,8 @@ pub(crate) fn key(path: &[u8]) -> u64 {
     Keys::of_path(path).path
 }
 
-/// The key of a path as removals are told: in the form of [`words::shown`].
+/// The key of a path by which removals are recorded. They are reported in the form of
+/// [`words::shown`].
 pub(crate) fn key_shown(path: &[u8]) -> u64 {
     key(&words::shown(path.to_vec()))
 }

@@ -134,9 +134,7 @@ impl Decider<'_> {
             Action::Leave
                 if is_file && self.job.has_lost_content(node, name, entry, existing)? =>
             {
-                let backups = &self.publisher.backups;
-                let damaged = existing.filter(|_| backups.location.is_some());
-                backups.damaged.lock().extend(damaged.and_then(|existing| existing.id));
+                self.publisher.backups.keep_older(existing.and_then(|existing| existing.id));
                 return Ok((Decision::Copy(OnExisting::Replace), found.with(Changes::SENT)));
             }
             Action::Leave if updates_attributes => {

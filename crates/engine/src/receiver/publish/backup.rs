@@ -154,8 +154,8 @@ pub(crate) struct Backups<'a> {
     pub(crate) chunks: Option<Arc<Chunks>>,
     /// `None` if nothing is backed up.
     pub(crate) location: Option<BackupLocation>,
-    /// Files that have lost content in a power cut. They replace no older backup.
-    pub(crate) damaged: Mutex<HashSet<FileId>>,
+    /// See [`Self::keep_older`].
+    damaged: Mutex<HashSet<FileId>>,
 }
 
 impl<'a> Backups<'a> {
@@ -299,6 +299,12 @@ impl Backups<'_> {
     /// True if the object `id` is the backup directory.
     pub(crate) fn is_root(&self, id: Option<FileId>) -> bool {
         id.is_some() && id == self.root()
+    }
+
+    /// Records that the file `id` has lost content, or was only written in part: it replaces no
+    /// older backup.
+    pub(crate) fn keep_older(&self, id: Option<FileId>) {
+        self.damaged.lock().extend(id.filter(|_| self.is_enabled()));
     }
 
     /// True if replaced and removed entries are backed up.

@@ -256,7 +256,7 @@ impl<'a> Naming<'a> {
         let marks =
             self.backups.is_enabled() && (own_mode || entry.attributes.mode & BEING_WRITTEN == 0);
         if marks && existing.attributes.mode & BEING_WRITTEN != 0 {
-            self.backups.damaged.lock().insert(id);
+            self.backups.keep_older(Some(id));
         }
         self.backups.back_up_as_copy((node, &dir.taken), name).map_err(not_backed_up)?;
         let set_mode = |mode| {

@@ -441,7 +441,7 @@ impl Removals<'_> {
         finds_extras && listed.parent.is_some() && !below.into_iter().rev().any(is_left_out)
     }
 
-    /// The filter rules for the entries of `dir`: those of the job, and of the rule files in `dir`.
+    /// The filter rules for the entries of `dir`, from the job and from the rule files in `dir`.
     ///
     /// # Errors
     /// If `dir` can't be read or a rule file in it was skipped: then nothing in `dir` may be
