@@ -154,7 +154,7 @@ mod walk;
 mod watchdog;
 mod workers;
 
-pub use agent::{OnEnd, ServeOptions, confine_below, serve, serve_with};
+pub use agent::{LANES_OPEN_FILES_MIN, OnEnd, ServeOptions, confine_below, serve, serve_with};
 pub use cache::{CacheConfig, CacheFigures, CheckedChunks, ChunkCache};
 pub use clean::{CleanEvent, CleanRules, CleanSummary, LeftoverTotal, clean};
 pub use entry_counts::{EntryCounts, Kinds};

@@ -65,6 +65,9 @@ pub struct Arrived {
     pub size: Option<u64>,
 }
 
+/// Maximum number of files that have begun in pieces and not ended.
+pub const INCOMING_MAX: usize = 64;
+
 /// Maximum number of content bytes in one [`Arrived`].
 pub const ARRIVED_MAX: u64 = 16 << 20;
 

@@ -41,8 +41,8 @@ pub use frame::{FRAME_MAX, FrameError, FrameType, HEADER_LEN, Header};
 pub use handshake::Caps;
 pub use handshake::{HandshakeError, Hello, MAGIC, VERSION, Welcome, check_hello, check_welcome};
 pub use lanes::{
-    ARRIVED_MAX, Arrived, Call, Called, DirectKey, DirectOffer, DirectWish, JOIN_SECRET_LEN, Join,
-    JoinSecret, LANES_MAX, LaneOver, Taken,
+    ARRIVED_MAX, Arrived, Call, Called, DirectKey, DirectOffer, DirectWish, INCOMING_MAX,
+    JOIN_SECRET_LEN, Join, JoinSecret, LANES_MAX, LaneOver, Taken,
 };
 pub use listing::{ACCOUNT_NAME_MAX, ACCOUNTS_MAX, Account};
 pub use listing::{ITEM_COST_MIN, ListItem, Rival};

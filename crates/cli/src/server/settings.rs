@@ -4,7 +4,7 @@ use super::ServerPaths;
 use super::listening::{PORT, parse};
 use crate::error::CommandError;
 use haul::files;
-use haul_engine::ResourceLimits;
+use haul_engine::{LANES_OPEN_FILES_MIN, ResourceLimits};
 use haul_net::{Congestion, GateLimits, QUIC_SOCKETS_MAX};
 use serde::{Deserialize, Deserializer, Serialize, de};
 use std::net::SocketAddr;
@@ -67,10 +67,6 @@ fn absolute<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Er
 /// Maximum of each of the numbers in [`Settings::load`].
 const NUMBER_MAX: usize = 4096;
 
-/// Minimum number of open files of one job. With 8 connections and chunks of many files, a job has
-/// used 300.
-const OPEN_FILES_MIN: u64 = 512;
-
 /// Minimum address space of one job, in MiB. With 8 connections, 768 are too few.
 const MEMORY_MIB_MIN: u64 = 1024;
 
@@ -90,10 +86,10 @@ impl Settings {
         settings.addresses()?;
         let is_number = |number: usize| (1..=NUMBER_MAX).contains(&number);
         let of_number = |key| format!("'{key}' must be a number from 1 to {NUMBER_MAX}");
-        let has_enough = settings.open_files_per_job >= OPEN_FILES_MIN
+        let has_enough = settings.open_files_per_job >= LANES_OPEN_FILES_MIN
             && settings.memory_per_job_mib >= MEMORY_MIB_MIN;
         let of_few = format!(
-            "'open-files-per-job' must be {OPEN_FILES_MIN} or more, and 'memory-per-job-mib' {MEMORY_MIB_MIN} or more"
+            "'open-files-per-job' must be {LANES_OPEN_FILES_MIN} or more, and 'memory-per-job-mib' {MEMORY_MIB_MIN} or more"
         );
         let of_many =
             format!("'listen' can have {QUIC_SOCKETS_MAX} addresses, and more with 'quic = false'");

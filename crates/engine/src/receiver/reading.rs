@@ -12,8 +12,8 @@ use crate::link::wire::{
 use crossbeam_channel::Sender as Giver;
 use haul_model::BLOCK_LEN;
 use haul_proto::{
-    Arrived, BlockSeal, DataView, FrameType, Header, LaneOver, ListItem, Message, Reuse, Taken,
-    Unwrapper, decode, decode_data_start, decode_pack,
+    Arrived, BlockSeal, DataView, FrameType, Header, INCOMING_MAX, LaneOver, ListItem, Message,
+    Reuse, Taken, Unwrapper, decode, decode_data_start, decode_pack,
 };
 use haul_store::Route;
 use std::io::Read;
@@ -27,9 +27,6 @@ pub(crate) const PARTS_MAX: usize = 8;
 /// With this many parts waiting for the lister, the decoder looks up their directories ahead. With
 /// debug assertions it always does: the small trees of tests never have so many parts.
 const PARTS_ENOUGH: usize = 2;
-
-/// Maximum number of files that arrive in pieces at the same time.
-const INCOMING_MAX: usize = 64;
 
 /// Minimum number of bytes of pieces in one progress report.
 const REPORT_LEN_MIN: u64 = 256 << 10;

@@ -8,14 +8,14 @@ use super::read::Reader;
 use super::stripes::{BlockTask, EndStep, Striped};
 use crate::link::wire::{Lanes, OnFate, OutFrame};
 use crossbeam_channel::{Receiver as Calls, Sender as Call, unbounded};
-use haul_proto::{FileEnd, Message};
+use haul_proto::{FileEnd, INCOMING_MAX, Message};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Maximum number of files sent as stripes that have no outcome. A Receiver refuses twice as many.
-/// Their ends go over the job's own connection, and may be far behind the blocks.
-const BEGUN_MAX: usize = 32;
+/// Maximum number of files sent as stripes that have no outcome. Their ends go over the job's own
+/// connection, and may be far behind the blocks. A Receiver refuses more than [`INCOMING_MAX`].
+const BEGUN_MAX: usize = INCOMING_MAX / 2;
 
 /// A content that is sent over one lane.
 #[derive(Clone)]
